@@ -20,13 +20,14 @@ type backlog struct {
 	mu      sync.Mutex
 	ended   int
 	waiting []chan struct{} // of chats that wait to begin, in the order in which they came
+	closed  bool            // none waits any more
 	stalled bool            // a chat has waited for all its time, and none was stored since
 }
 
 // await waits until there is room, or ctx ends, which makes it false.
 func (b *backlog) await(ctx context.Context) bool {
 	b.mu.Lock()
-	if b.ended < b.most {
+	if b.ended < b.most || b.closed {
 		b.mu.Unlock()
 		return true
 	}
@@ -99,9 +100,20 @@ func (b *backlog) pass() {
 	b.wake()
 }
 
+// close has none wait any more: a runner that closes refuses those that do.
+func (b *backlog) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.wake()
+}
+
 // wake needs the lock.
 func (b *backlog) wake() {
 	n := min(max(b.most-b.ended, 0), len(b.waiting))
+	if b.closed {
+		n = len(b.waiting)
+	}
 	for _, room := range b.waiting[:n] {
 		close(room)
 	}

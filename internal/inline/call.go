@@ -2,12 +2,14 @@ package inline
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
@@ -92,10 +94,10 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		c.out()
 		return nil, err
 	}
-	if err := c.rec.start(); err != nil {
-		c.fault = unstored(err).ForJob(c.checked.ID)
+	if fault := c.start(); fault != nil {
+		c.fault = fault
 		c.release()
-		return nil, c.fault
+		return nil, fault
 	}
 	return c, nil
 }
@@ -103,6 +105,32 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 func busy(route *routes.Chat) error {
 	return errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
 		route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
+}
+
+// start has the events stored. Where they are required the first one is stored when it returns,
+// or the error says why not, and then there are no others but the end.
+func (c *call) start() error {
+	if c.rec == nil || !c.rec.required {
+		c.rec.start()
+		return nil
+	}
+	c.rec.begin(c.ctx)
+	err := c.rec.err
+	if err == nil {
+		c.rec.start()
+		return nil
+	}
+	fault := unstored(err)
+	if c.ctx.Err() != nil { // the caller left, or the chat was cut off
+		fault = c.explain(err)
+	}
+	if errors.Is(err, joblog.ErrUncertain) { // it may be there, so its chat has to end
+		c.rec.close(outcome{fault: fault})
+		c.rec.start()
+	} else {
+		c.r.forget(c.rec)
+	}
+	return fault.ForJob(c.checked.ID)
 }
 
 // fitsCall refuses a body whose stream flag contradicts the call.

@@ -1,6 +1,7 @@
 package inline_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -313,6 +314,78 @@ func TestRequiredEventsThatAreNotStored(t *testing.T) {
 	code(t, err, errcode.StorageFull)
 	if n := x.counter("genbus_upstream_requests_total"); n != 1 {
 		t.Errorf("%v requests went upstream", n)
+	}
+}
+
+// TestRequiredEventsAreNotWaitedForEndlessly: others have all places to store events.
+func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
+	t.Parallel()
+	up := newScripted(t)
+	x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
+		return o.CheckedEvery(never).WaitsAtMost(100 * time.Millisecond)
+	}, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+	s, err := x.startOf(up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	release := x.runner.FillLane(t.Context())
+	defer release()
+	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
+	code(t, err, errcode.BrokerUnavailable)
+	close(up.blocks)
+	_, err = read(s)
+	code(t, err, errcode.BrokerUnavailable)
+}
+
+func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {
+	go func() { up.blocks <- stop }()
+	return x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed))
+}
+
+// TestRequiredEventsKeepNoCallerWhoLeaves, nor the places of the chat.
+func TestRequiredEventsKeepNoCallerWhoLeaves(t *testing.T) {
+	t.Parallel()
+	x := behind(t, brokertest.Single(t), 1, time.Minute, config.InlineEventsRequired, func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].MaxInFlight = 1
+		}
+	})
+	release := x.runner.FillLane(t.Context())
+	defer release()
+	for range 2 {
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := x.runner.Complete(ctx, ask("sandbox-chat-fast", ""))
+			ended <- err
+		}()
+		x.wait(func() bool { return x.runner.Storing() == 1 })
+		leave()
+		code(t, <-ended, errcode.CallerGone)
+	}
+}
+
+// TestChatsThatWaitAreRefusedByAClose at once.
+func TestChatsThatWaitAreRefusedByAClose(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{config.InlineEventsOn, config.InlineEventsRequired} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			x := behind(t, brokertest.Single(t), 1, time.Hour, mode)
+			release := x.runner.Full()
+			defer release()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+				ended <- err
+			}()
+			x.wait(func() bool { _, waiting := x.runner.Backlog(); return waiting == 1 })
+			if err := x.runner.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			code(t, <-ended, errcode.ShuttingDown)
+		})
 	}
 }
 

@@ -17,6 +17,41 @@ func (o Options) WithBacklog(chats int, most time.Duration) Options {
 	return o
 }
 
+// WaitsAtMost has callers wait that long for events that are required.
+func (o Options) WaitsAtMost(d time.Duration) Options {
+	o.requiredTime = d
+	return o
+}
+
+// FillLane takes all places to store events, until the function that it returns is called.
+func (r *Runner) FillLane(ctx context.Context) (release func()) {
+	for range maxStores {
+		r.lane.acquire(ctx, stageFinish)
+	}
+	return func() {
+		for range maxStores {
+			r.lane.release()
+		}
+	}
+}
+
+// Storing is how many events wait for a place to be stored.
+func (r *Runner) Storing() (n int) {
+	r.lane.mu.Lock()
+	defer r.lane.mu.Unlock()
+	for _, waiting := range r.lane.waiting {
+		n += len(waiting)
+	}
+	return n
+}
+
+// Full has chats wait as if one had ended whose events are not stored, until the function
+// that it returns is called.
+func (r *Runner) Full() (release func()) {
+	r.backlog.add()
+	return func() { r.backlog.remove(true) }
+}
+
 // Backlog is how many chats have ended whose events are not stored, and how many wait to begin.
 func (r *Runner) Backlog() (ended, waiting int) {
 	r.backlog.mu.Lock()

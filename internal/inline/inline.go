@@ -54,9 +54,10 @@ type Options struct {
 	Logger    *slog.Logger
 
 	// For tests; 0: the constants.
-	checkEvery time.Duration
-	maxBacklog int
-	roomTime   time.Duration
+	checkEvery   time.Duration
+	maxBacklog   int
+	roomTime     time.Duration
+	requiredTime time.Duration
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
@@ -88,6 +89,7 @@ func New(ctx context.Context, o Options) *Runner {
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
 	r.o.roomTime = cmp.Or(o.roomTime, roomTime)
+	r.o.requiredTime = cmp.Or(o.requiredTime, patience)
 	ctx, r.endChecks = context.WithCancel(ctx)
 	o.Broker.OnReconnect(func(context.Context) {
 		select {
@@ -167,6 +169,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	r.backlog.close()
 	done := make(chan struct{})
 	go func() {
 		r.work.Wait()

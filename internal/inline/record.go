@@ -16,9 +16,12 @@ import (
 )
 
 const (
-	// patience is how long one step of a chat's events may take before it is
-	// given up.
+	// patience is how long one write of a chat's events may take before it is given up, and,
+	// where they are required, how long the first event may, and all that is stored at the end.
 	patience = 10 * time.Second
+	// storeTime is the same as these two where the events are not required: they may wait
+	// behind those of more chats than would keep a caller.
+	storeTime = 30 * time.Second
 	// flushTime is how long the terminal event waits for the last chunks.
 	flushTime = 5 * time.Second
 	// roomTime is how long a chat waits for room for its events where they are not required:
@@ -49,7 +52,8 @@ type record struct {
 	ctx      context.Context // outlives the caller
 	cancel   context.CancelCauseFunc
 	tenant   string
-	required bool // the caller waits for the events
+	required bool          // the caller waits for the events
+	most     time.Duration // how long the first event may take, and all of the end
 	first    task.Event
 	budget   *publisher.Budget // nil where the events are required: the caller waits for room
 	ended    chan struct{}     // closed when outcome is set
@@ -81,10 +85,10 @@ func (r *Runner) newRecord(c *call, streamed, required bool) *record {
 	rec := &record{
 		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant, required: required,
 		first:  task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
-		budget: r.budget, ended: make(chan struct{}), done: make(chan struct{}), left: r.o.roomTime,
+		budget: r.budget, ended: make(chan struct{}), done: make(chan struct{}), left: r.o.roomTime, most: storeTime,
 	}
 	if required {
-		rec.budget, rec.left = nil, c.route.Timeouts.Total
+		rec.budget, rec.left, rec.most = nil, c.route.Timeouts.Total, r.o.requiredTime
 	}
 	if streamed {
 		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).Inline(rec.budget)
@@ -104,7 +108,7 @@ func (c *record) roomLeft() time.Duration {
 }
 
 // mustWait reports whether add has to wait for room for a block of n bytes.
-func (c *record) mustWait(n int) bool { return c != nil && !c.writer.HasRoom(n) && c.roomLeft() > 0 }
+func (c *record) mustWait(n int) bool { return c != nil && !c.writer.TakesNow(n) && c.roomLeft() > 0 }
 
 // add adds the next block of the stream.
 func (c *record) add(ctx context.Context, block []byte) {
@@ -128,24 +132,11 @@ func (c *record) close(o outcome) {
 	close(c.ended)
 }
 
-// start has the events stored. Where they are required the first one is stored when it
-// returns, or the error says why not, and then there are no others.
-func (c *record) start() error {
-	if c == nil {
-		return nil
+// start has the events stored.
+func (c *record) start() {
+	if c != nil {
+		c.r.work.Go(c.run)
 	}
-	if c.required {
-		if c.begin(); c.err != nil && !errors.Is(c.err, joblog.ErrUncertain) {
-			c.r.forget(c)
-			return c.err
-		}
-	}
-	err := c.err
-	if err != nil { // the event may be there, so its chat has to end
-		c.close(outcome{fault: unstored(err)})
-	}
-	c.r.work.Go(c.run)
-	return err
 }
 
 func (r *Runner) forget(rec *record) {
@@ -163,7 +154,7 @@ func (c *record) run() {
 	}
 	if !c.required {
 		c.awaitEnd(beginAfter)
-		c.begin()
+		c.begin(c.ctx)
 	}
 	select {
 	case <-c.ended:
@@ -175,7 +166,7 @@ func (c *record) run() {
 	defer func() { c.r.backlog.remove(stored) }()
 	defer c.budget.Give(len(c.outcome.reply))
 	if c.err != nil {
-		c.begin()
+		c.begin(c.ctx)
 	}
 	if c.err != nil {
 		c.drop(eventsOfRecord, c.err)

@@ -26,9 +26,11 @@ import (
 // begin stores the first event. No other writer knows the id, so a log that is not
 // empty holds a write of ours that was not confirmed, or what followed it. Other replicas
 // end a chat by its deadline, so a wrong clock writes none.
-func (c *record) begin() {
+func (c *record) begin(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.most, errPatience)
+	defer cancel()
 	if _, c.err = c.r.o.Broker.Clock().Now(); c.err == nil {
-		c.entry, c.err = c.commit(stageBegin, c.first, 0)
+		c.entry, c.err = c.commit(ctx, stageBegin, c.first, 0)
 	}
 	c.began()
 }
@@ -48,12 +50,12 @@ func (c *record) began() {
 // errNoCapacity says that the log is kept for the jobs that it has accepted.
 var errNoCapacity = errors.New("the task log has no room for the events of inline chats")
 
-func (c *record) commit(s stage, e task.Event, last uint64) (joblog.Entry, error) {
-	if !c.r.lane.acquire(c.ctx, s) {
-		return joblog.Entry{}, context.Cause(c.ctx)
+func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64) (joblog.Entry, error) {
+	if !c.r.lane.acquire(ctx, s) {
+		return joblog.Entry{}, context.Cause(ctx)
 	}
 	defer c.r.lane.release()
-	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	release, ok := c.r.o.Log.Capacity.ReserveEnd(ctx, e)
 	if !ok {
@@ -65,40 +67,42 @@ func (c *record) commit(s stage, e task.Event, last uint64) (joblog.Entry, error
 
 // end stores the terminal event, after the last chunks, and then its feed copy and the usage.
 func (c *record) end() error {
-	chunks := c.flush()
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.most, errPatience)
+	defer cancel()
+	chunks := c.flush(ctx)
 	if !c.entry.Terminal() {
-		event, err := c.terminal(chunks)
+		event, err := c.terminal(ctx, chunks)
 		if err != nil {
 			return err
 		}
-		if c.entry, err = c.commit(stageEnd, event, c.entry.Seq); err != nil {
+		if c.entry, err = c.commit(ctx, stageEnd, event, c.entry.Seq); err != nil {
 			return err
 		}
-		c.discardReply(event, c.entry)
+		c.discardReply(ctx, event, c.entry)
 	}
-	if !c.r.lane.acquire(c.ctx, stageFinish) {
-		return context.Cause(c.ctx)
+	if !c.r.lane.acquire(ctx, stageFinish) {
+		return context.Cause(ctx)
 	}
 	defer c.r.lane.release()
-	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
-	defer cancel()
+	ctx, cancelWrite := context.WithTimeoutCause(ctx, patience, errPatience)
+	defer cancelWrite()
 	return c.r.o.Log.Finish(ctx, c.entry)
 }
 
 // flush waits for the last chunks, and returns how many blocks there are. What is lost has been
 // counted, and readers see the gap.
-func (c *record) flush() uint64 {
+func (c *record) flush(ctx context.Context) uint64 {
 	if c.writer == nil {
 		return 0
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, flushTime, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, flushTime, errPatience)
 	defer cancel()
 	chunks, err := c.writer.Flush(ctx)
 	c.err = err
 	return chunks
 }
 
-func (c *record) terminal(chunks uint64) (task.Event, error) {
+func (c *record) terminal(ctx context.Context, chunks uint64) (task.Event, error) {
 	job, ok := c.entry.Job.(*genbusv1.Chat)
 	if !ok {
 		return task.Event{}, fmt.Errorf("the log of %s holds no chat", c.entry.Job.GetId())
@@ -106,7 +110,7 @@ func (c *record) terminal(chunks uint64) (task.Event, error) {
 	now := time.Now()
 	switch fault := c.outcome.fault; {
 	case fault == nil:
-		return task.Replied(job, now, c.reply(job.GetId(), chunks))
+		return task.Replied(job, now, c.reply(ctx, job.GetId(), chunks))
 	case fault.Code == errcode.CallerGone || fault.Code == errcode.Cancelled:
 		return task.Cancelled(job, now, fault.TaskError())
 	default:
@@ -116,12 +120,12 @@ func (c *record) terminal(chunks uint64) (task.Event, error) {
 
 // reply is the whole reply for the terminal event. Where it cannot be had, the
 // event says completed without it: that is what happened.
-func (c *record) reply(id string, chunks uint64) task.Reply {
+func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply {
 	out := task.Reply{Chunks: chunks, Upstream: c.outcome.from.Upstream, Key: c.outcome.from.Key}
 	raw, err := c.whole()
-	if err == nil && !c.fits(len(raw)) {
+	if err == nil && !c.fits(ctx, len(raw)) {
 		out.Usage = usage(raw)
-		out.Ref, err = c.checkIn(id, raw)
+		out.Ref, err = c.checkIn(ctx, id, raw)
 	} else if err == nil {
 		out.JSON, out.Usage = raw, usage(raw)
 	}
@@ -135,11 +139,11 @@ func (c *record) reply(id string, chunks uint64) task.Reply {
 
 // fits reports whether a reply may be part of the terminal event, whose commit asks for the
 // room of all of it.
-func (c *record) fits(bytes int) bool {
+func (c *record) fits(ctx context.Context, bytes int) bool {
 	if int64(bytes) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
 		return false
 	}
-	release, ok := c.r.o.Log.Capacity.ReserveReply(c.ctx, bytes)
+	release, ok := c.r.o.Log.Capacity.ReserveReply(ctx, bytes)
 	if ok {
 		release()
 	}
@@ -157,8 +161,8 @@ func (c *record) whole() ([]byte, error) {
 	}
 }
 
-func (c *record) checkIn(id string, raw []byte) (*genbusv1.BlobRef, error) {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+func (c *record) checkIn(ctx context.Context, id string, raw []byte) (*genbusv1.BlobRef, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	ref, err := c.r.o.Bodies.Put(ctx, c.tenant, publisher.ReplyBody(id), raw)
 	if err != nil {
@@ -169,13 +173,13 @@ func (c *record) checkIn(id string, raw []byte) (*genbusv1.BlobRef, error) {
 
 // discardReply removes the stored reply of an event that was not written, because the
 // log has another end.
-func (c *record) discardReply(event task.Event, current joblog.Entry) {
+func (c *record) discardReply(ctx context.Context, event task.Event, current joblog.Entry) {
 	ours, _ := event.Job.(*genbusv1.Chat)
 	now, _ := current.Job.(*genbusv1.Chat)
 	if ours.GetReplyRef() == nil || ours.GetReplyRef().GetName() == now.GetReplyRef().GetName() {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	if err := c.r.o.Bodies.Delete(ctx, publisher.BodyOf(ours.GetReplyRef())); err != nil {
 		c.r.o.Logger.Warn("a stored reply that no event names stays until it expires", "object", ours.GetReplyRef().GetName(), "error", err)

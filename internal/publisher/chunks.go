@@ -125,8 +125,8 @@ func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() tim
 	return waited
 }
 
-// HasRoom reports whether AddWait would take a block of n bytes without waiting.
-func (w *ChunkWriter) HasRoom(n int) bool {
+// TakesNow reports whether AddWait would take a block of n bytes without waiting.
+func (w *ChunkWriter) TakesNow(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed || w.fits(n)

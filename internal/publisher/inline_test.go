@@ -43,14 +43,14 @@ func TestAddWaits(t *testing.T) {
 	s.stop()
 	block := bytes.Repeat([]byte("1"), 200<<10)
 	for range 5 { // almost 1 MiB
-		if !w.HasRoom(len(block)) {
+		if !w.TakesNow(len(block)) {
 			t.Error("it says that there is no room")
 		}
 		if waited := w.AddWait(t.Context(), block, anHour); waited > 0 {
 			t.Errorf("waited %s while there was room", waited)
 		}
 	}
-	if w.HasRoom(len(block)) {
+	if w.TakesNow(len(block)) {
 		t.Error("it says that there is room")
 	}
 	if waited := w.AddWait(t.Context(), block, func() time.Duration { return time.Millisecond }); waited < time.Millisecond {
