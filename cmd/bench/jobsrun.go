@@ -278,7 +278,7 @@ func (r *jobsRun) measure(ctx context.Context) error {
 func jobsRate(before, after jobsCount) (jobsResult, error) {
 	r := jobsResult{Jobs: after.ended - before.ended, Window: after.at.Sub(before.at).Seconds(), Stored: map[string]float64{}, LoadAvg: loadAverage()}
 	if r.Jobs < 1 || r.Window < leastWindow.Seconds() {
-		return r, fmt.Errorf("%d jobs ended in %.2f s, which says nothing; raise --jobs", r.Jobs, r.Window)
+		return r, fmt.Errorf("%d jobs ended in %.2f s, and a window needs %s; raise --jobs, of which the floor has five times as many", r.Jobs, r.Window, leastWindow)
 	}
 	messages, err := after.messages.since(before.messages)
 	if err != nil {

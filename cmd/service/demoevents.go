@@ -66,6 +66,9 @@ func detail(e task.Event) string {
 		}
 	case *genbusv1.Chat:
 		if e.Terminal() {
+			if j.GetUsage() == nil { // its upstream did not say
+				return fmt.Sprintf("  %d chunks", j.GetChunkCount())
+			}
 			return fmt.Sprintf("  %d chunks, %d tokens", j.GetChunkCount(), j.GetUsage().GetTotalTokens())
 		}
 	}

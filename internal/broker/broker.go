@@ -68,7 +68,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.embedded = e
+		b.embedded, c.writers.server = e, e
 		opts = append(opts, e.inProcess()...)
 	}
 	if err := c.connect(ctx, url, opts, o.ConnectTimeout); err != nil {

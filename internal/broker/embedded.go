@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -43,6 +44,9 @@ type embedded struct {
 	server         *server.Server
 	lock           *flock.Flock
 	user, password string
+
+	looked atomic.Int64 // when hasRoom looked last, in Unix nanoseconds
+	full   atomic.Bool  // what it saw
 }
 
 // startEmbedded takes the lock before it starts the server, because the server

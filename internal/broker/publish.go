@@ -89,6 +89,7 @@ const shareFrom = 32
 type writers struct {
 	replies *streamwrite.Replies
 	shared  map[string]bool // streams whose server syncs each message on its own
+	server  *embedded       // which does; nil for another server
 
 	mu sync.Mutex
 	by map[string]*streamwrite.Writer // "": all other streams
@@ -118,7 +119,8 @@ func (w *writers) of(stream string) *streamwrite.Writer {
 	if one == nil {
 		o := streamwrite.Options{Timeout: PublishTimeout}
 		if w.shared[stream] {
-			o.ShareFrom = shareFrom
+			o.ShareFrom, o.Room = shareFrom, w.server.hasRoom
+			o.Sound = func() bool { return w.server.sound(stream) }
 		}
 		one = streamwrite.New(w.replies, o)
 		w.by[stream] = one

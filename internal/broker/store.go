@@ -1,6 +1,11 @@
 package broker
 
-import "github.com/nats-io/nats.go/jetstream"
+import (
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+)
 
 // StoreLeft is what the embedded server may still write to disk. Beyond it, it refuses every
 // write to every stream, however much room that stream has. For another server it is not
@@ -9,11 +14,37 @@ func (b *Broker) StoreLeft() (bytes int64, known bool) {
 	if b.embedded == nil {
 		return 0, false
 	}
-	info, err := b.embedded.server.Jsz(nil)
+	return b.embedded.storeLeft()
+}
+
+func (e *embedded) storeLeft() (bytes int64, known bool) {
+	info, err := e.server.Jsz(nil)
 	if err != nil || info.Config.MaxStore <= 0 {
 		return 0, false
 	}
 	return info.Config.MaxStore - int64(info.Store), true
+}
+
+// Batches are sent while this much is left of the store, which is looked at as often: where it
+// ends within a batch, the server stores some of it, answers nothing and syncs nothing.
+const (
+	roomForBatches = 256 << 20
+	roomEvery      = time.Second
+)
+
+// hasRoom reports whether the store has room for many batches.
+func (e *embedded) hasRoom() bool {
+	now := time.Now().UnixNano()
+	if looked := e.looked.Load(); now-looked >= int64(roomEvery) && e.looked.CompareAndSwap(looked, now) {
+		left, known := e.storeLeft()
+		e.full.Store(known && left < roomForBatches)
+	}
+	return !e.full.Load()
+}
+
+// sound reports whether the server has met no error when it wrote to a stream or synced it.
+func (e *embedded) sound(stream string) bool {
+	return e.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
 }
 
 // StoreSpare is what the embedded server's disk still has for others than the task log: what

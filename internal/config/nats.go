@@ -31,8 +31,8 @@ type NATS struct {
 	// File that holds the password of nats.user. Default: none.
 	PasswordFile string `yaml:"password_file"`
 	TLS          TLS    `yaml:"tls"`
-	// Embedded only: sync every write to disk before it is confirmed; off risks accepted jobs at power loss, and
-	// videos paid twice. Default: true.
+	// Embedded only: sync every write to disk before it is confirmed. false: a loss of power may lose accepted jobs,
+	// and have videos paid twice. Default: true.
 	SyncAlways bool `yaml:"sync_always" env:"GENBUS_NATS_SYNC_ALWAYS"`
 	// Embedded only: most bytes that all streams may hold on disk. Default: 16GiB.
 	MaxStoreBytes Size `yaml:"max_store_bytes"`

@@ -61,9 +61,9 @@ type Route struct {
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Most jobs that wait; more are refused with retry advice. Default: 100000.
 	MaxQueued int `yaml:"max_queued"`
-	// Most jobs that are ready to be taken, in the order of their arrival (the ready window); further ones wait in the
-	// backlog, and become ready in turn by tenant. Fewer are fairer, more are faster. 0: as many as free places of
-	// max_in_flight take at once, and the route starts in about a second, as measured. Default: 0.
+	// Size of the ready window: most jobs that are ready to be taken, in the order of their arrival; further ones wait in
+	// the backlog, and become ready in turn by tenant. A small one is fairer between tenants, a large one starts short
+	// jobs faster. 0: it is measured, as the free places of max_in_flight and what the route starts in about a second. Default: 0.
 	ReadyJobs int `yaml:"ready_jobs"`
 	// When it cannot be known whether a create was accepted: fail, or resubmit where the upstream honours the
 	// Idempotency-Key. Default: fail.

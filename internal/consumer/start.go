@@ -67,10 +67,16 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 		begin = (&chat.Runner{Holder: c.holder, Config: c.Config, Routes: c.Routes, Encoder: c.Encoder, Route: id.name, Metrics: metrics}).Take
 	}
 	jobs := c.Queue.Route(id.kind, id.name)
-	return func(m jetstream.Msg, release func()) {
+	var takeOne take
+	takeOne = func(m jetstream.Msg, release func()) {
 		if !c.Queue.Items.Settled(m.Headers()) { // of an item that is not stored, no upstream may hear
-			c.giveBack(m)
-			release()
+			c.loops.Go(func() {
+				if c.awaitSettled(m) {
+					takeOne(m, release)
+				} else {
+					release()
+				}
+			})
 			return
 		}
 		d, item, ok := c.open(m)
@@ -87,4 +93,5 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 		}
 		begin(d, item, release)
 	}
+	return takeOne
 }

@@ -252,5 +252,5 @@ func (c *call) awaitEvents() error {
 	if c.rec.err == nil {
 		return nil
 	}
-	return unstored(c.rec.err).ForJob(c.checked.ID)
+	return unstoredEnd(c.rec.err).ForJob(c.checked.ID)
 }

@@ -311,7 +311,7 @@ func TestRequiredEventsThatAreNotStored(t *testing.T) {
 		close(up.blocks)
 	}()
 	_, err = read(s)
-	code(t, err, errcode.StorageFull)
+	code(t, err, errcode.EventsNotStored)
 	if n := x.counter("genbus_upstream_requests_total"); n != 1 {
 		t.Errorf("%v requests went upstream", n)
 	}
@@ -335,7 +335,10 @@ func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
 	code(t, err, errcode.BrokerUnavailable)
 	close(up.blocks)
 	_, err = read(s)
-	code(t, err, errcode.BrokerUnavailable)
+	f := faultOf(t, err, errcode.EventsNotStored)
+	if f.RetryAfter != 0 || f.Meaning().Retry {
+		t.Errorf("a chat that its upstream has answered is to be sent again: %v", f)
+	}
 }
 
 func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {

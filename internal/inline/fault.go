@@ -51,7 +51,15 @@ func passOn(err error) *errcode.Error {
 	return &f
 }
 
-// unstored is the error of a chat whose events are required and were not stored.
+// unstoredEnd is the error of a chat that the upstream has answered, and whose end is required
+// and was not stored: a repeat is paid once more.
+func unstoredEnd(err error) *errcode.Error {
+	return errcode.New(errcode.EventsNotStored, "the upstream has answered, but the end of the chat could not be stored, which chat.inline_events requires: %s", broker.Reason(err)).
+		Because(err)
+}
+
+// unstored is the error of a chat whose events are required and were not stored, before its
+// upstream was called.
 func unstored(err error) *errcode.Error {
 	code := errcode.BrokerUnavailable
 	_, clockWrong := errors.AsType[*clock.WrongError](err)

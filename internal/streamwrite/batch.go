@@ -3,6 +3,7 @@ package streamwrite
 import (
 	"errors"
 	"maps"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -29,15 +30,21 @@ const (
 
 // batches are the atomic batches of a writer, of which one is under way at a time.
 type batches struct {
-	prefix string
-	last   uint64
-	halves [][]*write // of batches that were refused
+	prefix  string
+	last    uint64
+	halves  [][]*write // of batches that were refused
+	refused queue      // the writes in halves; only counts them
+	asked   time.Time  // when the last question was sent
 
-	mu   sync.Mutex
-	sent map[string]*batch // by id; those whose answer has not come
-	// undecided are the batches whose answer did not come in time, with their places in
-	// Writer.sends.
-	undecided map[string]uint64
+	mu        sync.Mutex
+	sent      map[string]*batch    // by id; those whose answer has not come
+	undecided map[string]undecided // by id; those whose answer did not come in time
+}
+
+// undecided is a batch of which it is not known whether it is stored for good.
+type undecided struct {
+	sent    uint64 // its place in Writer.sends
+	subject string // of one of its messages
 }
 
 // batch is one of them. stored is set before done is closed.
@@ -51,7 +58,7 @@ type batch struct {
 }
 
 func newBatches() batches {
-	return batches{prefix: nuid.Next(), sent: map[string]*batch{}, undecided: map[string]uint64{}}
+	return batches{prefix: nuid.Next(), sent: map[string]*batch{}, undecided: map[string]undecided{}}
 }
 
 func (b *batches) open() bool {
@@ -76,7 +83,7 @@ func (b *batches) end(one *batch, err error) {
 	b.mu.Lock()
 	delete(b.sent, one.id)
 	if err != nil && !refused(err) && !errors.Is(err, ErrNotSent) {
-		b.undecided[one.id] = one.sent
+		b.undecided[one.id] = undecided{one.sent, one.writes[0].m.Subject}
 	}
 	b.mu.Unlock()
 	close(one.done)
@@ -89,20 +96,38 @@ func (b *batches) decide(one *batch) {
 	delete(b.undecided, one.id)
 }
 
-// storedSince takes the confirmation of something that was sent later than some batches. It
-// decides them: the server answers a stream's writes in their order, and stores nothing more
-// in a stream whose sync has failed.
-func (b *batches) storedSince(sent uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.undecided, func(_ string, of uint64) bool { return of < sent })
+// processed takes any answer of the stream to something that was sent later than some batches.
+// It decides them where the stream has met no error, as the server answers the writes of a
+// stream in their order, and syncs a batch before it goes on. It needs the lock.
+func (w *Writer) processed(sent uint64) {
+	w.batches.mu.Lock()
+	defer w.batches.mu.Unlock()
+	if len(w.batches.undecided) > 0 && w.o.Sound() {
+		maps.DeleteFunc(w.batches.undecided, func(_ string, u undecided) bool { return u.sent < sent })
+	}
+}
+
+// askEvery is how often the server is asked about a batch whose answer did not come.
+const askEvery = time.Second
+
+// ask has the server answer behind a batch: it refuses to store a message as the successor of
+// one that cannot be.
+func (w *Writer) ask(of undecided) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.batches.asked) >= askEvery {
+		w.batches.asked = now
+		m := nats.NewMsg(of.subject)
+		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(math.MaxUint64, 10)}
+		w.sendAlone(&write{m: m, lane: Jobs, result: make(chan result, 1)})
+	}
 }
 
 // Settled waits until it is known what became of the batch that a message is part of, and
 // reports whether that is stored for good: the server may show the messages of a batch, and
-// answer reads of them, where it could not sync the batch. A batch whose answer does not come
-// is not stored as far as is known, until something is that was written after it. A message of
-// no batch of this writer is stored.
+// answer reads of them, where it could not sync the batch. One whose answer did not come is not
+// stored as far as is known; the server is asked about it, so that a later call knows more. A
+// message of no batch of this writer is stored.
 func (w *Writer) Settled(h nats.Header) bool {
 	id := h[headerBatch]
 	if len(id) == 0 {
@@ -110,10 +135,14 @@ func (w *Writer) Settled(h nats.Header) bool {
 	}
 	w.batches.mu.Lock()
 	one := w.batches.sent[id[0]]
-	_, undecided := w.batches.undecided[id[0]]
+	u, undecided := w.batches.undecided[id[0]]
 	w.batches.mu.Unlock()
-	if one == nil {
-		return !undecided
+	switch {
+	case undecided:
+		w.ask(u)
+		return false
+	case one == nil:
+		return true
 	}
 	<-one.done // within Options.Timeout
 	return one.stored
@@ -128,7 +157,10 @@ func (w *Writer) shares() bool {
 	if w.lanes[Jobs].alone.live+w.lanes[Inline].alone.live > 0 && w.singles < mostSynced {
 		return false
 	}
-	return len(w.batches.halves) > 0 || w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live >= w.o.ShareFrom
+	if len(w.batches.halves) > 0 {
+		return true
+	}
+	return w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live >= w.o.ShareFrom && w.o.Room()
 }
 
 // sendBatch sends half of a batch that was refused, or what waits. It needs the lock.
@@ -155,12 +187,10 @@ func (w *Writer) sendBatch() {
 func (w *Writer) half() (writes []*write) {
 	for len(writes) == 0 && len(w.batches.halves) > 0 {
 		for _, op := range w.batches.halves[0] {
-			if op.abandoned {
-				op.state = done
-				op.result <- result{err: ErrNotSent}
-				continue
+			if op.state == queued { // not given up
+				w.batches.refused.live--
+				writes = append(writes, op)
 			}
-			writes = append(writes, op)
 		}
 		w.batches.halves = w.batches.halves[1:]
 	}
@@ -169,14 +199,14 @@ func (w *Writer) half() (writes []*write) {
 
 // gather takes what waits, as far as one batch may have it: of each subject one message, as the
 // server refuses a batch that writes to a subject and then expects a sequence of it. Inline
-// events have at most half.
+// events have half of its messages and bytes at most, and are not crowded out.
 func (w *Writer) gather() []*write {
 	bytes, subjects := 0, map[string]bool{}
-	upTo := func(most int) func(*write) choice {
+	upTo := func(most, mostBytes int) func(*write) choice {
 		return func(op *write) choice {
 			size := op.size()
 			switch {
-			case most == 0 || bytes+size > mostSharedBytes:
+			case most == 0 || bytes+size > mostBytes:
 				return stop
 			case subjects[op.m.Subject]:
 				return left
@@ -186,9 +216,8 @@ func (w *Writer) gather() []*write {
 			return taken
 		}
 	}
-	inline := min(w.lanes[Inline].shared.live, mostShared/2)
-	writes := w.lanes[Jobs].shared.take(upTo(mostShared - inline))
-	return append(writes, w.lanes[Inline].shared.take(upTo(inline))...)
+	inline := w.lanes[Inline].shared.take(upTo(mostShared/2, mostSharedBytes/2))
+	return append(inline, w.lanes[Jobs].shared.take(upTo(mostShared-len(inline), mostSharedBytes))...)
 }
 
 // publishBatch sends the messages of a batch. The last one has it committed, and has the
@@ -234,6 +263,7 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 	case <-one.done: // the time was over before
 		if err == nil || refused(err) {
 			w.batches.decide(one)
+			w.processed(one.sent)
 		}
 		return
 	default:
@@ -249,7 +279,7 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 		return
 	}
 	if err == nil {
-		w.batches.storedSince(one.sent)
+		w.processed(one.sent)
 	}
 	first := ack.Seq - uint64(len(writes)) + 1 // they are stored one after the other
 	for i, op := range writes {
@@ -261,21 +291,27 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 	}
 }
 
-// repeat has the writes of a refused batch sent again.
+// repeat has the writes of a refused batch sent again. Those whose callers have gone away are
+// not.
 func (w *Writer) repeat(writes []*write) {
+	again := writes[:0]
 	for _, op := range writes {
 		w.inFlight[op.lane]--
-	}
-	if n := len(writes) / 2; n >= w.o.ShareFrom {
-		w.batches.halves = append(w.batches.halves, writes[:n], writes[n:])
-		return
-	}
-	for _, op := range writes {
 		if op.abandoned {
 			op.state = done
-			op.result <- result{err: ErrNotSent}
 			continue
 		}
+		again = append(again, op)
+	}
+	if n := len(again) / 2; n >= w.o.ShareFrom {
+		for _, op := range again {
+			op.state, op.waits = queued, &w.batches.refused
+		}
+		w.batches.refused.live += len(again)
+		w.batches.halves = append(w.batches.halves, again[:n], again[n:])
+		return
+	}
+	for _, op := range again {
 		w.lanes[op.lane].alone.push(op)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,22 +43,25 @@ func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 	}
 }
 
-// mute is a server of log.> whose answers the test gives.
+// mute is a server of log.> whose answers the test gives. broken says that it has met an error.
 type mute struct {
 	world
-	got chan *nats.Msg
+	got    chan *nats.Msg
+	broken *atomic.Bool
 }
 
 func newMute(t *testing.T, timeout time.Duration) mute {
 	t.Helper()
-	m := mute{newWorld(t, streamwrite.Options{}), make(chan *nats.Msg, 100)}
+	m := mute{newWorld(t, streamwrite.Options{}), make(chan *nats.Msg, 100), &atomic.Bool{}}
 	if err := m.js.DeleteStream(t.Context(), "LOG"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.nc.ChanSubscribe("log.>", m.got); err != nil {
 		t.Fatal(err)
 	}
-	m.writer = streamwrite.New(m.replies, streamwrite.Options{ShareFrom: 1, Timeout: timeout}) // each is a batch
+	m.writer = streamwrite.New(m.replies, streamwrite.Options{ // each write is a batch
+		ShareFrom: 1, Timeout: timeout, Room: yesAlways, Sound: func() bool { return !m.broken.Load() },
+	})
 	return m
 }
 
@@ -83,42 +87,66 @@ const (
 	no  = `{"stream":"LOG","error":{"code":400,"err_code":10071,"description":"wrong last sequence"}}`
 )
 
-// TestABatchWithoutAnAnswerIsNotSettled, until something is stored that was written after it,
-// or the answer comes after all.
+// TestABatchWithoutAnAnswerIsNotSettled, until the server has answered something that was sent
+// later, and has met no error.
 func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, 20*time.Millisecond)
+	m := newMute(t, 300*time.Millisecond)
 	first, failed := m.write(t.Context(), "log.1")
 	if err := <-failed; !errors.Is(err, nats.ErrTimeout) || errors.Is(err, streamwrite.ErrNotSent) {
 		t.Errorf("a batch without an answer: %v", err)
 	}
+	m.broken.Store(true)
 	if m.writer.Settled(first.Header) {
 		t.Error("a batch without an answer is settled")
 	}
+	question := <-m.got
+	if question.Subject != "log.1" || question.Header.Get("Nats-Batch-Id") != "" || question.Header.Get("Nats-Expected-Last-Subject-Sequence") == "" {
+		t.Errorf("the server is asked by %s with %v", question.Subject, question.Header)
+	}
+	m.answer(t, question, no)
 	second, failed := m.write(t.Context(), "log.2")
 	m.answer(t, second, yes)
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if !m.writer.Settled(first.Header) || !m.writer.Settled(second.Header) {
-		t.Error("something was stored that was written after a batch, which is not settled")
+	if m.writer.Settled(first.Header) {
+		t.Error("a batch is settled that a server could not sync")
 	}
-
+	m.broken.Store(false)
 	third, failed := m.write(t.Context(), "log.3")
-	if err := <-failed; err == nil {
-		t.Error("a batch without an answer is stored")
-	}
-	if m.writer.Settled(third.Header) {
-		t.Error("a batch without an answer is settled")
-	}
-	fourth, failed := m.write(t.Context(), "log.4")
-	m.answer(t, third, yes)
-	m.answer(t, fourth, no)
+	m.answer(t, third, no)
 	m.answer(t, <-m.got, no) // and by itself
 	if err := <-failed; err == nil {
 		t.Error("a write that was refused is stored")
 	}
-	if !m.writer.Settled(third.Header) {
+	if !m.writer.Settled(first.Header) {
+		t.Error("a batch is not settled behind which the server has answered")
+	}
+}
+
+// TestALateAnswerSettlesABatch.
+func TestALateAnswerSettlesABatch(t *testing.T) {
+	t.Parallel()
+	m := newMute(t, 300*time.Millisecond)
+	m.broken.Store(true)
+	first, failed := m.write(t.Context(), "log.1")
+	if err := <-failed; err == nil {
+		t.Error("a batch without an answer is stored")
+	}
+	if m.writer.Settled(first.Header) {
+		t.Error("a batch without an answer is settled")
+	}
+	m.answer(t, first, yes)
+	second, failed := m.write(t.Context(), "log.2")
+	for second.Subject != "log.2" { // the question came before
+		second = <-m.got
+	}
+	m.answer(t, second, yes)
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	if !m.writer.Settled(first.Header) {
 		t.Error("a batch whose answer came late is not settled")
 	}
 }
@@ -181,5 +209,73 @@ func TestOneConflictDoesNotSyncTheOthersOneByOne(t *testing.T) {
 	}
 	if alone > others/2 {
 		t.Errorf("%d of %d were written one by one", alone, others)
+	}
+}
+
+// TestInlineEventsAreNotCrowdedOut by large events of jobs.
+func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	stored := make(chan struct{})
+	var group sync.WaitGroup
+	body := string(make([]byte, 20<<10))
+	for i := range 200 {
+		group.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stored:
+					return
+				default:
+				}
+				if _, err := w.writer.Write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, body), streamwrite.Jobs); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 3 {
+		if _, err := w.writer.Write(t.Context(), message(fmt.Sprintf("log.inline.%d", i), 0, body), streamwrite.Inline); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stored)
+	group.Wait()
+}
+
+// TestHalvesThatCannotBeSentEnd: the connection is gone when a batch is refused.
+func TestHalvesThatCannotBeSentEnd(t *testing.T) {
+	t.Parallel()
+	m := newMute(t, time.Minute)
+	m.writer = streamwrite.New(m.replies, streamwrite.Options{ShareFrom: 2, Timeout: time.Minute, Room: yesAlways, Sound: yesAlways})
+	ends := make(chan error, 8)
+	write := func(i int) {
+		go func() {
+			_, err := m.writer.Write(t.Context(), nats.NewMsg(fmt.Sprintf("log.%d", i)), streamwrite.Jobs)
+			ends <- err
+		}()
+	}
+	write(0) // alone
+	alone := <-m.got
+	for i := range 7 {
+		write(i + 1)
+	}
+	// The first two that wait are a batch, and the others wait for its answer.
+	var commit *nats.Msg
+	for commit == nil {
+		if got := <-m.got; got.Reply != "" {
+			commit = got
+		}
+	}
+	m.answer(t, alone, yes)
+	if err := <-ends; err != nil {
+		t.Fatal(err)
+	}
+	m.nc.Close()
+	m.replies.Lost()
+	for range 7 {
+		if err := <-ends; err == nil {
+			t.Error("a write is stored over a connection that is gone")
+		}
 	}
 }

@@ -42,7 +42,7 @@ func writes(b *testing.B, fsync bool, writers int, how string) {
 	if err := replies.Subscribe(nc); err != nil {
 		b.Fatal(err)
 	}
-	o := streamwrite.Options{Timeout: 5 * time.Second}
+	o := streamwrite.Options{Timeout: 5 * time.Second, Room: yesAlways, Sound: yesAlways}
 	if from, err := strconv.Atoi(strings.TrimPrefix(how, "shared")); err == nil {
 		o.ShareFrom = from
 	}

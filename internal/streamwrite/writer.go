@@ -47,8 +47,14 @@ type Options struct {
 	// 0: never. It is for a server that syncs each message on its own. The stream has to allow
 	// atomic batches.
 	ShareFrom int
-	// Timeout bounds the wait for the answer to a batch. Required where ShareFrom is set.
+	// Timeout bounds the wait for the answer to a batch. Required where ShareFrom is set, as are
+	// Room and Sound.
 	Timeout time.Duration
+	// Room reports whether the server has room for many batches: one that it has none for may be
+	// stored in part, without an answer and without a sync.
+	Room func() bool
+	// Sound reports whether the server has met no error when it wrote to the stream or synced it.
+	Sound func() bool
 }
 
 // Writer writes to one stream. It is safe for concurrent use.
@@ -93,7 +99,7 @@ type write struct {
 	waits     *queue // where it waits, or has waited
 	id        uint64 // of its answer, when it was sent alone
 	sent      uint64 // its place in Writer.sends
-	abandoned bool   // its caller has gone away
+	abandoned bool   // its caller has gone away, and it was part of a batch
 }
 
 type state int
@@ -135,7 +141,6 @@ func (w *Writer) Write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error)
 func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	op.abandoned = true
 	switch {
 	case op.state == done:
 		r := <-op.result
@@ -147,6 +152,8 @@ func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 	case op.id != 0 && w.replies.forget(op.id):
 		w.settle(op, result{})
 		w.send()
+	default:
+		op.abandoned = true
 	}
 	return Ack{}, context.Cause(ctx)
 }
@@ -166,21 +173,26 @@ const mostSynced = 8
 // send sends what may go out. It needs the lock.
 func (w *Writer) send() {
 	for {
-		if w.shares() {
+		for w.shares() {
 			w.sendBatch()
 		}
 		op := w.next()
 		if op == nil {
 			return
 		}
-		w.begin(op)
-		id, err := w.replies.publish(op.m, func(m *nats.Msg, err error) { w.answered(op, m, err) })
-		if err != nil {
-			w.settle(op, result{err: notSent(err)})
-			continue
-		}
-		op.id = id
+		w.sendAlone(op)
 	}
+}
+
+// sendAlone needs the lock.
+func (w *Writer) sendAlone(op *write) {
+	w.begin(op)
+	id, err := w.replies.publish(op.m, func(m *nats.Msg, err error) { w.answered(op, m, err) })
+	if err != nil {
+		w.settle(op, result{err: notSent(err)})
+		return
+	}
+	op.id = id
 }
 
 // begin counts a write as in flight. It needs the lock.
@@ -225,8 +237,8 @@ func (w *Writer) answered(op *write, m *nats.Msg, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.err == nil {
-		w.batches.storedSince(op.sent)
+	if _, refused := errors.AsType[*jetstream.APIError](r.err); r.err == nil || refused {
+		w.processed(op.sent)
 	}
 	w.settle(op, r)
 	w.send()

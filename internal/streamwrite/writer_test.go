@@ -39,9 +39,11 @@ func newWorld(t *testing.T, o streamwrite.Options) world {
 	if err := replies.Subscribe(nc); err != nil {
 		t.Fatal(err)
 	}
-	o.Timeout = 5 * time.Second
+	o.Timeout, o.Room, o.Sound = 5*time.Second, yesAlways, yesAlways
 	return world{nc: nc, js: js, replies: replies, writer: streamwrite.New(replies, o)}
 }
+
+func yesAlways() bool { return true }
 
 // message is one that is stored if the last sequence on its subject is last.
 func message(subject string, last uint64, data string) *nats.Msg {
