@@ -13,6 +13,7 @@ type backlog struct {
 
 	mu         sync.Mutex
 	roundRobin *roundRobin
+	skipping   map[string]struct{} // the tenants whose next job is being looked for
 	// readings counts how often it was read from its beginning, and complete is true once
 	// the last reading has come to the end. heard is when it told of a message last, or
 	// began. created is when the stream that is read was created.
@@ -23,7 +24,7 @@ type backlog struct {
 }
 
 func newBacklog() *backlog {
-	return &backlog{signal: make(chan struct{}, 1), roundRobin: newRoundRobin()}
+	return &backlog{signal: make(chan struct{}, 1), roundRobin: newRoundRobin(), skipping: map[string]struct{}{}}
 }
 
 func (b *backlog) wake() {
@@ -117,10 +118,22 @@ func (b *backlog) hit(t turn) {
 	b.roundRobin.hit(t.tenant)
 }
 
-func (b *backlog) miss(t turn) int {
+// miss notes that another replica had moved a job. skip is true when the tenant's next one is
+// to be looked for, by one call at a time; skipped must follow.
+func (b *backlog) miss(t turn) (skip bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.roundRobin.miss(t.tenant)
+	if _, under := b.skipping[t.tenant]; b.roundRobin.miss(t.tenant) < maxMissed || under {
+		return false
+	}
+	b.skipping[t.tenant] = struct{}{}
+	return true
+}
+
+func (b *backlog) skipped(tenant string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.skipping, tenant)
 }
 
 func (b *backlog) latest(tenant string) uint64 {

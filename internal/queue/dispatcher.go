@@ -397,9 +397,11 @@ func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 	case err != nil:
 		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", j.seq, "error", err)
 		backlog.putBack(j.turn, retryMove)
-	case v == gone && backlog.miss(j.turn) >= maxMissed:
-		d.skip(ctx, j.tenant)
-	case v != gone:
+	case v == gone:
+		if backlog.miss(j.turn) {
+			d.skip(ctx, j.tenant)
+		}
+	default:
 		backlog.hit(j.turn)
 	}
 	return v, err
@@ -407,6 +409,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 
 // skip drops what is known of a tenant's jobs that others have moved.
 func (d *dispatcher) skip(ctx context.Context, tenant string) {
+	defer d.route.backlog.skipped(tenant)
 	latest := d.route.backlog.latest(tenant)
 	names := d.q.b.Names()
 	s, err := d.q.b.Stream(ctx, names.Wait())

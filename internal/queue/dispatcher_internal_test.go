@@ -91,6 +91,52 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	known(2)
 }
 
+// TestJobsThatOthersHaveMovedAreSkippedOnce: many moves at a time find nothing, and one of them
+// looks for the tenant's next job.
+func TestJobsThatOthersHaveMovedAreSkippedOnce(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	d := heardEarly(t, b)
+	defer d.index.ending.Wait()
+	defer d.index.forget()
+	for range 2 * maxMoves {
+		stored, err := b.Publish(t.Context(), nats.NewMsg(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", "video_1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.route.backlog.add(d.route.backlog.readings, "acme", stored.Seq)
+		if _, err := b.Delete(t.Context(), b.Names().Wait(), stored.Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := make(chan *nats.Msg, 4*maxMoves)
+	if _, err := b.Conn().ChanSubscribe("$JS.API.STREAM.INFO."+b.Names().Wait(), asked); err != nil {
+		t.Fatal(err)
+	}
+	batch := make([]turn, maxMoves)
+	for i := range batch {
+		batch[i], _ = d.route.backlog.next(time.Now())
+	}
+	var moves sync.WaitGroup
+	for _, next := range batch {
+		moves.Go(func() {
+			if v, err := d.dispatch(t.Context(), moving{turn: next}); v != gone || err != nil {
+				t.Errorf("%v, %v", v, err)
+			}
+		})
+	}
+	moves.Wait()
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(asked) - maxMoves; n != 1 { // each move asks once whether its job is stored yet
+		t.Errorf("%d moves looked for the next job", n)
+	}
+	if n := d.route.backlog.tenants(); n != 0 {
+		t.Errorf("%d tenants are left", n)
+	}
+}
+
 // TestJobThatEndsWhileItIsMoved: its caller cancels it, and takes it out of the queue,
 // after the dispatcher has found that it had not ended, and before the dispatcher makes
 // it ready, or while it does. It keeps no place there.
