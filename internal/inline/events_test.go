@@ -329,7 +329,7 @@ func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	release := x.runner.FillLane(t.Context())
+	release := x.runner.FillWrites(t.Context())
 	defer release()
 	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
 	code(t, err, errcode.BrokerUnavailable)
@@ -354,7 +354,7 @@ func TestRequiredEventsKeepNoCallerWhoLeaves(t *testing.T) {
 			c.Routes[i].MaxInFlight = 1
 		}
 	})
-	release := x.runner.FillLane(t.Context())
+	release := x.runner.FillWrites(t.Context())
 	defer release()
 	for range 2 {
 		ctx, leave := context.WithCancel(t.Context())

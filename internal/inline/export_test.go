@@ -23,23 +23,23 @@ func (o Options) WaitsAtMost(d time.Duration) Options {
 	return o
 }
 
-// FillLane takes all places to store events, until the function that it returns is called.
-func (r *Runner) FillLane(ctx context.Context) (release func()) {
-	for range maxStores {
-		r.lane.acquire(ctx, stageFinish)
+// FillWrites takes all permits to store events, until the function that it returns is called.
+func (r *Runner) FillWrites(ctx context.Context) (release func()) {
+	for range maxWrites {
+		r.writes.acquire(ctx, stageFinish)
 	}
 	return func() {
-		for range maxStores {
-			r.lane.release()
+		for range maxWrites {
+			r.writes.release()
 		}
 	}
 }
 
 // Storing is how many events wait for a place to be stored.
 func (r *Runner) Storing() (n int) {
-	r.lane.mu.Lock()
-	defer r.lane.mu.Unlock()
-	for _, waiting := range r.lane.waiting {
+	r.writes.mu.Lock()
+	defer r.writes.mu.Unlock()
+	for _, waiting := range r.writes.waiting {
 		n += len(waiting)
 	}
 	return n

@@ -65,7 +65,7 @@ type Runner struct {
 	o       Options
 	budget  *publisher.Budget
 	backlog *backlog
-	lane    *lane
+	writes  *semaphore // events that are being stored
 	tracer  trace.Tracer
 
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ type Runner struct {
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
-		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, lane: &lane{free: maxStores}, tracer: newTracer(o.Tracing.Provider),
+		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, writes: &semaphore{free: maxWrites}, tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}

@@ -51,10 +51,10 @@ func (c *record) began() {
 var errNoCapacity = errors.New("the task log has no room for the events of inline chats")
 
 func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64) (joblog.Entry, error) {
-	if !c.r.lane.acquire(ctx, s) {
+	if !c.r.writes.acquire(ctx, s) {
 		return joblog.Entry{}, context.Cause(ctx)
 	}
-	defer c.r.lane.release()
+	defer c.r.writes.release()
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	release, ok := c.r.o.Log.Capacity.ReserveEnd(ctx, e)
@@ -80,10 +80,10 @@ func (c *record) end() error {
 		}
 		c.discardReply(ctx, event, c.entry)
 	}
-	if !c.r.lane.acquire(ctx, stageFinish) {
+	if !c.r.writes.acquire(ctx, stageFinish) {
 		return context.Cause(ctx)
 	}
-	defer c.r.lane.release()
+	defer c.r.writes.release()
 	ctx, cancelWrite := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancelWrite()
 	return c.r.o.Log.Finish(ctx, c.entry)
