@@ -20,11 +20,11 @@ const PublishTimeout = 5 * time.Second
 
 var errPublishTimeout = fmt.Errorf("%w within %s", ErrNoAnswer, PublishTimeout)
 
-// A publish that no stream listened to is sent again for a second. On three nodes that is
+// A publish that no stream listened to is sent again for two seconds. On three nodes that is
 // so while a stream elects its leader, and just after it was created: the server that we are
 // connected to may learn of the stream later than of the answer to the request that created it.
 const (
-	leaderlessTries = 20
+	leaderlessTries = 40
 	leaderlessWait  = 50 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ const (
 
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
-// message. That no stream listened is retried for a second: nothing was stored.
+// message. That no stream listened is retried for two seconds: nothing was stored.
 func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	return c.publish(ctx, m, Jobs)
 }
