@@ -63,9 +63,17 @@ func TestAddWaits(t *testing.T) {
 		t.Errorf("%v dropped", n)
 	}
 	s.start(t)
-	w.AddWait(t.Context(), block, anHour)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	for { // the chunks' stream, which is in memory, is made again after the reconnect
+		if _, err := b.Stream(ctx, b.Names().Chunks()); err == nil {
+			break
+		}
+		if err := broker.Wait(ctx, 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.AddWait(t.Context(), block, anHour)
 	_, _ = w.Flush(ctx)
 	if n := counter(t, metrics, "genbus_inline_events_dropped_total"); n != 2 {
 		t.Errorf("%v dropped although the last block waited for the server", n)
