@@ -114,7 +114,7 @@ func (w *ChunkWriter) Add(block []byte) bool {
 func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() time.Duration) (waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed && !w.fits(len(block)) {
+	if !w.closed && !w.takes(len(block)) {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, most())
 		w.awaitRoom(ctx, len(block))
@@ -129,12 +129,16 @@ func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() tim
 func (w *ChunkWriter) TakesNow(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed || w.fits(n)
+	return w.closed || w.takes(n)
 }
+
+// takes reports whether add would take the next block: also that it follows those that are
+// pending, which share an event. It needs the lock.
+func (w *ChunkWriter) takes(n int) bool { return w.fits(n) && w.pending.fits(w.next) }
 
 // awaitRoom needs the lock, and releases it while it waits.
 func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
-	for !w.closed && !w.fits(n) && ctx.Err() == nil {
+	for !w.closed && !w.takes(n) && ctx.Err() == nil {
 		if w.room == nil {
 			w.room = make(chan struct{})
 		}
@@ -277,6 +281,7 @@ func (w *ChunkWriter) take() (work blocks, ok bool) {
 	defer w.mu.Unlock()
 	if w.pending.count() > 0 {
 		work, w.pending = w.pending, blocks{}
+		w.leaveRoom()
 		return work, true
 	}
 	w.running = false
