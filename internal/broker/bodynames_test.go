@@ -66,7 +66,7 @@ func TestWhatWasStoredOfAJob(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, ctx := open(t), t.Context()
 		bodies := broker.NewBodies(b)
-		if got, err := bodies.Of(ctx, "nobody", "a"); err != nil || len(got) != 0 {
+		if got, err := bodies.Of(ctx, "unknown", "a"); err != nil || len(got) != 0 {
 			t.Errorf("a tenant without a store gave %v, %v", got, err)
 		}
 		for _, prefix := range []string{"a-1", "a-2.x-y", "b-1", "ab"} {

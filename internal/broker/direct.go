@@ -216,24 +216,14 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 
 // direct is get without the detour over JSON, answered by any replica.
 func (c *connection) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
-	defer cancel()
-	body, err := req.Encode()
+	reply, err := c.read(ctx, stream, directSubject(stream), req)
 	if err != nil {
 		return Stored{}, err
 	}
-	m, err := c.nc.RequestWithContext(ctx, directSubject(stream), body)
-	if err != nil {
-		return Stored{}, fmt.Errorf("read %s from %s: %w", req.NextBy, stream, errors.Join(ErrUnavailable, err))
+	if status := reply.Header.Get(headerStatus); status != "" {
+		return Stored{}, fmt.Errorf("read %s from %s: %w: status %s", req, stream, ErrNoMessage, status)
 	}
-	if status := m.Header.Get("Status"); status != "" {
-		return Stored{}, fmt.Errorf("read %s from %s: %w: status %s", req.NextBy, stream, ErrNoMessage, status)
-	}
-	seq, err := strconv.ParseUint(m.Header.Get(nats.JSSequence), 10, 64)
-	if err != nil {
-		return Stored{}, fmt.Errorf("read %s from %s: the answer has no sequence", req.NextBy, stream)
-	}
-	return Stored{Subject: m.Header.Get(nats.JSSubject), Seq: seq, Header: m.Header, Data: m.Data}, nil
+	return storedMessage(reply)
 }
 
 func number(h nats.Header, key string) uint64 {

@@ -44,7 +44,6 @@ const (
 	codeWrongSequence         jetstream.ErrorCode = 10071
 	codeWrongSequenceConstant jetstream.ErrorCode = 10164
 	codeInFlight              jetstream.ErrorCode = 10158
-	codeStoreFailed           jetstream.ErrorCode = 10077
 	codeTooLarge              jetstream.ErrorCode = 10054
 )
 
@@ -78,7 +77,7 @@ func classifyAPI(api *jetstream.APIError) error {
 		return errors.Join(ErrWrongSequence, api)
 	case codeWrongSequenceConstant, codeInFlight:
 		return errors.Join(ErrInFlight, api)
-	case codeStoreFailed:
+	case streamwrite.CodeStoreFailed:
 		return errors.Join(ErrFull, api)
 	case codeTooLarge:
 		return errors.Join(ErrTooLarge, api)

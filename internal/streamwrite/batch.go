@@ -316,13 +316,13 @@ func (w *Writer) repeat(writes []*write) {
 	}
 }
 
-// codeStoreFailed is a stream or a subject that is full: a batch was not stored then either.
-const codeStoreFailed jetstream.ErrorCode = 10077
+// CodeStoreFailed is a stream or a subject that is full: a batch was not stored then either.
+const CodeStoreFailed jetstream.ErrorCode = 10077
 
 // refused reports whether the server has certainly stored nothing of a batch.
 func refused(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.Code < 500 || api.ErrorCode == codeStoreFailed)
+	return ok && (api.Code < 500 || api.ErrorCode == CodeStoreFailed)
 }
 
 // size is what the message takes, about, in bytes.

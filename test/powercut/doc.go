@@ -2,6 +2,6 @@
 // [github.com/genbus/genbus/test/powercut/disk.Disk], which leaves out what was not synced,
 // and look at what is there after a cut.
 //
-// A process that runs on such a disk has its message store built anew: the tests build
+// A process that runs on such a disk has a rebuilt nats-server: the tests build
 // themselves once more with it, and run there.
 package powercut

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(onDisk) != "":
 		goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 	case testing.Short():
-		fmt.Println("powercut: nothing is cut with -short: the message store is built anew for it")
+		fmt.Println("powercut: nothing is cut with -short: nats-server is rebuilt for it")
 	default:
 		os.Exit(runOnDisk())
 	}
