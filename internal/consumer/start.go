@@ -67,18 +67,7 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 		begin = (&chat.Runner{Holder: c.holder, Config: c.Config, Routes: c.Routes, Encoder: c.Encoder, Route: id.name, Metrics: metrics}).Take
 	}
 	jobs := c.Queue.Route(id.kind, id.name)
-	var takeOne take
-	takeOne = func(m jetstream.Msg, release func()) {
-		if !c.Queue.Items.Settled(m.Headers()) { // of an item that is not stored, no upstream may hear
-			c.loops.Go(func() {
-				if c.awaitSettled(m) {
-					takeOne(m, release)
-				} else {
-					release()
-				}
-			})
-			return
-		}
+	return func(m jetstream.Msg, release func()) {
 		d, item, ok := c.open(m)
 		switch d.Count {
 		case 0: // it is no delivery
@@ -93,5 +82,4 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 		}
 		begin(d, item, release)
 	}
-	return takeOne
 }

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -32,30 +31,6 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 		return d, nil, false
 	}
 	return d, item, true
-}
-
-// settledPoll is how often it is looked whether an item is stored for good.
-const settledPoll = time.Second
-
-// awaitSettled keeps a delivery until its item is stored for good, and reports that it is. It
-// is given back where the process stops. A delivery that was given back all the time would
-// count as one that came to nothing.
-func (c *Consumer) awaitSettled(m jetstream.Msg) bool {
-	d, err := hold.NewDelivery(c.Broker.Conn(), m)
-	for err == nil {
-		if broker.Wait(c.holder.Fetching, settledPoll) != nil {
-			err = d.Settle(hold.Return())
-			break
-		}
-		if c.Queue.Items.Settled(m.Headers()) {
-			return true
-		}
-		err = d.Extend()
-	}
-	if err != nil {
-		c.Logger.Warn("a message could not be kept or given back; it is redelivered", "subject", m.Subject(), telemetry.KeyError, err)
-	}
-	return false
 }
 
 // unreadable settles a work item that cannot be decoded: it becomes a dead letter, and its

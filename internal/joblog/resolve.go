@@ -81,6 +81,8 @@ func (i WorkItem) In(e Entry) Meaning {
 	return StaleItem
 }
 
+// withoutLog reads the item first, though the caller has it: one of a batch that may not be on disk cannot
+// be read (broker.Settled), and its job does not begin.
 func (l *Log) withoutLog(ctx context.Context, i WorkItem) (Meaning, error) {
 	removed, err := l.Removed(ctx, i.Stream, i.Seq)
 	switch {

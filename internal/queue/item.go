@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -51,10 +50,6 @@ func (s Items) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
 func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) joblog.WorkItem {
 	return joblog.WorkItem{WorkItem: work, Stream: s.b.Names().Work(), Seq: seq, Recorded: logged}
 }
-
-// Settled reports whether a ready job's item that was delivered is stored for good, and waits
-// until that is known (broker.Settled).
-func (s Items) Settled(h nats.Header) bool { return s.b.Settled(s.b.Names().Work(), h) }
 
 // Waits reports whether an item is in the backlog.
 func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }

@@ -117,7 +117,7 @@ func (w *telling) upstream(t *testing.T) string {
 func TestWhatIsToldOfJobsIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := &telling{told: jobs{}, of: map[string]int{}, disk: disk.Watch(dir, syncTakes, func(string, int) {})}
+	w := &telling{told: jobs{}, of: map[string]int{}, disk: disk.Watch(dir, syncTakes, noCut)}
 	t.Cleanup(w.disk.Close)
 	s := servicetest.New(t, servicetest.Options{DataDir: dir, Upstream: w.upstream(t), Change: func(c *config.Config) { c.NATS.SyncAlways = true }})
 	conn, err := grpc.NewClient(s.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -25,7 +25,7 @@ import (
 type Disk struct {
 	dir    string
 	takes  time.Duration
-	onSync func(name string, grows int)
+	onSync func(name string, grows int) error
 
 	mu      sync.Mutex
 	files   map[string]file // synced, by the name below dir
@@ -46,9 +46,10 @@ var disks struct {
 
 // Watch watches a directory, which is empty, until Close. A sync takes as long as it is told.
 // onSync is called when the sync of a file is about to be over, with its name below the
-// directory, and the number of bytes that the disk does not have of it yet. It may be called
-// at the same time for several files.
-func Watch(dir string, takes time.Duration, onSync func(name string, grows int)) *Disk {
+// directory, and the number of bytes that the disk does not have of it yet; where it returns
+// an error, the sync fails with that, and nothing is synced. It may be called at the same time
+// for several files.
+func Watch(dir string, takes time.Duration, onSync func(name string, grows int) error) *Disk {
 	d := &Disk{dir: filepath.Clean(dir), takes: takes, onSync: onSync, files: map[string]file{}}
 	disks.Lock()
 	defer disks.Unlock()
@@ -162,7 +163,9 @@ func (d *Disk) sync(f *os.File, name string) error {
 		}
 	}
 	<-time.After(d.takes)
-	d.onSync(name, len(synced.data)-had)
+	if err := d.onSync(name, len(synced.data)-had); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, change := range d.pending {

@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,19 +14,20 @@ type watched struct {
 	t    *testing.T
 	dir  string
 	disk *disk.Disk
+	fail error // of the next syncs
 }
 
-func watch(t *testing.T) watched {
-	dir := t.TempDir()
-	w := watched{t: t, dir: dir, disk: disk.Watch(dir, 0, func(string, int) {})}
+func watch(t *testing.T) *watched {
+	w := &watched{t: t, dir: t.TempDir()}
+	w.disk = disk.Watch(w.dir, 0, func(string, int) error { return w.fail })
 	t.Cleanup(w.disk.Close)
 	return w
 }
 
-func (w watched) path(name string) string { return filepath.Join(w.dir, name) }
+func (w *watched) path(name string) string { return filepath.Join(w.dir, name) }
 
 // write appends to a file, and syncs it or does not.
-func (w watched) write(name, data string, synced bool) {
+func (w *watched) write(name, data string, synced bool) {
 	w.t.Helper()
 	f, err := os.OpenFile(w.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -39,7 +41,7 @@ func (w watched) write(name, data string, synced bool) {
 	}
 }
 
-func (w watched) must(err error) {
+func (w *watched) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -47,7 +49,7 @@ func (w watched) must(err error) {
 }
 
 // has fails unless these are the files after a cut, by name.
-func (w watched) has(unsynced float64, want map[string]string) {
+func (w *watched) has(unsynced float64, want map[string]string) {
 	w.t.Helper()
 	got := w.disk.Cut(unsynced)
 	for name, data := range want {
@@ -75,6 +77,23 @@ func TestWhatIsNotSyncedIsLeftOut(t *testing.T) {
 	if string(before["1.blk"]) != "abc" {
 		t.Errorf("what the disk had at a cut is %q now", before["1.blk"])
 	}
+}
+
+func TestASyncThatFailsSyncsNothing(t *testing.T) {
+	t.Parallel()
+	w := watch(t)
+	w.write("1.blk", "abc", true)
+	f, err := os.OpenFile(w.path("1.blk"), os.O_APPEND|os.O_WRONLY, 0o600)
+	w.must(err)
+	w.fail = errors.New("the disk is broken")
+	if _, err := disk.Write(f, []byte("def"), true); !errors.Is(err, w.fail) {
+		t.Errorf("the sync failed with %v", err)
+	}
+	w.has(0, map[string]string{"1.blk": "abc"})
+	w.fail = nil
+	w.must(disk.Sync(f))
+	w.must(f.Close())
+	w.has(0, map[string]string{"1.blk": "abcdef"})
 }
 
 func TestNamesChangeWithTheNextSync(t *testing.T) {

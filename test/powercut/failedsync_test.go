@@ -1,0 +1,151 @@
+package powercut_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/service/servicetest"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/powercut/disk"
+)
+
+// itemBytes is less than what a work item of a short prompt takes on disk.
+const itemBytes = 200
+
+// TestNoJobBeginsByAnItemThatIsNotOnDisk: where the sync of a batch of work items fails, the
+// server delivers them all the same. No upstream sees a job of one of them, and they are kept:
+// one that is given back again and again counts as a job that kills the processes that take it.
+func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var failed atomic.Bool
+	work := filepath.Join(subject.Default().Work(), "msgs")
+	w := &telling{told: jobs{}, of: map[string]int{}}
+	w.disk = disk.Watch(dir, syncTakes, func(name string, grows int) error {
+		if !strings.HasSuffix(filepath.Dir(name), work) {
+			return nil
+		}
+		if grows >= writesOfABatch*itemBytes {
+			failed.Store(true)
+		}
+		if failed.Load() {
+			return errors.New("the disk is broken")
+		}
+		return nil
+	})
+	t.Cleanup(w.disk.Close)
+	s := servicetest.New(t, servicetest.Options{DataDir: dir, Upstream: w.upstream(t), Change: func(c *config.Config) {
+		c.NATS.SyncAlways = true
+		for i := range c.Routes { // all are ready at once
+			c.Routes[i].MaxInFlight, c.Routes[i].ReadyJobs = 500, 500
+		}
+	}})
+	acks := watchAcks(t, s)
+	createMany(t, s.GRPCAddr().String())
+	if !failed.Load() {
+		t.Fatal("there was no batch of work items")
+	}
+	acks.kept(t, writesOfABatch)
+
+	w.mu.Lock()
+	begun := slices.Collect(maps.Keys(w.told))
+	w.mu.Unlock()
+	b := restart(t, w.disk.Cut(0))
+	stored, err := b.Stream(t.Context(), b.Names().Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d items are on disk, %d jobs were begun", stored.CachedInfo().State.Msgs, len(begun))
+	log := joblog.New(joblog.Options{Broker: b})
+	for _, id := range begun {
+		e, err := log.Find(t.Context(), subject.Video, id)
+		if err == nil && e.Terminal() {
+			continue
+		}
+		_, none := b.Last(t.Context(), b.Names().Work(), b.Names().WorkAnyRoute(subject.Video, "default", id))
+		if none != nil {
+			t.Errorf("the upstream was sent job %s, whose item is not on disk: %v (its log: %v)", id, none, err)
+		}
+	}
+}
+
+// createMany asks for many videos at once, and waits until each is answered, or its caller has
+// given up.
+func createMany(t *testing.T, addr string) {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*broker.PublishTimeout)
+	defer cancel()
+	var group sync.WaitGroup
+	for range 400 {
+		group.Go(func() {
+			// What its caller is told, once the disk is broken, is not what is looked at here.
+			_, _ = genbusv1.NewVideoServiceClient(conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
+				Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}},
+			}})
+		})
+	}
+	group.Wait()
+}
+
+// acks are what consumers say of the work items that they were delivered.
+type acks chan *nats.Msg
+
+func watchAcks(t *testing.T, s *servicetest.Running) acks {
+	t.Helper()
+	nc, err := nats.Connect(s.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	said := make(acks, 1<<16)
+	if _, err := nc.ChanSubscribe("$JS.ACK."+s.Names().Work()+".>", said); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// kept waits until so many deliveries were extended from now on, and fails where one was given
+// back at any time.
+func (a acks) kept(t *testing.T, many int) {
+	t.Helper()
+	before, extended := len(a), map[string]bool{}
+	patience := time.After(time.Minute)
+	for len(extended) < many {
+		select {
+		case m := <-a:
+			before--
+			switch {
+			case strings.HasPrefix(string(m.Data), "-NAK"):
+				t.Fatalf("a work item was given back: %s %s", m.Subject, m.Data)
+			case before < 0 && string(m.Data) == "+WPI":
+				extended[m.Subject] = true
+			}
+		case <-patience:
+			t.Fatalf("%d deliveries were extended, want %d", len(extended), many)
+		}
+	}
+}
