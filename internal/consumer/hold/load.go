@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
@@ -66,6 +67,10 @@ func (j *Job) begin(ctx context.Context) error {
 	return j.adopt(current)
 }
 
+// firstEventWait is about what a commit takes on three nodes. A holder that does not wait races
+// the admission: it reads, writes the first event too, and one of the two reads why it lost.
+const firstEventWait = 5 * time.Millisecond
+
 // resolve says what the work item means: on the first delivery by what this process has
 // admitted, and else by the log. An item that is marked has waited for its turn: its job
 // may have been ended and erased since, while it was moved into the ready window.
@@ -74,6 +79,10 @@ func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Mea
 	if d.Count == 1 && d.Recorded == "" {
 		if e, ok := j.holder.Admitted(ctx, j.Name()); ok {
 			return e, i.In(e), nil
+		}
+		// Another replica has just stored the item, and writes the first event now.
+		if err := broker.Wait(ctx, firstEventWait); err != nil {
+			return joblog.Entry{}, 0, err
 		}
 	}
 	return j.holder.Log.Resolve(ctx, i)
