@@ -111,7 +111,7 @@ func (s *Sandbox) parseChatCall(w http.ResponseWriter, r *http.Request, body []b
 	case base == "":
 		modelNotNamed(w)
 		return req, base, b, false
-	case base != ModelChat && base != ModelChatFast, !s.serves(base):
+	case base != ModelChat && base != ModelChatFast:
 		modelNotFound(req.Model)(w)
 		return req, base, b, false
 	case len(req.Messages) == 0:

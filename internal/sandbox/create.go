@@ -81,11 +81,6 @@ func writeUnkept(w http.ResponseWriter, err error, d *dialect) {
 	writeFull(w)
 }
 
-// serves says whether Options.Models allows the model.
-func (s *Sandbox) serves(model string) bool {
-	return len(s.opts.Models) == 0 || slices.Contains(s.opts.Models, model)
-}
-
 // behaviourOf gathers what a create asks for, with its Times applied. inBody is
 // the object that the body holds for it.
 func (s *Sandbox) behaviourOf(r *http.Request, body []byte, suffix string, inBody []byte) (Behaviour, error) {

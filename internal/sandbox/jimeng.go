@@ -16,10 +16,22 @@ const (
 	jimengQuery   = "CVSync2AsyncGetResult"
 )
 
+// volcProblem is an error of the vendor's front door; the zero value is none.
+type volcProblem struct {
+	status  int
+	number  int
+	code    string
+	message string
+}
+
+// Problems of the front door.
 var (
-	noAction   = volcProblem{http.StatusNotFound, 100008, "InvalidActionOrVersion", "Action must be " + jimengSubmit + " or " + jimengQuery + ", and Version " + jimengVersion + "."}
-	jimengSpec = protocol{name: "jimeng", refuse: refuseJimeng, read: readJimeng}
+	noSignature    = volcProblem{http.StatusBadRequest, 100024, "InvalidAuthorization", "Invalid 'Authorization' header, Pls check your authorization header."}
+	wrongSignature = volcProblem{http.StatusForbidden, 100010, "SignatureDoesNotMatch", "The request signature does not match the one that was calculated."}
+	noAction       = volcProblem{http.StatusNotFound, 100008, "InvalidActionOrVersion", "Action must be " + jimengSubmit + " or " + jimengQuery + ", and Version " + jimengVersion + "."}
 )
+
+var jimengSpec = protocol{name: "jimeng", refuse: refuseJimeng, read: readJimeng}
 
 // jimengSizes are the sizes of the vendor's ratios, for text alone.
 var jimengSizes = map[string][2]int32{
@@ -45,7 +57,7 @@ func (s *Sandbox) callJimeng(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if problem := s.jimengProblem(r, body, time.Now()); problem.code != "" {
+	if problem := s.jimengProblem(r); problem.code != "" {
 		writeVolcProblem(w, r, problem)
 		return
 	}
@@ -62,18 +74,17 @@ func (s *Sandbox) callJimeng(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// jimengProblem is what the front door has against who calls: it wants a
-// signature of one of Options.Pairs, or Options.Key.
-func (s *Sandbox) jimengProblem(r *http.Request, body []byte, now time.Time) volcProblem {
+// jimengProblem is what the front door has against who calls: it wants Options.Key, where
+// there is one.
+func (s *Sandbox) jimengProblem(r *http.Request) volcProblem {
 	header := r.Header.Get("Authorization")
-	if s.opts.Key == "" && len(s.opts.Pairs) == 0 || s.opts.Key != "" && header == bearer+s.opts.Key {
+	if s.opts.Key == "" || header == bearer+s.opts.Key {
 		return volcProblem{}
 	}
-	sig, ok := parseSignature(header)
-	if !ok {
+	if _, ok := signerOf(header); !ok {
 		return noSignature
 	}
-	return sig.verify(r, body, s.opts.Pairs, now)
+	return wrongSignature
 }
 
 func readJimeng(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
@@ -85,10 +96,7 @@ func readJimeng(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 		return invalid(fmt.Errorf("read video request: %w", err))
 	}
 	base, suffix := splitModel(req.ReqKey)
-	switch {
-	case !s.serves(base):
-		return order{}, modelNotFound(req.ReqKey)
-	case !strings.HasPrefix(strings.ReplaceAll(base, "_", "-"), ModelJimeng):
+	if !strings.HasPrefix(strings.ReplaceAll(base, "_", "-"), ModelJimeng) {
 		return order{}, refuser(refuseJimeng).refusal(http.StatusBadRequest, codeAccessDenied, "Access Denied: Internal Error")
 	}
 	if err := req.check(); err != nil {

@@ -70,8 +70,6 @@ func (s *Sandbox) readKling(r *http.Request, body []byte, kind klingKind) (order
 	switch {
 	case d.gateway && base == "":
 		return order{}, modelNotNamed
-	case !s.serves(base):
-		return order{}, modelNotFound(name)
 	case !strings.HasPrefix(base, ModelKling):
 		return order{}, d.refuse.refusal(http.StatusNotFound, codeNoResource, "model "+base+" is not found")
 	}
@@ -219,5 +217,24 @@ func (s *Sandbox) listKling(kind klingKind) http.HandlerFunc {
 			tasks = append(tasks, s.klingTask(r, t))
 		}
 		writeKling(w, tasks)
+	}
+}
+
+// klingAuthorised lets Options.Key pass, and every call where there is none.
+func (s *Sandbox) klingAuthorised(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		header := r.Header.Get("Authorization")
+		text, isBearer := strings.CutPrefix(header, bearer)
+		_, isToken := issuerOf(text)
+		switch {
+		case s.opts.Key == "", header == bearer+s.opts.Key:
+			next(w, r)
+		case header == "":
+			refuseKling(w, http.StatusUnauthorized, "1001", "Authorization is empty")
+		case !isBearer || !isToken:
+			refuseKling(w, http.StatusUnauthorized, "1002", "Authorization is invalid")
+		default:
+			refuseKling(w, http.StatusUnauthorized, "1000", "authentication failed")
+		}
 	}
 }

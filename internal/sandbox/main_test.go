@@ -35,9 +35,6 @@ func setup(t *testing.T, opts sandbox.Options) bundle {
 		if err := server.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if err := server.Wait(); err != nil {
-			t.Errorf("wait: %v", err)
-		}
 	})
 	return bundle{Server: server, client: client}
 }

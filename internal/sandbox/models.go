@@ -11,17 +11,9 @@ var modelIDs = []string{
 	ModelVideos, ModelVideosGateway, ModelKling, ModelKlingGateway, ModelJimeng,
 }
 
-// models are those that the sandbox lists.
-func (s *Sandbox) models() []string {
-	if len(s.opts.Models) > 0 {
-		return s.opts.Models
-	}
-	return modelIDs
-}
-
 func (s *Sandbox) listModels(w http.ResponseWriter, _ *http.Request) {
 	b := []byte(`{"object":"list","data":[`)
-	for i, id := range s.models() {
+	for i, id := range modelIDs {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -32,7 +24,7 @@ func (s *Sandbox) listModels(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Sandbox) getModel(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	if slices.Contains(s.models(), id) {
+	if slices.Contains(modelIDs, id) {
 		writeJSON(w, http.StatusOK, s.appendModel(nil, id))
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,17 +36,9 @@ type Options struct {
 	ChunkInterval time.Duration
 	// ChunkCount is the number of content chunks of a chat reply. Default 20.
 	ChunkCount int
-	// PublicURL is the base of result URLs, such as "http://10.0.0.7:8090".
-	// Default: derived from the Host of each request.
-	PublicURL string
-	// Key, when set, is the only bearer key accepted below /v1/, and on the
-	// vendors' paths in addition to Pairs.
+	// Key, when set, is the only bearer key accepted below /v1/ and on the vendors'
+	// paths. Signatures and tokens of vendors are not verified: without a Key, all pass.
 	Key string
-	// Pairs, by access key, are the secret keys that may sign on the vendors' paths;
-	// with none and no Key these are open.
-	Pairs map[string]string
-	// Models, when set, are the only models served; others are refused with 503.
-	Models []string
 	// RepeatCreates makes a repeated Idempotency-Key create a second task, as
 	// many real upstreams do. Default: the key answers its first task.
 	RepeatCreates bool
@@ -61,7 +52,6 @@ func (o Options) withDefaults() Options {
 	o.ChunkInterval = cmp.Or(o.ChunkInterval, 20*time.Millisecond)
 	o.ChunkCount = cmp.Or(o.ChunkCount, 20)
 	o.MaxTasks = cmp.Or(o.MaxTasks, 1<<20)
-	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
 	return o
 }
 
@@ -198,14 +188,10 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 
 // baseURL is where the result files of this request's tasks are found.
 func (s *Sandbox) baseURL(r *http.Request) string {
-	switch {
-	case s.opts.PublicURL != "":
-		return s.opts.PublicURL
-	case r.TLS != nil:
+	if r.TLS != nil {
 		return "https://" + r.Host
-	default:
-		return "http://" + r.Host
 	}
+	return "http://" + r.Host
 }
 
 const idAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -20,29 +20,6 @@ var creates = []struct{ model, path, body string }{
 	{"sandbox-chat-fast", "/v1/chat/completions", `{"model":"sandbox-chat-fast","messages":[{"role":"user","content":"hi"}]}`},
 }
 
-func TestOnlySomeModels(t *testing.T) {
-	t.Parallel()
-	for _, only := range creates {
-		b := setup(t, sandbox.Options{Models: []string{only.model}})
-		for _, c := range creates {
-			a := b.do(t, http.MethodPost, c.path, c.body)
-			if c.model == only.model && a.status != http.StatusOK {
-				t.Errorf("%s alone: %d %s", only.model, a.status, a.body)
-			}
-			if c.model != only.model && (a.status != http.StatusServiceUnavailable || at(a.json(t), "error", "code") != "model_not_found") {
-				t.Errorf("%s beside %s: %d %s, want 503", c.model, only.model, a.status, a.body)
-			}
-		}
-		v := b.do(t, http.MethodGet, "/v1/models", "").json(t)
-		if list, _ := v["data"].([]any); len(list) != 1 || at(list[0], "id") != only.model {
-			t.Errorf("models: %v", v)
-		}
-		if a := b.do(t, http.MethodGet, "/v1/models/sandbox-video-enveloped", ""); a.status != 404 {
-			t.Errorf("a model that is not served: %d", a.status)
-		}
-	}
-}
-
 func TestCreatesPerAuthorization(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{})

@@ -47,7 +47,7 @@ func readPrimary(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 	switch {
 	case base == "":
 		return order{}, modelNotNamed
-	case base != ModelVideo && base != ModelVideoEnveloped, !s.serves(base):
+	case base != ModelVideo && base != ModelVideoEnveloped:
 		return order{}, modelNotFound(req.Model)
 	}
 	b, err := s.behaviourOf(r, body, suffix, sandboxOf(req.Metadata))

@@ -57,14 +57,14 @@ func TestFlatLife(t *testing.T) {
 
 func TestEnvelopedLife(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sandbox.Options{VideoDuration: time.Second, PublicURL: "https://cdn.example/"})
+	b := setup(t, sandbox.Options{VideoDuration: time.Second})
 	id := idOf(t, b.create(t, `{"model":"sandbox-video-enveloped","prompt":"a cat","image":"https://x.example/i.png","n":2}`))
 	running := b.until(t, id, envelopeStatus, "IN_PROGRESS")
 	if p, _ := at(running, "data", "progress").(string); !regexp.MustCompile(`^\d\d?%$`).MatchString(p) {
 		t.Errorf("progress %q, want a percent string", p)
 	}
 	done := b.until(t, id, envelopeStatus, "SUCCESS")
-	first := "https://cdn.example/files/" + id + ".mp4"
+	first := b.URL() + "/files/" + id + ".mp4"
 	for _, c := range []struct{ got, want any }{
 		{at(done, "code"), "success"},
 		{at(done, "data", "task_id"), id},

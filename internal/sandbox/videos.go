@@ -71,7 +71,7 @@ func readCompatible(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 		return invalid("invalid_json", err)
 	case base == "":
 		return invalid("missing_model", errors.New("model is required"))
-	case base != ModelVideos && base != ModelVideosGateway, !s.serves(base):
+	case base != ModelVideos && base != ModelVideosGateway:
 		return order{}, modelNotFound(req.Model)
 	case req.Prompt == "" && !req.fromImage():
 		return invalid("", errNoPrompt)
