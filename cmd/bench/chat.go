@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/genbus/genbus/internal/config"
 )
 
 type chatCommand struct {
@@ -140,8 +142,8 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 	}
 	stops = append(stops, proxy.kill)
 	r.targets = []target{{name: "proxy", url: proxyAddr[0], pid: proxy.pid()}}
-	for _, events := range []bool{false, true} {
-		name := "events-" + onOff(events)
+	for _, events := range []string{config.InlineEventsOff, config.InlineEventsOn} {
+		name := "events-" + events
 		svc, err := r.w.startService(ctx, name, serviceSetup{
 			Upstream: addr, Kind: "chat", SyncAlways: r.cmd.Fsync, InFlight: 256, Queued: 100_000, InlineEvents: events,
 		})
@@ -149,7 +151,7 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 			return stop, err
 		}
 		stops = append(stops, svc.discard)
-		r.targets = append(r.targets, target{name: "genbus, events " + onOff(events), url: svc.url, pid: svc.pid(), svc: svc})
+		r.targets = append(r.targets, target{name: "genbus, events " + events, url: svc.url, pid: svc.pid(), svc: svc})
 	}
 	return stop, nil
 }

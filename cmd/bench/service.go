@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type serviceSetup struct {
 	Ready        int // ready_jobs; 0 for the default
 	Poll         time.Duration
 	Jitter       float64
-	InlineEvents bool
+	InlineEvents string // empty for off
 }
 
 // tasksBytes is what the service asks for as the least size of its log: a tenth
@@ -48,7 +49,7 @@ func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
 		"http":      map[string]any{"addr": "127.0.0.1:0"},
 		"grpc":      map[string]any{"addr": "127.0.0.1:0"},
 		"log":       map[string]any{"format": "json"},
-		"chat":      map[string]any{"inline_events": s.InlineEvents},
+		"chat":      map[string]any{"inline_events": cmp.Or(s.InlineEvents, config.InlineEventsOff)},
 	})
 }
 

@@ -46,9 +46,6 @@ func warnings(cfg *config.Config) []string {
 	for _, k := range cfg.EndedKeys() {
 		out = append(out, fmt.Sprintf("%s of tenant %s ended at %s, and the tenant has no other key; it is refused", k.Name, k.Tenant, k.NotAfter.Format("2006-01-02T15:04:05Z07:00")))
 	}
-	if cfg.Orphans != "" {
-		out = append(out, "orphans does nothing any more, and the next release refuses it; see operator orphans")
-	}
 	if len(cfg.Routes) == 0 {
 		out = append(out, "no upstream is configured, so every request is refused")
 	}

@@ -46,10 +46,6 @@ type Config struct {
 	// requests that operators read in any case. Default: false.
 	OperatorsReadBodies bool `yaml:"operators_read_bodies"`
 
-	// Read and ignored; the next release refuses it. Accepted jobs whose route is not configured are left alone, and an
-	// operator moves or ends them (operator orphans). Default: none.
-	Orphans string `yaml:"orphans"`
-
 	keys    `yaml:"-"`
 	routing map[routingKey]patternIndex
 }
@@ -90,7 +86,7 @@ type Chat struct {
 	// How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
 	// Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for
-	// them, and fails where they cannot be stored; off publishes none. true and false are on and off. Default: on.
+	// them, and fails where they cannot be stored; off publishes none. Default: on.
 	InlineEvents string `yaml:"inline_events"`
 	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
 	FinishForSubscribers bool `yaml:"finish_for_subscribers"`
@@ -102,16 +98,6 @@ const (
 	InlineEventsOff      = "off"
 	InlineEventsRequired = "required"
 )
-
-// fill reads the values that the key had when it was a switch.
-func (c *Chat) fill() {
-	switch c.InlineEvents {
-	case "true":
-		c.InlineEvents = InlineEventsOn
-	case "false":
-		c.InlineEvents = InlineEventsOff
-	}
-}
 
 // Events is how events are written.
 type Events struct {
@@ -258,7 +244,6 @@ func (c *Config) fill() {
 		}
 	}
 	c.HTTP.Segments = withSegments(c.HTTP.Segments)
-	c.Chat.fill()
 	for name, u := range c.Upstreams {
 		u.BaseURL = strings.TrimRight(u.BaseURL, "/")
 		c.Upstreams[name] = u

@@ -190,36 +190,6 @@ nats: {streams: {tasks: {max_age: 200h}}}`)
 	}
 }
 
-// TestFormerNamesOfKeysAreRead: a key that was renamed keeps its former name for one release.
-func TestFormerNamesOfKeysAreRead(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"key_cooldown", "key_rest"} {
-		c := mustLoad(t, "upstreams: {u: {base_url: http://h, "+name+": 7m}}")
-		if got := c.Upstreams["u"].KeyCooldown; got != 7*time.Minute {
-			t.Errorf("%s: %s", name, got)
-		}
-		if text, err := c.Effective(); err != nil || !strings.Contains(string(text), "key_cooldown: 7m") || strings.Contains(string(text), "key_rest") {
-			t.Errorf("%s: the effective configuration, %v:\n%s", name, err, text)
-		}
-	}
-	// A name without a value is as if it were not there.
-	for _, keys := range []string{"key_rest: ~, key_cooldown: 8m", "key_cooldown: 8m, key_rest: ~", "key_rest: 8m, key_cooldown: ~", "key_cooldown: null, key_rest: 8m"} {
-		c := mustLoad(t, "upstreams: {u: {base_url: http://h, "+keys+"}}")
-		if got := c.Upstreams["u"].KeyCooldown; got != 8*time.Minute {
-			t.Errorf("%s: %s", keys, got)
-		}
-	}
-	for text, want := range map[string]string{
-		"upstreams: {u: {base_url: http://h, key_rest: 7m, key_cooldown: 8m}}":                "upstreams.u.key_cooldown is set twice, as key_rest and as key_cooldown; want key_cooldown",
-		"upstreams: {u: {base_url: http://h, key_rest: soon}}":                                "upstreams.u.key_cooldown",
-		"upstreams:\n  u:\n    base_url: http://h\n    key_cooldown: soon\n    key_rest: ~\n": "c.yaml:4: upstreams.u.key_cooldown",
-	} {
-		if _, err := loadText(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %s", text, err, want)
-		}
-	}
-}
-
 func TestAliasesCannotExpandWithoutBound(t *testing.T) {
 	t.Parallel()
 	models := strings.Repeat("a,", 2000)

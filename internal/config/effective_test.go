@@ -9,7 +9,7 @@ import (
 func TestEffectiveLoadsAgain(t *testing.T) {
 	t.Parallel()
 	environ := []string{"GENBUS_UPSTREAM_URL=http://h", "GENBUS_UPSTREAM_KEY=hunter2", "GENBUS_API_KEY=hunter3", "GENBUS_LOG_LEVEL=debug", "PW=hunter4"}
-	want := mustLoad(t, "nats: {user: 'on', password_env: PW}\nchat: {inline_events: false}\nevents: {encoding: json}", environ...)
+	want := mustLoad(t, "nats: {user: 'on', password_env: PW}\nchat: {inline_events: 'off'}\nevents: {encoding: json}", environ...)
 	text, err := want.Effective()
 	if err != nil {
 		t.Fatal(err)

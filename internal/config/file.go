@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -108,12 +107,10 @@ func (d *fileDecoder) scalar(path string, node *yaml.Node, v reflect.Value) {
 }
 
 func (d *fileDecoder) mapping(path string, node *yaml.Node, v reflect.Value) {
-	fields, aliases := yamlFields(v.Type()), yamlAliases(v.Type())
-	written := map[string]string{} // the spelling in the file, by name
+	fields := yamlFields(v.Type())
 	for key, value := range d.pairs(path, node) {
-		name := cmp.Or(aliases[key.Value], key.Value)
-		at := join(path, name)
-		i, ok := fields[name]
+		at := join(path, key.Value)
+		i, ok := fields[key.Value]
 		if !ok {
 			d.unknown(at, key, fields)
 			continue
@@ -122,11 +119,6 @@ func (d *fileDecoder) mapping(path string, node *yaml.Node, v reflect.Value) {
 			delete(d.lost, at)
 			continue
 		}
-		if before, twice := written[name]; twice {
-			d.say(at, fmt.Sprintf("is set twice, as %s and as %s; want %s", before, key.Value, name))
-			continue
-		}
-		written[name] = key.Value
 		d.value(at, value, v.Field(i))
 	}
 }
@@ -235,18 +227,6 @@ func yamlFields(t reflect.Type) map[string]int {
 		}
 	}
 	return fields
-}
-
-// yamlAliases returns the name of each key by its former spelling. Neither suggestions nor the effective configuration
-// show these.
-func yamlAliases(t reflect.Type) map[string]string {
-	aliases := map[string]string{}
-	for i := range t.NumField() {
-		if alias := t.Field(i).Tag.Get("alias"); alias != "" {
-			aliases[alias] = t.Field(i).Tag.Get("yaml")
-		}
-	}
-	return aliases
 }
 
 // join adds a step to a path. A key that would not read as one is quoted, so that each problem stays one line.

@@ -98,7 +98,6 @@ func (c *Config) taking(from *Config) *Config {
 	next.Limits.ClaimCheckBytes, next.Limits.ArchiveBytes, next.Limits.StreamTime = from.Limits.ClaimCheckBytes, from.Limits.ArchiveBytes, from.Limits.StreamTime
 	next.Chat, next.Retry = from.Chat, from.Retry
 	next.Log.Level = from.Log.Level
-	next.Orphans = from.Orphans
 	for i, r := range next.Routes {
 		// What is held was extended for the old one.
 		if old, ok := c.routeNamed(r.Kind, r.Name); ok {

@@ -97,14 +97,13 @@ limits: {tenant: {max_jobs: 9}, stream_time: 2h, list_index: 200}
 log: {level: debug}
 nats: {data_dir: /elsewhere, streams: {dead: {max_age: 1h}}}
 http: {addr: '127.0.0.1:1', segments: {kling: k}}
-orphans: fail
 `)
 	wantChanges(t, changes, Changes{
 		Added:   []string{"API key of tenant acme (variable B)", "key of operator ops (variable A)"},
 		Removed: []string{"API key of tenant acme (variable A)"},
 		Changed: []string{
 			"upstream u (base_url, key)", "route v (video) (models, max_in_flight, timeouts, draining)", "tenant acme (max_jobs)",
-			"API key of tenant globex (a hash) (key_sha256, key)", "chat.max_attempts", "limits.stream_time", "limits.tenant.max_jobs", "log.level", "orphans",
+			"API key of tenant globex (a hash) (key_sha256, key)", "chat.max_attempts", "limits.stream_time", "limits.tenant.max_jobs", "log.level",
 		},
 		Restart: []string{"nats.data_dir", "nats.streams.dead.max_age", "http.addr", "http.segments", "limits.list_index", "ack_wait of route v"},
 	})
@@ -178,8 +177,8 @@ func TestReloadWithSandbox(t *testing.T) {
 	if err := r.AddSandbox("http://127.0.0.1:9"); err != nil {
 		t.Fatal(err)
 	}
-	next, changes := r.reload(t, before+"orphans: reroute\n")
-	wantChanges(t, changes, Changes{Changed: []string{"orphans"}})
+	next, changes := r.reload(t, before+"log: {level: debug}\n")
+	wantChanges(t, changes, Changes{Changed: []string{"log.level"}})
 	if route, ok := next.Route(KindVideo, "sandbox-video"); !ok || route.Upstream != SandboxUpstream {
 		t.Errorf("the sandbox is gone: %+v", route)
 	}

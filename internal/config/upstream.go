@@ -40,9 +40,9 @@ type Upstream struct {
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// Most submissions and chats a second for each key, in each replica; 0 for no limit. Default: 0.
 	RatePerSecond float64 `yaml:"rate_per_second"`
-	// How long a key that the upstream refused (401, 402, 403, quota) is not used while other keys are left. The name was
-	// key_rest, which is read until the next release. Default: 5m.
-	KeyCooldown time.Duration `yaml:"key_cooldown" alias:"key_rest"`
+	// How long a key that the upstream refused (401, 402, 403, quota) is not used while other keys are left.
+	// Default: 5m.
+	KeyCooldown time.Duration `yaml:"key_cooldown"`
 	// When an upstream that fails is left alone for a while.
 	Breaker Breaker `yaml:"breaker"`
 	// Whether results may lie at loopback, private and link-local addresses other than base_url's own. Only then are

@@ -109,9 +109,6 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	s.configRead.Store(s.started.UnixNano())
 	s.metrics.ConfigRead(s.started)
 	s.warnOfEndedKeys()
-	if cfg.Orphans != "" {
-		s.log.Warn("the key orphans does nothing any more, and the next release refuses it; jobs whose route is not configured are left alone until an operator calls operator orphans move or fail")
-	}
 	if s.tracing, err = telemetry.NewTracing(ctx, log, version, tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
