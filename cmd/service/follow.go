@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"strings"
 	"time"
 
@@ -23,16 +22,6 @@ type follower struct {
 	out  io.Writer
 	json bool
 	bar  bool
-}
-
-// terminal reports whether the output is a terminal.
-func terminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // id prints a job's id alone.

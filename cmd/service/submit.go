@@ -14,6 +14,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // submitCommand sends a job and follows it: by gRPC, or by NATS where an address of it is
@@ -33,7 +34,7 @@ type submitCommand struct {
 
 // with connects, has f do its work, and leaves.
 func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
-	show := &follower{out: out, json: c.JSON, bar: terminal(out)}
+	show := &follower{out: out, json: c.JSON, bar: telemetry.IsTerminal(out)}
 	if c.NATS != "" && c.given() {
 		return wrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
 	}

@@ -32,8 +32,6 @@ type Options struct {
 	Limits Limits
 	// Logger is required.
 	Logger *slog.Logger
-	// ConnectTimeout bounds the first connection. Default: 10s.
-	ConnectTimeout time.Duration
 	// Wall is the time of day, as the machine has it. Default: time.Now.
 	Wall func() time.Time
 }
@@ -71,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		b.embedded, c.writers.server = e, e
 		opts = append(opts, e.inProcess()...)
 	}
-	if err := c.connect(ctx, url, opts, o.ConnectTimeout); err != nil {
+	if err := c.connect(ctx, url, opts); err != nil {
 		return nil, errors.Join(err, b.stopEmbedded())
 	}
 	return b, nil

@@ -74,11 +74,11 @@ func (c *connection) asyncError(s *nats.Subscription, err error) {
 	c.log.Warn("nats: asynchronous error", "error", err, "subject", s.Subject)
 }
 
-func (c *connection) connect(ctx context.Context, url string, opts []nats.Option, timeout time.Duration) error {
-	if timeout == 0 {
-		timeout = 10 * time.Second
-	}
-	opts = append(opts, nats.Timeout(timeout))
+// connectTimeout bounds the first connection.
+const connectTimeout = 10 * time.Second
+
+func (c *connection) connect(ctx context.Context, url string, opts []nats.Option) error {
+	opts = append(opts, nats.Timeout(connectTimeout))
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
 		return fmt.Errorf("connect to NATS at %q: %w", url, err)

@@ -26,7 +26,6 @@ const (
 	KeyUpstream     = "upstream"
 	KeyUpstreamID   = "upstream_task_id"
 	KeyOp           = "op"
-	KeyStatus       = "status"
 	KeyCode         = "code"          // of docs/errors.md
 	KeyUpstreamCode = "upstream_code" // the upstream's own
 	KeyHTTPStatus   = "http_status"

@@ -18,10 +18,6 @@ type TransportOptions struct {
 	MaxIdleConnsPerHost int
 	// DisableKeepAlives opens a connection for each call. Default false.
 	DisableKeepAlives bool
-	// DialTimeout bounds the TCP connect. Default 10 s.
-	DialTimeout time.Duration
-	// TLSHandshakeTimeout bounds the TLS handshake. Default 10 s.
-	TLSHandshakeTimeout time.Duration
 	// IdleTimeout is how long an unused connection is kept. A POST on a
 	// connection that the server closes at the same moment may have an unknown
 	// outcome, so this stays below the 5 s after which common servers close.
@@ -38,11 +34,9 @@ type TransportOptions struct {
 // WithDefaults gives a copy with every default filled in.
 func (o TransportOptions) WithDefaults() TransportOptions {
 	o.MaxIdleConnsPerHost = cmp.Or(o.MaxIdleConnsPerHost, 256)
-	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
-	o.TLSHandshakeTimeout = cmp.Or(o.TLSHandshakeTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 4*time.Second)
 	if o.dial == nil {
-		o.dial = (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: tcpKeepAlive}).DialContext
+		o.dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: tcpKeepAlive}).DialContext
 	}
 	return o
 }
@@ -51,6 +45,8 @@ func (o TransportOptions) WithDefaults() TransportOptions {
 const (
 	maxResponseHeaderBytes = 256 << 10
 	readBuffer             = 16 << 10
+	dialTimeout            = 10 * time.Second
+	tlsHandshakeTimeout    = 10 * time.Second
 	tcpKeepAlive           = 30 * time.Second
 	http2PingAfter         = 15 * time.Second
 	http2PingTimeout       = 15 * time.Second
@@ -78,7 +74,7 @@ func newTransport(opts TransportOptions) *http.Transport {
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            gated(opts.dial),
 		TLSClientConfig:        opts.TLS,
-		TLSHandshakeTimeout:    opts.TLSHandshakeTimeout,
+		TLSHandshakeTimeout:    tlsHandshakeTimeout,
 		MaxIdleConnsPerHost:    opts.MaxIdleConnsPerHost,
 		DisableKeepAlives:      opts.DisableKeepAlives,
 		IdleConnTimeout:        opts.IdleTimeout,
