@@ -1,12 +1,15 @@
 package jobindex
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"math"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/joblog"
@@ -34,9 +37,8 @@ type Query struct {
 	Tenant string
 	// Status is UNSPECIFIED for all.
 	Status genbusv1.JobStatus
-	// CreatedAfter (inclusive) and CreatedBefore (exclusive) are zero for no
-	// bound.
-	CreatedAfter, CreatedBefore time.Time
+	// CreatedFrom is inclusive and CreatedBefore exclusive, each of them a Bound.
+	CreatedFrom, CreatedBefore int64
 	// Size is 1 to MaxPage; 0 is DefaultPage, more is MaxPage.
 	Size int
 	// Token is the NextToken of the page before, or empty.
@@ -49,6 +51,21 @@ type Query struct {
 	Offset int
 	// Ascending lists the oldest first.
 	Ascending bool
+}
+
+// Bound is a bound of time in Unix nanoseconds, 0 for none. What they cannot say becomes the
+// first or the last moment that they can.
+func Bound(t *timestamppb.Timestamp) int64 {
+	const most = math.MaxInt64 / int64(time.Second) // in the year 2262
+	switch {
+	case t == nil:
+		return 0
+	case t.GetSeconds() <= 0:
+		return 1
+	case t.GetSeconds() >= most:
+		return math.MaxInt64
+	}
+	return t.AsTime().UnixNano()
 }
 
 // Page is a part of a list.
@@ -142,15 +159,9 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r r
 
 // window is the one that the page begins with.
 func (q Query) window() (window, error) {
-	w := window{Kind: q.Kind, Tenant: q.Tenant, Before: math.MaxInt64, Skip: max(q.Offset, 0), Ascending: q.Ascending}
+	w := window{Kind: q.Kind, Tenant: q.Tenant, From: q.CreatedFrom, Before: cmp.Or(q.CreatedBefore, math.MaxInt64), Skip: max(q.Offset, 0), Ascending: q.Ascending}
 	if q.Status != 0 {
 		w.Status = task.StatusWord(q.Status)
-	}
-	if !q.CreatedAfter.IsZero() {
-		w.From = q.CreatedAfter.UnixNano()
-	}
-	if !q.CreatedBefore.IsZero() {
-		w.Before = q.CreatedBefore.UnixNano()
 	}
 	if q.Token == "" && q.After != "" {
 		w.AfterJob = q.After

@@ -216,7 +216,7 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff(cancelled, ids(jobindex.Query{Status: genbusv1.JobStatus_JOB_STATUS_CANCELLED, Size: 2})); diff != "" {
 		t.Errorf("by status:\n%s", diff)
 	}
-	window := jobindex.Query{CreatedAfter: begin.Add(3 * time.Second), CreatedBefore: begin.Add(6 * time.Second)}
+	window := jobindex.Query{CreatedFrom: begin.Add(3 * time.Second).UnixNano(), CreatedBefore: begin.Add(6 * time.Second).UnixNano()}
 	if diff := cmp.Diff([]string{"video_05", "video_04", "video_03"}, ids(window)); diff != "" {
 		t.Errorf("by time:\n%s", diff)
 	}
@@ -225,6 +225,31 @@ func TestList(t *testing.T) {
 	}
 	if _, err := l.List(ctx, jobindex.Query{Kind: subject.Video, Tenant: "acme", Token: "???"}); !errors.Is(err, jobindex.ErrPageToken) {
 		t.Errorf("a bad token: %v", err)
+	}
+}
+
+// TestABoundMayBeFarAway: each is a legal Timestamp, whether or not nanoseconds can say it.
+func TestABoundMayBeFarAway(t *testing.T) {
+	t.Parallel()
+	l := listed(t, 2)
+	ids := [][]string{{"video_01", "video_00"}}
+	year := func(n int) int64 { return jobindex.Bound(timestamppb.New(time.Date(n, 1, 1, 0, 0, 0, 0, time.UTC))) }
+	for name, row := range map[string]struct {
+		query jobindex.Query
+		want  [][]string
+	}{
+		"none":                  {jobindex.Query{CreatedFrom: jobindex.Bound(nil), CreatedBefore: jobindex.Bound(nil)}, ids},
+		"from the first year":   {jobindex.Query{CreatedFrom: year(1)}, ids},
+		"from 1600":             {jobindex.Query{CreatedFrom: year(1600)}, ids},
+		"from 2300":             {jobindex.Query{CreatedFrom: year(2300)}, [][]string{nil}},
+		"before the first year": {jobindex.Query{CreatedBefore: year(1)}, [][]string{nil}},
+		"before 1970":           {jobindex.Query{CreatedBefore: year(1970)}, [][]string{nil}},
+		"before 2300":           {jobindex.Query{CreatedBefore: year(2300)}, ids},
+		"all that can be said":  {jobindex.Query{CreatedFrom: year(1600), CreatedBefore: year(9999)}, ids},
+	} {
+		if diff := cmp.Diff(row.want, pages(t, l, row.query)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func TestListFromAnOffset(t *testing.T) {
 		"more":         {jobindex.Query{Offset: 100}, nil},
 		"after a job":  {jobindex.Query{Offset: 1, After: "video_04"}, []string{"video_02", "video_01", "video_00"}},
 		// Those outside of the bounds do not count.
-		"within bounds": {jobindex.Query{Offset: 1, CreatedBefore: begin.Add(2 * time.Second)}, []string{"video_02", "video_01", "video_00"}},
+		"within bounds": {jobindex.Query{Offset: 1, CreatedBefore: begin.Add(2 * time.Second).UnixNano()}, []string{"video_02", "video_01", "video_00"}},
 	} {
 		q := row.query
 		q.Kind, q.Tenant = subject.Video, "acme"

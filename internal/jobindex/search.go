@@ -47,7 +47,7 @@ type Filter struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// IDs are job ids, or upstreams' ids of tasks: a job has one of them.
 	IDs []string `json:"ids,omitempty"`
-	// The From are inclusive and the Before exclusive, Unix nanoseconds; 0 for no bound.
+	// The From are inclusive and the Before exclusive, each of them a Bound.
 	CreatedFrom   int64 `json:"created_from,omitempty"`
 	CreatedBefore int64 `json:"created_before,omitempty"`
 	UpdatedFrom   int64 `json:"updated_from,omitempty"`

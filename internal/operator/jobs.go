@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -131,8 +130,8 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobindex.Search, error) {
 		Filter: jobindex.Filter{
 			Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), Status: m.GetStatus(), Phase: m.GetPhase(), Route: m.GetRoute(), Model: m.GetModel(),
 			Upstream: m.GetUpstream(), Key: m.GetUpstreamKey(), ErrorCode: m.GetErrorCode(), Labels: labels, IDs: idsOf(m.GetTenant(), m.GetId()),
-			CreatedFrom: nanos(m.GetCreatedAfter()), CreatedBefore: nanos(m.GetCreatedBefore()),
-			UpdatedFrom: nanos(m.GetUpdatedAfter()), UpdatedBefore: nanos(m.GetUpdatedBefore()),
+			CreatedFrom: jobindex.Bound(m.GetCreatedAfter()), CreatedBefore: jobindex.Bound(m.GetCreatedBefore()),
+			UpdatedFrom: jobindex.Bound(m.GetUpdatedAfter()), UpdatedBefore: jobindex.Bound(m.GetUpdatedBefore()),
 		},
 		Oldest: m.GetOldestFirst(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	}, nil
@@ -169,21 +168,6 @@ func labelsOf(pairs []string) (map[string]string, error) {
 		out[k] = v
 	}
 	return out, nil
-}
-
-// nanos are Unix nanoseconds, 0 for no bound. What they cannot say becomes the first or the
-// last moment that they can.
-func nanos(t *timestamppb.Timestamp) int64 {
-	const most = math.MaxInt64 / int64(time.Second) // in the year 2262
-	switch {
-	case t == nil:
-		return 0
-	case t.GetSeconds() <= 0:
-		return 1
-	case t.GetSeconds() >= most:
-		return math.MaxInt64
-	}
-	return t.AsTime().UnixNano()
 }
 
 func statusWords() (out []string) {

@@ -237,7 +237,7 @@ func (p Operations) cancels(ctx context.Context, op *genbusv1.Operation, cursor 
 func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	facts, updated := publisher.FactsOf(e.Job), e.Job.GetUpdatedAt().AsTime().UnixNano()
-	from, before := nanos(f.GetUpdatedAfter()), nanos(f.GetUpdatedBefore())
+	from, before := jobindex.Bound(f.GetUpdatedAfter()), jobindex.Bound(f.GetUpdatedBefore())
 	status := f.GetStatus() == jobindex.Unfinished && !e.Terminal() || is(f.GetStatus(), task.StatusWord(e.Job.GetStatus()))
 	return status && is(f.GetPhase(), facts.Phase) && is(f.GetRoute(), facts.Route) && is(f.GetUpstream(), facts.Upstream) &&
 		is(f.GetUpstreamKey(), facts.Key) && is(f.GetErrorCode(), facts.ErrorCode) && (from == 0 || updated >= from) && (before == 0 || updated < before)

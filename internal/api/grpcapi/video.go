@@ -2,13 +2,11 @@ package grpcapi
 
 import (
 	"context"
-	"time"
 
 	"github.com/genbus/genbus/internal/api/core"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
@@ -52,7 +50,7 @@ func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoT
 	}
 	page, err := s.core.Jobs.List(ctx, jobindex.Query{
 		Kind: subject.Video, Tenant: callOf(ctx).tenant, Status: m.GetStatus(),
-		CreatedAfter: bound(m.GetCreatedAfter()), CreatedBefore: bound(m.GetCreatedBefore()),
+		CreatedFrom: jobindex.Bound(m.GetCreatedAfter()), CreatedBefore: jobindex.Bound(m.GetCreatedBefore()),
 		Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	if err != nil {
@@ -83,13 +81,6 @@ func listViolations(m *genbusv1.ListVideoTasksRequest) []errcode.Violation {
 		add("created_before", "is no time")
 	}
 	return out
-}
-
-func bound(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.AsTime()
 }
 
 // CancelVideoTask ends a task.
