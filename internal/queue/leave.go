@@ -2,9 +2,11 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -56,7 +58,10 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (mo
 		if err != nil {
 			return false, err
 		}
-		if !task.ItemOf(work, e.Job) {
+		switch has, err := q.hasItem(ctx, e, work); {
+		case err != nil:
+			return false, err
+		case !has:
 			continue
 		}
 		removed, err := q.Items.Remove(ctx, i)
@@ -67,4 +72,21 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (mo
 		q.Route(subject.Kind(work.GetKind()), work.GetRoute()).recount()
 	}
 	return moved, nil
+}
+
+// hasItem is task.ItemOf for an item that was read and a job that has ended, as e says. By the
+// clock of another replica a later job may be accepted before that end, but its item is not
+// stored before the end is erased: so the log is read after the item.
+func (q *Queue) hasItem(ctx context.Context, e joblog.Entry, work *genbusv1.WorkItem) (bool, error) {
+	switch {
+	case task.SameAcceptance(work, e.Job.GetCreatedAt()):
+		return true, nil
+	case !task.ItemOf(work, e.Job):
+		return false, nil
+	}
+	now, err := q.log.Get(ctx, e.Name())
+	if errors.Is(err, joblog.ErrNotFound) {
+		return false, nil
+	}
+	return now.Seq == e.Seq, err
 }

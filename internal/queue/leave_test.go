@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -100,6 +101,42 @@ func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 		}
 		if behind := h.waiting(t); err != nil || behind != 2 {
 			t.Errorf("%d items behind the line, %v, want that of the later job too", behind, err)
+		}
+	})
+}
+
+// TestALateLeaveKeepsALaterJob: a replica whose clock is 4 s ahead, which is tolerated, cancels
+// a job. Another one erases it, and the same request is sent again, before the first one has
+// the job leave the queue.
+func TestALateLeaveKeepsALaterJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newReplica(t, open(t), 4)
+		first := h.admit(t, "acme", "one")
+		next, err := task.Cancelled(first.Job, time.Now().Add(4*time.Second), errcode.New(errcode.Cancelled, "cancelled").TaskError())
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := h.log.Commit(t.Context(), next, first.Seq)
+		if err == nil {
+			err = errors.Join(h.Withdraw(t.Context(), end, 0), h.log.Erase(t.Context(), end))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := h.stored(t, video("one", "a cat"))
+		if !task.ItemOf(later, end.Job) {
+			t.Fatal("the later job was accepted after the end")
+		}
+		h.put(t, h.waitSubject(later), later)
+		if err := h.Leave(t.Context(), end); err != nil || h.waiting(t) != 1 {
+			t.Errorf("before its first event: %v; %d items wait, want that of the later job", err, h.waiting(t))
+		}
+		if _, err := h.log.Commit(t.Context(), task.FromWork(later), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Leave(t.Context(), end); err != nil || h.waiting(t) != 1 {
+			t.Errorf("after its first event: %v; %d items wait, want that of the later job", err, h.waiting(t))
 		}
 	})
 }

@@ -38,7 +38,8 @@ func SameAcceptance(item *genbusv1.WorkItem, accepted *timestamppb.Timestamp) bo
 
 // ItemOf reports whether a work item is of a job, by whichever send of its request. It is right
 // where an ended job leaves nothing behind: an item of its request that was accepted after
-// its end is a later job's. Of a job that has not ended it is SameAcceptance.
+// its end is a later job's. By another clock one that was accepted before may be that too,
+// unless the log has the end still. Of a job that has not ended it is SameAcceptance.
 func ItemOf(item *genbusv1.WorkItem, job Job) bool {
 	end := job.GetCompletedAt()
 	return SameAcceptance(item, job.GetCreatedAt()) ||
