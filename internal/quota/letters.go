@@ -44,8 +44,9 @@ type Letters struct {
 	cfg     *config.Live
 	streams deadletter.Streams
 
-	// read reads the count of a tenant, or of all, again. The lock is not held meanwhile.
-	read func(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error)
+	// read reads the size of GENBUS_DEAD with the letters of a tenant, or of all, again. The
+	// lock is not held meanwhile.
+	read func(ctx context.Context, tenant string, scanned, most uint64) (size deadletter.Size, scannedTo uint64, err error)
 
 	mu      sync.Mutex
 	all     letterCount
@@ -54,19 +55,18 @@ type Letters struct {
 
 // letterCount is what is known of the letters of a tenant, or of all.
 type letterCount struct {
-	at            time.Time     // zero: nothing was read
-	tried         time.Time     // the last read, which may have failed
-	err           error         // of that read
-	reading       chan struct{} // closed when the read under way is over; nil for none
-	stored, bytes uint64
-	limit         uint64 // in bytes, from which on nothing is submitted; of all only
+	size    deadletter.Size
+	at      time.Time     // of the size; zero: nothing was read
+	tried   time.Time     // the last read, which may have failed
+	err     error         // of that read
+	reading chan struct{} // closed when the read under way is over; nil for none
 	// open are the submissions of this replica that may end with a letter, and ended
-	// those that have since the count was read.
+	// those that have since the size was read.
 	open, ended uint64
 	scanned     uint64 // the letters up to here are none of rejected requests any more
 }
 
-func (c *letterCount) sum() uint64 { return c.stored + c.open + c.ended }
+func (c *letterCount) sum() uint64 { return c.size.Letters + c.open + c.ended }
 
 // NewLetters returns letters of which none is counted yet.
 func NewLetters(cfg *config.Live, b *broker.Broker) *Letters {
@@ -78,11 +78,11 @@ func NewLetters(cfg *config.Live, b *broker.Broker) *Letters {
 // Reserve makes sure that a submission of a tenant's video may leave a dead letter,
 // until release is called. The error is that of Check.
 func (l *Letters) Reserve(ctx context.Context, tenant string) (release func(), err error) {
-	if err := l.Check(ctx, tenant); err != nil {
-		return nil, err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.check(ctx, tenant); err != nil {
+		return nil, err
+	}
 	own := l.of(tenant)
 	l.all.open++
 	own.open++
@@ -115,14 +115,21 @@ func (l *Letters) of(tenant string) *letterCount {
 // Check refuses a submission of a tenant for whose letter there is no room. The error is
 // a *errcode.Error, dead_letters_full where an operator has to resolve letters first.
 func (l *Letters) Check(ctx context.Context, tenant string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.check(ctx, tenant)
+}
+
+// check is Check. It needs the lock, and lets it go only before it judges, to wait.
+func (l *Letters) check(ctx context.Context, tenant string) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
 	all, err := l.count(ctx, "", most)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
-	if all.bytes >= all.limit {
+	if limit := l.limit(all.size.MaxBytes); all.size.Bytes >= limit {
 		return errcode.New(errcode.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
-			"an operator resolves letters (operator dead list), or raises nats.streams.dead.max_bytes", all.bytes, all.limit).WithRetryAfter(lettersRetry)
+			"an operator resolves letters (operator dead list), or raises nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(lettersRetry)
 	}
 	if most == 0 || all.sum() < most {
 		return nil
@@ -140,69 +147,67 @@ func (l *Letters) Check(ctx context.Context, tenant string) error {
 
 // count is that of a tenant, or of all, read again where it is old. All who ask wait for
 // one read, each within its own ctx. While JetStream does not answer, what was read last
-// is used.
-func (l *Letters) count(ctx context.Context, tenant string, most uint64) (letterCount, error) {
-	c, reading := l.known(ctx, tenant, most)
-	if reading != nil {
+// is used. It needs the lock, and lets it go while it waits.
+func (l *Letters) count(ctx context.Context, tenant string, most uint64) (*letterCount, error) {
+	c, every := l.of(tenant), LettersEvery
+	if tenant != "" {
+		every = c.every(most)
+	}
+	if !c.recent(every) {
+		if c.reading == nil {
+			c.reading = make(chan struct{})
+			go l.refresh(context.WithoutCancel(ctx), tenant, c, c.ended, c.scanned, most)
+		}
+		read := c.reading
+		l.mu.Unlock()
 		select {
-		case <-reading:
+		case <-read:
 		case <-ctx.Done():
-			return letterCount{}, context.Cause(ctx)
 		}
 		l.mu.Lock()
-		c = *l.of(tenant)
-		l.mu.Unlock()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
 	if c.at.IsZero() {
-		return c, cmp.Or(c.err, errUncounted)
+		return nil, cmp.Or(c.err, errUncounted)
 	}
 	return c, nil
 }
 
-// known is what is known of a tenant, or of all; where that is old, reading is the read
-// that is under way.
-func (l *Letters) known(ctx context.Context, tenant string, most uint64) (c letterCount, reading <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := l.of(tenant)
-	if of.recent(most) {
-		return *of, nil
-	}
-	if of.reading == nil {
-		of.reading = make(chan struct{})
-		go l.refresh(context.WithoutCancel(ctx), of, tenant, *of, most)
-	}
-	return *of, of.reading
-}
-
-// refresh reads a count again, which was c before.
-func (l *Letters) refresh(ctx context.Context, of *letterCount, tenant string, c letterCount, most uint64) {
+// refresh reads a count again. ended of its submissions had ended before that, and are in it.
+func (l *Letters) refresh(ctx context.Context, tenant string, c *letterCount, ended, scanned, most uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
-	read, err := l.read(ctx, tenant, c, most)
+	size, scanned, err := l.read(ctx, tenant, scanned, most)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(of.reading)
-	of.reading, of.tried, of.err = nil, time.Now(), err
+	close(c.reading)
+	c.reading, c.tried, c.err = nil, time.Now(), err
 	if err == nil {
-		of.at, of.stored, of.bytes, of.limit, of.scanned = of.tried, read.stored, read.bytes, read.limit, read.scanned
-		of.ended -= min(c.ended, of.ended) // they are counted now
+		c.at, c.size, c.scanned = c.tried, size, scanned
+		c.ended -= ended
 	}
 	l.forgetOld()
 }
 
-func (c letterCount) recent(most uint64) bool {
+// recent reports whether a count is used as it is that is read again after every.
+func (c *letterCount) recent(every time.Duration) bool {
 	if c.err != nil && time.Since(c.tried) < LettersEvery {
 		return true // JetStream does not answer, or has just not answered
 	}
-	if c.limit == 0 && c.ended > 0 && c.sum() >= most {
-		return false // most of what has ended left no letter
-	}
-	every := LettersEvery
-	if c.limit == 0 && c.sum() < most/2 {
-		every = lettersFar
-	}
 	return !c.at.IsZero() && time.Since(c.at) < every
+}
+
+// every is how long the count of a tenant is used, which may have most letters.
+func (c *letterCount) every(most uint64) time.Duration {
+	switch {
+	case c.ended > 0 && c.sum() >= most:
+		return 0 // most of what has ended left no letter
+	case c.sum() < most/2:
+		return lettersFar
+	}
+	return LettersEvery
 }
 
 // forgetOld drops the counts of tenants that submit nothing. It needs the lock.
@@ -218,19 +223,18 @@ func (l *Letters) forgetOld() {
 }
 
 // readStream counts letters, and makes room where there is none.
-func (l *Letters) readStream(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error) {
+func (l *Letters) readStream(ctx context.Context, tenant string, scanned, most uint64) (deadletter.Size, uint64, error) {
 	size, err := l.streams.Count(ctx, tenant)
 	if err != nil {
-		return c, err
+		return size, scanned, err
 	}
 	tooMany := func() bool { return size.Letters >= most }
 	if tenant == "" {
-		c.limit = l.limit(size.MaxBytes)
-		tooMany = func() bool { return size.Bytes >= c.limit }
+		limit := l.limit(size.MaxBytes)
+		tooMany = func() bool { return size.Bytes >= limit }
 	}
-	c.scanned = l.streams.DropRejected(ctx, tenant, &size, c.scanned, tooMany)
-	c.stored, c.bytes = size.Letters, size.Bytes
-	return c, nil
+	scanned = l.streams.DropRejected(ctx, tenant, &size, scanned, tooMany)
+	return size, scanned, nil
 }
 
 // limit is how many bytes of GENBUS_DEAD may be used when a video is submitted.

@@ -3,12 +3,15 @@ package quota
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/deadletter"
 )
 
 // TestCountsThatAreNotAnswered: all who ask share one read, and each waits no longer than
@@ -18,10 +21,10 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLetters(config.NewLive(config.Default()), nil)
 		reads := 0
-		l.read = func(ctx context.Context, _ string, c letterCount, _ uint64) (letterCount, error) {
+		l.read = func(ctx context.Context, _ string, _, _ uint64) (deadletter.Size, uint64, error) {
 			reads++
 			<-ctx.Done()
-			return c, context.Cause(ctx)
+			return deadletter.Size{}, 0, context.Cause(ctx)
 		}
 		begin, gone := time.Now(), make(chan error)
 		for i := range 3 {
@@ -35,7 +38,7 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 			}
 		}
 		for range 3 {
-			if _, err := l.count(t.Context(), "", 1); !errors.Is(err, errUncounted) {
+			if err := l.Check(t.Context(), "acme"); !errors.Is(err, errUncounted) {
 				t.Errorf("without a ctx that ends: %v", err)
 			}
 		}
@@ -45,12 +48,49 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 		if err := broker.Wait(t.Context(), LettersEvery); err != nil {
 			t.Fatal(err)
 		}
-		l.read = func(_ context.Context, _ string, c letterCount, _ uint64) (letterCount, error) {
-			c.stored, c.limit = 1, 1
-			return c, nil
+		l.read = func(context.Context, string, uint64, uint64) (deadletter.Size, uint64, error) {
+			return deadletter.Size{Letters: 1, MaxBytes: 1}, 0, nil
 		}
-		if c, err := l.count(t.Context(), "", 1); err != nil || c.stored != 1 {
-			t.Errorf("when JetStream answers: %v, %v", c.stored, err)
+		if err := l.Check(t.Context(), "acme"); err != nil {
+			t.Errorf("when JetStream answers: %v", err)
 		}
 	})
+}
+
+// TestNoLetterIsReservedTwice: many come for the last letter that a tenant may have. They wait
+// for the lock so long that it is handed from one to the next (sync.Mutex): where one that
+// was granted had to take it again to be counted, all would be granted before.
+func TestNoLetterIsReservedTwice(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Limits.Tenant.MaxDeadLetters = 3
+	l := NewLetters(config.NewLive(cfg), nil)
+	l.read = func(context.Context, string, uint64, uint64) (deadletter.Size, uint64, error) {
+		return deadletter.Size{Letters: 2, MaxBytes: 1}, 0, nil
+	}
+	if err := l.Check(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	var granted atomic.Int64
+	var group sync.WaitGroup
+	l.mu.Lock()
+	for range 20 {
+		group.Go(func() {
+			if _, err := l.Reserve(t.Context(), "acme"); err == nil {
+				granted.Add(1)
+			}
+		})
+	}
+	for range 2 { // the one that is woken first finds it taken
+		if err := broker.Wait(t.Context(), 5*time.Millisecond); err != nil {
+			t.Error(err)
+		}
+		l.mu.Unlock()
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+	group.Wait()
+	if n := granted.Load(); n != 1 {
+		t.Errorf("%d of 20 have the last letter", n)
+	}
 }
