@@ -52,5 +52,6 @@ func (s Items) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, 
 	return entry, nil
 }
 
-// acceptedWithin bounds the write of the first event for a caller who waits.
+// acceptedWithin bounds the write of the first event, and the look for the item after it, for a
+// caller who waits. Where the item is gone by then Confirm takes up to 15 s longer.
 const acceptedWithin = 2 * time.Second

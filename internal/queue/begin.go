@@ -16,7 +16,7 @@ import (
 // is longer than a write of a broker that is well, so that nothing is read for it then.
 const beginWithin = time.Second
 
-// confirmWithin bounds the second look, and the end of a job without an item.
+// confirmWithin bounds the second look, after its wait, and the end of a job without an item.
 const confirmWithin = 10 * time.Second
 
 // Begin writes the first event of a work item's job, and returns the job as the log has it
