@@ -103,10 +103,3 @@ func cut(letter *genbusv1.DeadLetter) {
 		return left < 0
 	})
 }
-
-// Rejected reports whether a letter is of a request that was never accepted, in either
-// stream: earlier versions kept these with the letters of jobs.
-func Rejected(names subject.Space, letter *genbusv1.DeadLetter) bool {
-	kind, _, _ := names.ParseRequest(letter.GetSubject())
-	return kind != ""
-}

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -106,37 +104,4 @@ func (s Streams) Count(ctx context.Context, tenant string) (Size, error) {
 		size.Letters += n
 	}
 	return size, nil
-}
-
-// rejectedScan is how many letters are read at a time for those of rejected requests.
-const rejectedScan = 200
-
-// DropRejected removes letters of rejected requests of a tenant, or of all for none, from
-// GENBUS_DEAD: earlier versions kept them there, and dropped them when the stream was full.
-// The oldest go first, while tooMany says so of what is left. It reads some after a sequence,
-// and returns the one to go on after.
-func (s Streams) DropRejected(ctx context.Context, tenant string, size *Size, after uint64, tooMany func() bool) uint64 {
-	pattern := s.Broker.Names().DeadPattern()
-	if tenant != "" {
-		pattern = s.Broker.Names().DeadLetters("", tenant)
-	}
-	for range rejectedScan {
-		if !tooMany() {
-			break
-		}
-		m, err := s.NextOn(ctx, pattern, after+1)
-		if err != nil {
-			break
-		}
-		var letter genbusv1.DeadLetter
-		if err := proto.Unmarshal(m.Data, &letter); err == nil && Rejected(s.Broker.Names(), &letter) {
-			if s.Delete(ctx, m.Seq) != nil {
-				break
-			}
-			size.Letters--
-			size.Bytes -= min(uint64(len(m.Data)), size.Bytes)
-		}
-		after = m.Seq
-	}
-	return after
 }

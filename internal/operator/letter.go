@@ -113,9 +113,9 @@ func (l letter) size() uint64 {
 }
 
 // stored is the letter as callers get it. It shares the letter's parts.
-func (l letter) stored(names subject.Space) *genbusv1.StoredDeadLetter {
+func (l letter) stored() *genbusv1.StoredDeadLetter {
 	return &genbusv1.StoredDeadLetter{
-		Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.Rejected(names, l.DeadLetter), Attachable: l.attachable(),
+		Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.IsRejected(l.seq), Attachable: l.attachable(),
 	}
 }
 
@@ -137,7 +137,7 @@ func (p *Letters) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDead
 	if err != nil {
 		return nil, err
 	}
-	out := l.stored(p.Names)
+	out := l.stored()
 	out.Letter.Data = nil
 	return out, nil
 }
@@ -150,7 +150,7 @@ func (p *Letters) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadL
 	if err != nil {
 		return nil, err
 	}
-	out := l.stored(p.Names)
+	out := l.stored()
 	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(p.Config.Now().GRPC.MaxMessageBytes) {
 		return out, nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/subject"
 )
 
 // FuzzDecodeLetter: whatever is in the stream of dead letters can be shown to
@@ -25,7 +24,7 @@ func FuzzDecodeLetter(f *testing.F) {
 		if l.seq != 7 || l.DeadLetter == nil || l.unreadable && l.GetError() == nil {
 			t.Fatalf("%+v", l)
 		}
-		if _, err := proto.Marshal(l.stored(subject.Default())); err != nil {
+		if _, err := proto.Marshal(l.stored()); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -68,7 +68,7 @@ func (p *Letters) List(ctx context.Context, q Query) (Page, error) {
 			return w.page, nil
 		}
 		if l := decode(m); w.wants(m, l) {
-			w.add(l.stored(p.Names))
+			w.add(l.stored())
 		}
 		seq = m.Seq + 1
 	}

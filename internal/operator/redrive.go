@@ -93,7 +93,7 @@ func (p *Letters) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, 
 	if err != nil {
 		return r, func() {}, err
 	}
-	if deadletter.Rejected(p.Names, l.DeadLetter) {
+	if deadletter.IsRejected(l.seq) {
 		return p.messageOf(ctx, l, data)
 	}
 	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {

@@ -232,7 +232,6 @@ func TestRedriveOfOldLetters(t *testing.T) {
 		"a job's":           {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, ""},
 		"an unreadable one": {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Subject: b.Names().WorkItem(subject.Video, "r", "acme", old), Data: []byte("\xff")}, errcode.LetterUnusable},
 		"of nothing":        {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme"}, errcode.LetterUnusable},
-		"of no tenant":      {&genbusv1.DeadLetter{Kind: "chat", Tenant: "a b", Subject: "genbus.request.chat.a b", Data: []byte(videoBody)}, errcode.InvalidRequest},
 		"body gone":         {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", DataRef: &genbusv1.BlobRef{Bucket: "GENBUS_BODIES_acme", Name: "x", Size: 1}}, errcode.InputLost},
 	} {
 		seq := store(t, r, row.letter, "old")

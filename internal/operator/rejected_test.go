@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -118,57 +116,4 @@ func TestACutRequestIsNotRedriven(t *testing.T) {
 		t.Error(err)
 	}
 	r.gone(seq)
-}
-
-// TestLettersOfAnEarlierVersion: it kept both kinds in GENBUS_DEAD, which dropped the
-// oldest when it was full. They stay what they were.
-func TestLettersOfAnEarlierVersion(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b := open(t)
-		old := jetstream.StreamConfig{}
-		for _, cfg := range b.Streams().Configs() {
-			if cfg.Name == b.Names().Dead() {
-				old = cfg
-			}
-		}
-		old.Discard, old.Metadata = jetstream.DiscardOld, map[string]string{subject.MetadataRevision: "2"}
-		for _, name := range []string{b.Names().Dead(), b.Names().Rejected()} {
-			if err := b.JetStream().DeleteStream(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := b.JetStream().CreateStream(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
-		r := newReplica(t, b, newSandbox(t), withRoute("later"))
-		id := subject.JobID(subject.Video, "acme", "x")
-		message := store(t, r, refusedMessage(b, 0), id)
-		job := store(t, r, &genbusv1.DeadLetter{Id: id, Kind: "video", Tenant: "acme", Data: []byte(videoBody), Error: &genbusv1.TaskError{Code: "poisoned"}}, id)
-		drop := store(t, r, refusedMessage(b, 0), "seq-9")
-
-		if err := b.Streams().Ensure(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s, err := b.Stream(t.Context(), b.Names().Dead())
-		if err != nil || s.CachedInfo().Config.Discard != jetstream.DiscardNew {
-			t.Fatalf("the stream is %v, %v", s.CachedInfo().Config, err)
-		}
-		want := map[uint64]bool{message: true, job: false, drop: true}
-		for _, l := range r.letters(Query{}) {
-			if is, known := want[l.GetSequence()]; !known || l.GetRejected() != is {
-				t.Errorf("letter %d: %v", l.GetSequence(), l)
-			}
-		}
-		for _, seq := range []uint64{message, job} {
-			if _, err := r.Redrive(t.Context(), seq); err != nil {
-				t.Errorf("letter %d: %v", seq, err)
-			}
-			r.gone(seq)
-		}
-		if err := r.Drop(t.Context(), drop); err != nil {
-			t.Error(err)
-		}
-		r.gone(drop)
-	})
 }

@@ -56,10 +56,10 @@ func TestRedriveWithoutTheUpload(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
 	ref := &genbusv1.BlobRef{Name: "upload-gone", Size: 1, Sha256: make([]byte, 32)}
-	seq := store(t, r, &genbusv1.DeadLetter{
+	seq := reject(t, r, &genbusv1.DeadLetter{
 		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"),
 		Data: marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}),
-	}, "seq-1")
+	}, 1)
 	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable || !strings.Contains(err.Error(), "gone from the tenant's object store") {
 		t.Errorf("%v", err)
 	}

@@ -41,12 +41,10 @@ var errUncounted = errors.New("the dead letters were not counted in time")
 // since. What other replicas add meanwhile exceeds a tenant's bound, by no more than
 // their videos in work; the rest of the stream has room for it.
 type Letters struct {
-	cfg     *config.Live
-	streams deadletter.Streams
-
+	cfg *config.Live
 	// read reads the size of GENBUS_DEAD with the letters of a tenant, or of all, again. The
 	// lock is not held meanwhile.
-	read func(ctx context.Context, tenant string, scanned, most uint64) (size deadletter.Size, scannedTo uint64, err error)
+	read func(ctx context.Context, tenant string) (deadletter.Size, error)
 
 	mu      sync.Mutex
 	all     letterCount
@@ -63,16 +61,13 @@ type letterCount struct {
 	// open are the submissions of this replica that may end with a letter, and ended
 	// those that have since the size was read.
 	open, ended uint64
-	scanned     uint64 // the letters up to here are none of rejected requests any more
 }
 
 func (c *letterCount) sum() uint64 { return c.size.Letters + c.open + c.ended }
 
 // NewLetters returns letters of which none is counted yet.
 func NewLetters(cfg *config.Live, b *broker.Broker) *Letters {
-	l := &Letters{cfg: cfg, streams: deadletter.Streams{Broker: b}, tenants: map[string]*letterCount{}}
-	l.read = l.readStream
-	return l
+	return &Letters{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*letterCount{}}
 }
 
 // Reserve makes sure that a submission of a tenant's video may leave a dead letter,
@@ -156,7 +151,7 @@ func (l *Letters) count(ctx context.Context, tenant string, most uint64) (*lette
 	if !c.recent(every) {
 		if c.reading == nil {
 			c.reading = make(chan struct{})
-			go l.refresh(context.WithoutCancel(ctx), tenant, c, c.ended, c.scanned, most)
+			go l.refresh(context.WithoutCancel(ctx), tenant, c, c.ended)
 		}
 		read := c.reading
 		l.mu.Unlock()
@@ -176,16 +171,16 @@ func (l *Letters) count(ctx context.Context, tenant string, most uint64) (*lette
 }
 
 // refresh reads a count again. ended of its submissions had ended before that, and are in it.
-func (l *Letters) refresh(ctx context.Context, tenant string, c *letterCount, ended, scanned, most uint64) {
+func (l *Letters) refresh(ctx context.Context, tenant string, c *letterCount, ended uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
-	size, scanned, err := l.read(ctx, tenant, scanned, most)
+	size, err := l.read(ctx, tenant)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(c.reading)
 	c.reading, c.tried, c.err = nil, time.Now(), err
 	if err == nil {
-		c.at, c.size, c.scanned = c.tried, size, scanned
+		c.at, c.size = c.tried, size
 		c.ended -= ended
 	}
 	l.forgetOld()
@@ -220,21 +215,6 @@ func (l *Letters) forgetOld() {
 			delete(l.tenants, tenant)
 		}
 	}
-}
-
-// readStream counts letters, and makes room where there is none.
-func (l *Letters) readStream(ctx context.Context, tenant string, scanned, most uint64) (deadletter.Size, uint64, error) {
-	size, err := l.streams.Count(ctx, tenant)
-	if err != nil {
-		return size, scanned, err
-	}
-	tooMany := func() bool { return size.Letters >= most }
-	if tenant == "" {
-		limit := l.limit(size.MaxBytes)
-		tooMany = func() bool { return size.Bytes >= limit }
-	}
-	scanned = l.streams.DropRejected(ctx, tenant, &size, scanned, tooMany)
-	return size, scanned, nil
 }
 
 // limit is how many bytes of GENBUS_DEAD may be used when a video is submitted.

@@ -21,10 +21,10 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLetters(config.NewLive(config.Default()), nil)
 		reads := 0
-		l.read = func(ctx context.Context, _ string, _, _ uint64) (deadletter.Size, uint64, error) {
+		l.read = func(ctx context.Context, _ string) (deadletter.Size, error) {
 			reads++
 			<-ctx.Done()
-			return deadletter.Size{}, 0, context.Cause(ctx)
+			return deadletter.Size{}, context.Cause(ctx)
 		}
 		begin, gone := time.Now(), make(chan error)
 		for i := range 3 {
@@ -48,8 +48,8 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 		if err := broker.Wait(t.Context(), LettersEvery); err != nil {
 			t.Fatal(err)
 		}
-		l.read = func(context.Context, string, uint64, uint64) (deadletter.Size, uint64, error) {
-			return deadletter.Size{Letters: 1, MaxBytes: 1}, 0, nil
+		l.read = func(context.Context, string) (deadletter.Size, error) {
+			return deadletter.Size{Letters: 1, MaxBytes: 1}, nil
 		}
 		if err := l.Check(t.Context(), "acme"); err != nil {
 			t.Errorf("when JetStream answers: %v", err)
@@ -65,8 +65,8 @@ func TestNoLetterIsReservedTwice(t *testing.T) {
 	cfg := config.Default()
 	cfg.Limits.Tenant.MaxDeadLetters = 3
 	l := NewLetters(config.NewLive(cfg), nil)
-	l.read = func(context.Context, string, uint64, uint64) (deadletter.Size, uint64, error) {
-		return deadletter.Size{Letters: 2, MaxBytes: 1}, 0, nil
+	l.read = func(context.Context, string) (deadletter.Size, error) {
+		return deadletter.Size{Letters: 2, MaxBytes: 1}, nil
 	}
 	if err := l.Check(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
