@@ -1,7 +1,10 @@
 package consumer
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +85,35 @@ func TestChatOutcomes(t *testing.T) {
 				t.Errorf("ended %v after %d attempts: %v", c.GetStatus(), c.GetAttempt(), c.GetError())
 			}
 			doneOnce(t, b, end)
+		})
+	}
+}
+
+// TestAFinalFailureOfAChatIsNotRepeated: the same request would fail once more, and cost as much.
+func TestAFinalFailureOfAChatIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{
+		"a reply beyond the limit": says(`{"choices":[{"index":0,"message":{"role":"assistant","content":"%s"}}]}`, strings.Repeat("x", 33<<20)),
+		"a page that says no retry": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("X-Should-Retry", "false")
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = fmt.Fprint(w, "<html><title>no</title></html>")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			url := scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
+				calls.Add(1)
+				answer(w, r)
+			}})
+			b := brokertest.Single(t)
+			r := newReplica(t, b, testConfig(t, url))
+			end := last(follow(t, r.log, publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat", false))))
+			if f := end.Job.GetError(); calls.Load() != 1 || f.GetCode() != "upstream_refused" || f.GetRetryable() {
+				t.Errorf("%d calls, ended %v", calls.Load(), f)
+			}
 		})
 	}
 }

@@ -182,7 +182,7 @@ var table = []Meaning{
 	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The content could not be read from the upstream.", "Try again."},
 	{ArchiveFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "Only in a task's archive: the copy of the result could not be made. The task has completed all the same.", "Download the content from the upstream while its URL is valid."},
 	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream reports that the job failed.", "See upstream_code and the message."},
-	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "The upstream refused the request for good.", "See upstream_code and the message, and correct the request."},
+	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "The upstream refused the request for good, or its reply is longer than genbus takes.", "See upstream_code and the message, and correct the request."},
 	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "The route or upstream that holds the job is no longer configured.", "The upstream's id is kept in the task; ask there."},
 	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The upstream could not be reached, or failed.", "Try again."},
 	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The upstream asks to slow down.", "Wait as long as Retry-After says."},

@@ -35,7 +35,9 @@ func code(up *upstream.Error) errcode.Code {
 		return errcode.UpstreamTimeout
 	case up.HTTPStatus == 429 && !up.Final:
 		return errcode.UpstreamRateLimited
-	case up.Final && up.Said:
+	// A page that the upstream did not write is a failure of its proxy, which may pass, unless
+	// it is about the request.
+	case up.Final && (up.Said || up.Scope == upstream.ScopeRequest):
 		return errcode.UpstreamRefused
 	default:
 		return errcode.UpstreamUnavailable

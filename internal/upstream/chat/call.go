@@ -250,7 +250,7 @@ func (cl *call) refusal() *upstream.Error {
 	case "true":
 		e.Final = false
 	case "false":
-		e.Final = true
+		e.Final, e.Said = true, true // no proxy says this
 	}
 	return e
 }

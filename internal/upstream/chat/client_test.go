@@ -113,10 +113,10 @@ func TestShouldRetryHeader(t *testing.T) {
 	for value, want := range map[string]bool{"true": false, "false": true, "maybe": false} {
 		c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Should-Retry", value)
-			answer(500, "application/json", `{"error":{"message":"boom"}}`)(w, r)
+			answer(500, "text/html", "<html>boom</html>")(w, r)
 		})
 		_, err := c.Complete(t.Context(), Request{Body: []byte(testBody)})
-		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Final != want {
+		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Final != want || e.Said != want {
 			t.Errorf("%s: %#v", value, err)
 		}
 	}

@@ -1,0 +1,29 @@
+package routes_test
+
+import (
+	"testing"
+
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+func TestFault(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		err  upstream.Error
+		want errcode.Code
+	}{
+		"slow down":             {upstream.Error{HTTPStatus: 429, Said: true, Scope: upstream.ScopeKey}, errcode.UpstreamRateLimited},
+		"no quota":              {upstream.Error{HTTPStatus: 429, Said: true, Scope: upstream.ScopeKey, Final: true}, errcode.UpstreamRefused},
+		"no such model":         {upstream.Error{HTTPStatus: 404, Said: true, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamRefused},
+		"a page for no path":    {upstream.Error{HTTPStatus: 404, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamUnavailable},
+		"a page about the body": {upstream.Error{HTTPStatus: 413, Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},
+		"too long a reply":      {upstream.Error{HTTPStatus: 200, Code: "reply_too_large", Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},
+		"broken":                {upstream.Error{HTTPStatus: 500, Said: true, Scope: upstream.ScopeUpstream}, errcode.UpstreamUnavailable},
+	} {
+		if got := routes.Fault(&row.err).Code; got != row.want {
+			t.Errorf("%s: %s, want %s", name, got, row.want)
+		}
+	}
+}
