@@ -94,6 +94,14 @@ func TestAFinalFailureOfAChatIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
 		"a reply beyond the limit": says(`{"choices":[{"index":0,"message":{"role":"assistant","content":"%s"}}]}`, strings.Repeat("x", 33<<20)),
+		"a streamed reply beyond the limit": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			text := strings.Repeat("x", 1<<20)
+			for range 33 {
+				_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%s\"}}]}\n\n", text)
+			}
+			_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+		},
 		"a page that says no retry": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.Header().Set("X-Should-Retry", "false")
@@ -110,7 +118,7 @@ func TestAFinalFailureOfAChatIsNotRepeated(t *testing.T) {
 			}})
 			b := brokertest.Single(t)
 			r := newReplica(t, b, testConfig(t, url))
-			end := last(follow(t, r.log, publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat", false))))
+			end := last(follow(t, r.log, publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat", strings.HasPrefix(name, "a streamed")))))
 			if f := end.Job.GetError(); calls.Load() != 1 || f.GetCode() != "upstream_refused" || f.GetRetryable() {
 				t.Errorf("%d calls, ended %v", calls.Load(), f)
 			}

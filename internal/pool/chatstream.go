@@ -60,10 +60,24 @@ func (s *Stream) Next() ([]byte, error) {
 		s.attempt.answered(s.Status())
 		return nil, err
 	}
+	return nil, s.failed(err)
+}
+
+// Unusable ends a stream whose blocks cannot be put together, because of err, and gives the
+// error as Next would. The upstream has failed with it, unless all blocks had come.
+func (s *Stream) Unusable(err error) error {
+	err = s.Stream.Unusable(err)
+	if s.over {
+		return err
+	}
+	return s.failed(err)
+}
+
+func (s *Stream) failed(err error) error {
 	s.over = true
 	e := s.chat.explain(s.ctx, err)
 	s.attempt.failed(e)
-	return nil, e
+	return e
 }
 
 // Close ends the call, whether it is over or not. It may be called twice.

@@ -84,6 +84,34 @@ func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	}
 }
 
+// A stream whose blocks cannot be put together has failed as another one.
+func TestAnUnusableStreamHasFailed(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]bool{"failed": false, "answered": true} { // all blocks had come
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, accounts{"a": streams}, nil, nil)
+			s, err := f.chat.Stream(t.Context(), request(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if read {
+				_, _ = collect(s)
+			}
+			err = s.Unusable(errors.New("no block of ours"))
+			if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != chat.CodeUnreadable || !e.Written || e.HTTPStatus != 200 {
+				t.Errorf("got %#v, want an unreadable answer", err)
+			}
+			if _, again := s.Next(); again != err {
+				t.Errorf("the error did not stick: %v, then %v", err, again)
+			}
+			expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`,
+				`upstream_requests_total{op="chat",status="2xx",upstream="a",verdict="`+name+`"} 1`)
+		})
+	}
+}
+
 // What a stream says late still sets its key aside.
 func TestStreamsReportTheirEnd(t *testing.T) {
 	t.Parallel()

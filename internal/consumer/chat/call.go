@@ -213,11 +213,14 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 				return reply{chunks: count}, err
 			}
 			json, err := whole.Reply()
-			return reply{json: json, chunks: count, from: s.Account()}, err
+			if err != nil {
+				return reply{chunks: count}, s.Unusable(err)
+			}
+			return reply{json: json, chunks: count, from: s.Account()}, nil
 		}
 		chunks.Add(block)
 		if err := whole.Add(block); err != nil {
-			return reply{chunks: j.flush(chunks)}, err
+			return reply{chunks: j.flush(chunks)}, s.Unusable(err)
 		}
 	}
 }

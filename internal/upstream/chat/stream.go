@@ -147,6 +147,13 @@ func (s *Stream) end(err error) error {
 	return s.call.broken(err)
 }
 
+// Unusable ends a stream whose blocks an Assembler did not take, because of err. The error,
+// an *upstream.Error as from Complete, is returned by every later call of Next.
+func (s *Stream) Unusable(err error) error {
+	s.first, s.err = nil, s.call.assemblyFailed(err)
+	return s.err
+}
+
 // Status gives the answer's HTTP status, 200 to 299.
 func (s *Stream) Status() int { return s.call.resp.StatusCode }
 
