@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -79,6 +80,28 @@ func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
 			}
 			doneOnce(t, b, end)
 		})
+	}
+}
+
+// TestASlipInRetryAfterDoesNotParkATask: it is tried again within minutes, and not when its
+// deadline has passed.
+func TestASlipInRetryAfterDoesNotParkATask(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	refuseCreates(up, sandbox.Behaviour{Status: 429, RetryAfter: "86400"})
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
+	var notBefore *timestamppb.Timestamp
+	r.eventually(t, "it is refused", func() bool {
+		e, err := r.log.Get(t.Context(), name)
+		if err == nil {
+			notBefore = e.Job.GetExecution().GetNotBefore()
+		}
+		return notBefore != nil
+	})
+	if wait := time.Until(notBefore.AsTime()); wait > 15*time.Minute || wait < time.Minute {
+		t.Errorf("it is tried again in %s", wait)
 	}
 }
 

@@ -16,9 +16,6 @@ import (
 const (
 	firstWait = time.Second
 	maxWait   = time.Minute
-	// maxRetryAfter is the longest wait that an upstream may ask for; after it one job
-	// asks again. A slip in a header must not close an upstream for a day.
-	maxRetryAfter = 10 * time.Minute
 )
 
 // key is the state of one account. The pool's mutex guards it.
@@ -113,7 +110,7 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 		k.coolingUntil, k.refused = now.Add(k.cooldown), err.HTTPStatus
 	case err.RetryAfter > 0:
 		k.why = pauseOf(k.account, err)
-		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxRetryAfter)))
+		k.waitUntil = latest(k.waitUntil, now.Add(err.RetryAfter))
 	case !began.Before(k.waitUntil):
 		k.why = pauseOf(k.account, err)
 		k.waitUntil = now.Add(min(firstWait<<min(k.waits, 6), maxWait))

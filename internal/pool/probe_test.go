@@ -59,22 +59,3 @@ func TestAProbeThatHangsDoesNotKeepOthersAway(t *testing.T) {
 		}
 	})
 }
-
-// TestALongRetryAfterIsBounded: one slip in a header does not close an
-// upstream for a day.
-func TestALongRetryAfterIsBounded(t *testing.T) {
-	t.Parallel()
-	for _, scope := range []upstream.Scope{upstream.ScopeKey, upstream.ScopeUpstream} {
-		synctest.Test(t, func(t *testing.T) {
-			c := oneUpstream(func(u *config.Upstream) { u.Breaker.Failures = 0 })
-			acquire(c).Report(c, aJob, &upstream.Error{Scope: scope, HTTPStatus: 429, Said: true, Written: true, RetryAfter: 24 * time.Hour})
-			if acquire(c) != nil {
-				t.Fatal("Retry-After has no effect")
-			}
-			time.Sleep(10*time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
-			if acquire(c) == nil {
-				t.Errorf("scope %v: nobody may ask again after ten minutes", scope)
-			}
-		})
-	}
-}

@@ -85,7 +85,7 @@ func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	}
 	if err.RetryAfter > 0 {
 		s.why = pauseOf(Account{Upstream: s.name}, err)
-		s.waitUntil = latest(s.waitUntil, now.Add(min(err.RetryAfter, maxRetryAfter)))
+		s.waitUntil = latest(s.waitUntil, now.Add(err.RetryAfter))
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds what an upstream may ask for, so that a nonsense value
-// does not park a job for years.
-const maxRetryAfter = 24 * time.Hour
+// maxRetryAfter is the longest wait that an upstream may ask for; after it one job asks
+// again. A slip in a header must not close an upstream, or park a job, for a day.
+const maxRetryAfter = 10 * time.Minute
 
 // RetryAfter reads how long an answer asks to wait, from retry-after-ms
 // (milliseconds), else retry-after (seconds, or an HTTP date taken relative to
-// the answer's own Date header when it has one). It is between 0 and 24 h; 0
+// the answer's own Date header when it has one). It is between 0 and 10 min; 0
 // means not said, unreadable or already over.
 func RetryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
