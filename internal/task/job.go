@@ -36,7 +36,7 @@ type Job interface {
 }
 
 // Event is one entry of a job's history: the whole job after one transition.
-// The job is never changed after the event was made.
+// The job is never changed after the event was first stored: others may read it.
 type Event struct {
 	Job      Job
 	Previous genbusv1.JobStatus

@@ -109,8 +109,9 @@ type VideoCreate struct {
 	// Body is the upstream's JSON, with the model name already mapped. It was checked
 	// when its job was admitted, and is not checked here.
 	Body body.Document
-	// Resubmission is true when an earlier submission of this job was refused
-	// for now. The outcome table is stricter then: only codes listed as "not
+	// Resubmission is true where the upstream may have seen an earlier submission of
+	// this job: one that it refused for now, one whose outcome is not known, or one of
+	// another process. The outcome table is stricter then: only codes listed as "not
 	// accepted" count as a refusal, and 409 is Unknown.
 	Resubmission bool
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/errcode"
@@ -169,6 +171,7 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 		next = j.Record.entry.Event
 	}
 	if next.Terminal() {
+		next.Job = proto.CloneOf(next.Job) // the log may have had it: others read that one
 		return j.endAt(ctx, next, 0)
 	}
 	if j.Name().Kind == subject.Chat {

@@ -84,6 +84,18 @@ func TestAnEndOutlivesItsLog(t *testing.T) {
 			if e, err := p.Log.Get(t.Context(), j.Name()); err != nil || e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 				t.Errorf("the log has %v, %v", e.Job, err)
 			}
+			// Lost once more, the end is written as another event, with a job of its own: others
+			// read the first one.
+			first := j.Entry()
+			if err := s.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Load(t.Context()); !errors.Is(err, hold.ErrEnded) {
+				t.Fatalf("the end, again: %v", err)
+			}
+			if e := j.Entry(); e.Nonce == first.Nonce || e.Job == first.Job || !e.Terminal() {
+				t.Errorf("the end is %v, after %v", e, first)
+			}
 		})
 	}
 }

@@ -129,7 +129,7 @@ func (j *job) sleepUntil(at time.Time) {
 // leave settles the message and forgets the job.
 func (j *job) leave(outcome error) {
 	j.task.assigned.release()
-	j.held.Release(outcome, j.polling.ended)
+	j.held.Release(outcome, j.polling.polls)
 	j.release()
 	if errors.Is(outcome, hold.ErrNotOurs) {
 		j.archiving.discardCopies(j.held.Message.Context())

@@ -30,7 +30,7 @@ type polling struct {
 	failures int                   // polls that failed in a row
 	failed   error                 // what the last of them said; nil after a good poll
 	asked    bool                  // this process has polled
-	ended    int                   // polls in this hold
+	polls    int                   // in this hold
 	last     telemetry.PollOutcome // of the poll before
 }
 
@@ -221,11 +221,11 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 // nothing, and each would be held until the span ends.
 func (p *polling) count(outcome telemetry.PollOutcome) {
 	p.task.runner.metrics.PollEnded(outcome)
-	p.ended++
+	p.polls++
 	news := outcome == telemetry.PollChanged || p.last == "" || (outcome == telemetry.PollFailed) != (p.last == telemetry.PollFailed)
 	p.last = outcome
 	if span := p.task.held.Message.Span(); news && span.IsRecording() {
 		span.AddEvent("poll", trace.WithAttributes(
-			attribute.String("genbus.poll.outcome", string(outcome)), attribute.Int("genbus.poll.number", p.ended)))
+			attribute.String("genbus.poll.outcome", string(outcome)), attribute.Int("genbus.poll.number", p.polls)))
 	}
 }
