@@ -16,7 +16,7 @@ var fieldComments = map[string]string{
 	"Breaker.OpenFor":                     "How long it stays open before one job may try again. Default: 15s.",
 	"Chat.FinishForSubscribers":           "Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.",
 	"Chat.InlineEvents":                   "Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for them, and fails where they cannot be stored; off publishes none. Default: on.",
-	"Chat.MaxAttempts":                    "How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.",
+	"Chat.MaxAttempts":                    "Attempts at a queued chat in all: another one is made where the process dies, or the upstream fails in a way that may pass; 1 makes no other. Default: 2.",
 	"ChunksStream.MaxAge":                 "How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.",
 	"ChunksStream.MaxBytes":               "Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each. Beyond it the oldest go first. Default: 256MiB.",
 	"Config.Index":                        "Whether this replica keeps the index of all jobs, which lists, max_jobs and the deadlines of waiting jobs need, and answers the others from it: auto, where fewer than two others do; on; or off, where another one does. Default: auto.",

@@ -83,7 +83,8 @@ type GRPC struct {
 
 // Chat is what all chat routes share.
 type Chat struct {
-	// How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.
+	// Attempts at a queued chat in all: another one is made where the process dies, or the
+	// upstream fails in a way that may pass; 1 makes no other. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
 	// Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for
 	// them, and fails where they cannot be stored; off publishes none. Default: on.
