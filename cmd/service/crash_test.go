@@ -183,7 +183,8 @@ func (r *rig) stats(ctx context.Context) (sandbox.Stats, error) {
 		return s, err
 	}
 	defer resp.Body.Close()
-	return s, json.NewDecoder(resp.Body).Decode(&s)
+	err = json.NewDecoder(resp.Body).Decode(&s)
+	return s, err
 }
 
 // awaitCreates waits until the upstream has counted n creates.

@@ -150,11 +150,12 @@ func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, w
 
 func (c bulkFlags) start(ctx context.Context, o *operatorCommand, out io.Writer, m *genbusv1.StartOperationRequest, countOnly bool) (op *genbusv1.Operation, err error) {
 	m.CountOnly = countOnly
-	return op, o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+	err = o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.StartOperation(ctx, m)
 		op = answer.GetOperation()
 		return answered(err)
 	})
+	return op, err
 }
 
 func atLeast(op *genbusv1.Operation) string {
@@ -200,11 +201,12 @@ func (c *operatorCommand) follow(ctx context.Context, out io.Writer, op *genbusv
 }
 
 func (c *operatorCommand) operation(ctx context.Context, out io.Writer, id string) (op *genbusv1.Operation, err error) {
-	return op, c.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+	err = c.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetOperation(ctx, &genbusv1.GetOperationRequest{Id: id})
 		op = answer.GetOperation()
 		return answered(err)
 	})
+	return op, err
 }
 
 func hasEnded(op *genbusv1.Operation) bool {

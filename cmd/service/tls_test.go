@@ -116,7 +116,8 @@ func overTLS(t *testing.T, s *service.Service, client *tls.Config, method, path,
 		t.Errorf("%s %s by %s", method, path, res.Proto)
 	}
 	var v map[string]any
-	return v, json.NewDecoder(res.Body).Decode(&v)
+	err = json.NewDecoder(res.Body).Decode(&v)
+	return v, err
 }
 
 // TestEveryEntranceWithTLS: a client that trusts the authority gets in, and none without a

@@ -53,7 +53,8 @@ func Decode(names subject.Space, subj string, header nats.Header, data []byte) (
 	}
 	if json {
 		in.Body = body.Parse(data)
-		return in, fromHeader(&in.Request, header)
+		err = fromHeader(&in.Request, header)
+		return in, err
 	}
 	m, err := unmarshal(in.Kind, data)
 	if err != nil {
@@ -64,10 +65,10 @@ func Decode(names subject.Space, subj string, header nats.Header, data []byte) (
 	} else {
 		err = in.fill(m)
 	}
-	if err != nil {
-		return in, err
+	if err == nil {
+		err = fromHeader(&in.Request, header)
 	}
-	return in, fromHeader(&in.Request, header)
+	return in, err
 }
 
 // fill takes over what a message says; what is known of its way stays.

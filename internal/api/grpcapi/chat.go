@@ -23,7 +23,8 @@ func chatRequest(ctx context.Context, m *genbusv1.ChatRequest) (admission.Reques
 	if err != nil {
 		return admission.Request{}, err
 	}
-	return req, fill(ctx, &req)
+	err = fill(ctx, &req)
+	return req, err
 }
 
 // CreateChatCompletion is in chat_service.proto, as are the others.
