@@ -25,7 +25,7 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 func (c *Chats) streamLogged(ctx context.Context, e joblog.Entry, to Sink) error {
 	ctx, leave := c.watcher.follow(ctx)
 	defer leave()
-	if err := c.jobs.waitLogged(ctx, e); err != nil {
+	if _, err := c.jobs.waitLogged(ctx, e); err != nil {
 		return err
 	}
 	b := &blocks{chats: c, name: e.Name(), to: to}

@@ -71,34 +71,31 @@ func (j *Jobs) Notice(job task.Job) string {
 // getLogged is Get for a caller that goes on from the log: it waits for the first event.
 func (j *Jobs) getLogged(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	e, err := j.Get(ctx, n)
-	if err != nil || e.Seq != 0 {
+	if err != nil {
 		return e, err
 	}
-	if err := j.waitLogged(ctx, e); err != nil {
-		return joblog.Entry{}, err
-	}
-	return j.Get(ctx, n)
+	return j.waitLogged(ctx, e)
 }
 
 // loggedTimeout bounds the wait for the first event of an accepted job.
 const loggedTimeout = 30 * time.Second
 
 // waitLogged waits for the first event of a job whose work item is stored while
-// the log did not answer; its handler writes the event.
-func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) error {
+// the log did not answer; its handler writes the event, which may be the job's end.
+func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if e.Seq != 0 {
-		return nil
+		return e, nil
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, loggedTimeout,
 		errcode.New(errcode.BrokerUnavailable, "the log did not answer within %s", loggedTimeout))
 	defer stop()
 	for {
-		_, err := j.log.Get(ctx, e.Name())
+		logged, err := j.log.Get(ctx, e.Name())
 		if err == nil {
-			return nil
+			return logged, nil
 		}
 		if broker.Wait(ctx, 200*time.Millisecond) != nil {
-			return following(Explain(ctx, e.Name(), err))
+			return e, following(Explain(ctx, e.Name(), err))
 		}
 	}
 }

@@ -126,7 +126,8 @@ func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, erro
 	}
 	ctx, leave := w.follow(ctx)
 	defer leave()
-	if err := w.jobs.waitLogged(ctx, e); err != nil {
+	e, err := w.jobs.waitLogged(ctx, e)
+	if err != nil {
 		return e, err
 	}
 	for next, err := range w.log.Follow(ctx, e.Name(), e.Version()) {
@@ -135,9 +136,8 @@ func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, erro
 		}
 		e = next
 	}
-	if !e.Terminal() {
-		// The job ended between the caller's entry and the start of the follower.
-		return w.jobs.Get(ctx, e.Name())
+	if !e.Terminal() { // it was erased, and a later job of its id has ended with fewer events
+		return e, notFound(e.Name())
 	}
 	return e, nil
 }

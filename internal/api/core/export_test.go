@@ -1,0 +1,4 @@
+package core
+
+// Await is await.
+var Await = (*Watcher).await
