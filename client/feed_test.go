@@ -183,18 +183,3 @@ func TestFollowingFromAVersionEnds(t *testing.T) {
 		t.Errorf("no stream: %v", err)
 	}
 }
-
-// TestNothingWasSent by a call whose time was over before.
-func TestNothingWasSent(t *testing.T) {
-	t.Parallel()
-	b := newBareLog(t)
-	c := connect(t, b.url, client.Options{})
-	ctx, cancel := context.WithCancel(b.ctx)
-	cancel()
-	if _, err := c.SubmitVideo(ctx, video("m", "")); !errors.Is(err, client.ErrBrokerUnavailable) || !errors.Is(err, context.Canceled) {
-		t.Errorf("a submission: %v", err)
-	}
-	if _, err := c.PublishVideo(ctx, video("m", "")); !errors.Is(err, client.ErrBrokerUnavailable) {
-		t.Errorf("a publication: %v", err)
-	}
-}

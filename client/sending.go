@@ -24,8 +24,8 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// errNotSent says that this request was never sent: its upload failed, or its time
-// was over before.
+// errNotSent says that this request was never sent: its upload failed, or its time was over
+// or its connection closed before.
 var errNotSent = errors.New("the request was not sent")
 
 // sending is a request on its way.
@@ -72,8 +72,12 @@ func (s *sending) once(ctx context.Context, deliver func(context.Context, *nats.
 			return err
 		}
 	}
-	if ctx.Err() != nil { // nats.go would say the same of what it has sent
+	// nats.go says the same of what it has sent.
+	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx))
+	}
+	if s.c.nc.IsClosed() {
+		return fmt.Errorf("%w: %w", errNotSent, nats.ErrConnectionClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
@@ -110,10 +114,13 @@ func (s *sending) encode(ctx context.Context) error {
 func (s *sending) judge(err error) error {
 	var refused *Error
 	switch {
+	case final(err):
+		if errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, errNotSent) {
+			s.absent = false // it closed while the answer was awaited
+		}
+		return s.unanswered(err)
 	case errors.Is(err, errNotSent), errors.Is(err, nats.ErrNoResponders):
 		return nil
-	case final(err):
-		return s.unanswered(err)
 	case !errors.As(err, &refused), refused.Code == ErrAcceptanceUnknown:
 		s.absent = false
 		s.spend()
