@@ -110,9 +110,9 @@ func refusal(m *nats.Msg) *Error {
 }
 
 // again reports whether a refused request is sent again without asking the caller:
-// another replica, or the same in a moment, takes it, or knows what became of it.
+// another replica, or the same in a moment, takes it.
 func again(e *Error) bool {
-	return e.Code == ErrShuttingDown || e.Code == ErrBrokerUnavailable || e.Code == ErrClockWrong || e.Code == ErrAcceptanceUnknown
+	return e.Code == ErrShuttingDown || e.Code == ErrBrokerUnavailable || e.Code == ErrClockWrong
 }
 
 // refusedSince is what the server has refused to this user of streams or buckets since
