@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,9 +11,12 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // jobs is genbus as its user's commands see it: *client.Client by NATS, grpcJobs by gRPC.
@@ -93,20 +97,33 @@ type grpcJobs struct {
 // SubmitVideo creates a task. A request without an id gets a random one, so that it can be
 // repeated.
 func (g grpcJobs) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error) {
-	if r.GetRequestId() == "" {
-		r.RequestId = rand.Text()
-	}
-	answer, err := g.videos.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: r})
-	return answer.GetTask(), answered(err)
+	r.RequestId = cmp.Or(r.GetRequestId(), rand.Text())
+	var to peer.Peer
+	answer, err := g.videos.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: r}, grpc.Peer(&to))
+	return answer.GetTask(), created(err, to, r.GetRequestId())
 }
 
 // SubmitChat queues a chat.
 func (g grpcJobs) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error) {
-	if r.GetRequestId() == "" {
-		r.RequestId = rand.Text()
+	r.RequestId = cmp.Or(r.GetRequestId(), rand.Text())
+	var to peer.Peer
+	answer, err := g.chats.SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: r}, grpc.Peer(&to))
+	return answer.GetChat(), created(err, to, r.GetRequestId())
+}
+
+// created gives an error of a create its code. Where it was sent to a peer and none of
+// genbus's refusals came back, the error names the id to repeat it with.
+func created(err error, to peer.Peer, id string) error {
+	err = answered(err)
+	var e callError
+	unknown := errors.As(err, &e) && (e.code == string(errcode.AcceptanceUnknown) || to.Addr != nil && e.lost())
+	if !unknown {
+		return err
 	}
-	answer, err := g.chats.SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: r})
-	return answer.GetChat(), answered(err)
+	return &client.Error{
+		Code: client.ErrAcceptanceUnknown, RequestID: id,
+		Message: fmt.Sprintf("the request may have been accepted: send it again with --request-id %s, which makes no second job (%v)", id, e),
+	}
 }
 
 // FollowVideo watches a task to its end.

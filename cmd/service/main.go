@@ -14,6 +14,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
+
+	"github.com/genbus/genbus/client"
 )
 
 // cli is the command line. The configuration is in internal/config; the
@@ -51,7 +53,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, misused(err))
 		os.Exit(exitUsage) //nolint:gocritic // stop only undoes the signal handler
 	}
-	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
+	// A command that is interrupted has nothing to say, but of a job that may be there.
+	if err := k.Run(); err != nil && (!errors.Is(err, context.Canceled) || errors.Is(err, client.ErrAcceptanceUnknown)) {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
 		os.Exit(exitCode(err))
 	}

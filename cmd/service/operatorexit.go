@@ -35,6 +35,16 @@ func (e callError) Error() string {
 	return e.code + ": " + clean(e.s.Message())
 }
 
+// lost reports whether the error may stand for an answer that did not arrive.
+func (e callError) lost() bool {
+	switch e.s.Code() {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
+		return e.code == ""
+	default:
+		return false
+	}
+}
+
 // exitError is an error whose exit code is known where it happens.
 type exitError struct {
 	code int
@@ -66,14 +76,14 @@ func answered(err error) error {
 func exitCode(err error) int {
 	var e callError
 	var known exitError
-	var byNATS *client.Error
+	var ofJob *client.Error
 	switch {
 	case isUsage(err):
 		return exitUsage
 	case errors.As(err, &known):
 		return known.code
-	case errors.As(err, &byNATS):
-		return exitOf(errcode.Code(byNATS.Code), errcode.MeaningOf(errcode.Code(byNATS.Code)).GRPC)
+	case errors.As(err, &ofJob):
+		return exitOf(errcode.Code(ofJob.Code), errcode.MeaningOf(errcode.Code(ofJob.Code)).GRPC)
 	case !errors.As(err, &e):
 		return exitFailed
 	}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+// silent accepts jobs, and does not answer.
+type silent struct {
+	genbusv1.UnimplementedVideoServiceServer
+	genbusv1.UnimplementedChatServiceServer
+	accepted chan string
+}
+
+func (s silent) accept(ctx context.Context, id string) error {
+	s.accepted <- id
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s silent) CreateVideoTask(ctx context.Context, m *genbusv1.CreateVideoTaskRequest) (*genbusv1.CreateVideoTaskResponse, error) {
+	return nil, s.accept(ctx, m.GetRequest().GetRequestId())
+}
+
+func (s silent) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChatCompletionRequest) (*genbusv1.SubmitChatCompletionResponse, error) {
+	return nil, s.accept(ctx, m.GetRequest().GetRequestId())
+}
+
+// startSilent runs the service by gRPC at an address. stop cuts its connections.
+func startSilent(t *testing.T) (s silent, addr string, stop func()) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	s = silent{accepted: make(chan string, 1)}
+	genbusv1.RegisterVideoServiceServer(server, s)
+	genbusv1.RegisterChatServiceServer(server, s)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, l.Addr().String(), server.Stop
+}
+
+// startSilentNATS is startSilent by NATS.
+func startSilentNATS(t *testing.T) (s silent, url string) {
+	t.Helper()
+	url = brokertest.Alone(t).ClientURL()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	s = silent{accepted: make(chan string, 1)}
+	_, err = nc.Subscribe("genbus.call.*.default", func(m *nats.Msg) { s.accepted <- m.Header.Get("genbus-request-id") })
+	if err = errors.Join(err, nc.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	return s, url
+}
+
+// TestASubmitWithoutAnAnswerNamesItsRequest, so that it can be repeated as the same job: the
+// connection is cut, or the user has waited long enough.
+func TestASubmitWithoutAnAnswerNamesItsRequest(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"video", "chat"} {
+		for _, end := range []string{"cut", "interrupted", "interrupted by NATS"} {
+			t.Run(kind+", "+end, func(t *testing.T) {
+				t.Parallel()
+				var s silent
+				var cut func()
+				args := []string{"submit", kind, "-m", "m", "a cat"}
+				if end == "interrupted by NATS" {
+					var url string
+					s, url = startSilentNATS(t)
+					args = append(args, "--nats", url)
+				} else {
+					var addr string
+					s, addr, cut = startSilent(t)
+					args = append(args, "--server", addr)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				run := exec.CommandContext(ctx, os.Args[0], args...)
+				run.Env = append(os.Environ(), runAsService+"=1")
+				var problems bytes.Buffer
+				run.Stderr = &problems
+				if err := run.Start(); err != nil {
+					t.Fatal(err)
+				}
+				id := <-s.accepted
+				if end == "cut" {
+					cut()
+				} else if err := run.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+				var exit *exec.ExitError
+				if err := run.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitFailed ||
+					id == "" || !strings.Contains(problems.String(), id) || !strings.Contains(problems.String(), "acceptance_unknown: ") {
+					t.Errorf("request %q was accepted, and it ended with %v: %s", id, err, &problems)
+				}
+			})
+		}
+	}
+}
+
+// TestOnlyWhatMayHaveMadeAJobIsUnknown: not what genbus or a proxy refuses, nor what was not sent.
+func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
+	t.Parallel()
+	sent := peer.Peer{Addr: &net.TCPAddr{}}
+	for name, row := range map[string]struct {
+		err  error
+		to   peer.Peer
+		want bool
+	}{
+		"cut":           {status.Error(codes.Unavailable, "EOF"), sent, true},
+		"not sent":      {status.Error(codes.Unavailable, "connection refused"), peer.Peer{}, false},
+		"not known":     {errcode.New(errcode.AcceptanceUnknown, "no").GRPCStatus().Err(), sent, true},
+		"refused":       {errcode.New(errcode.BrokerUnavailable, "no").GRPCStatus().Err(), sent, false},
+		"by a proxy":    {status.Error(codes.Unauthenticated, "no"), sent, false},
+		"no genbus":     {status.Error(codes.Unimplemented, "no"), sent, false},
+		"no such model": {errcode.New(errcode.ModelNotFound, "no").GRPCStatus().Err(), sent, false},
+	} {
+		if err := created(row.err, row.to, "r1"); errors.Is(err, client.ErrAcceptanceUnknown) != row.want || strings.Contains(err.Error(), "r1") != row.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
