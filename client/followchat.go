@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/streamread"
 )
 
@@ -34,20 +34,13 @@ type ChatItem struct {
 func (i ChatItem) Text() string {
 	var out strings.Builder
 	for _, block := range i.Chunk.GetBlocks() {
-		var b struct {
-			Choices []struct {
-				Index int `json:"index"`
-				Delta struct {
-					Content string `json:"content"`
-				} `json:"delta"`
-			} `json:"choices"`
-		}
-		if json.Unmarshal(block, &b) != nil { // what an upstream sent is for the caller to judge
+		b, err := body.ParseChunk(block)
+		if err != nil { // what an upstream sent is for the caller to judge
 			continue
 		}
-		for _, c := range b.Choices {
-			if c.Index == 0 {
-				out.WriteString(c.Delta.Content)
+		for _, c := range b.GetChoices() {
+			if c.GetIndex() == 0 {
+				out.WriteString(body.MessageText(c.GetDelta()))
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -133,10 +133,10 @@ func (f *follower) line(e proto.Message) error {
 }
 
 // chat prints the text of a chat as it grows. A later attempt begins on a new line.
-func (f *follower) chat(items iter.Seq2[client.ChatItem, error], id string) error {
+func (f *follower) chat(ctx context.Context, by jobs, id string) error {
 	var last *genbusv1.Chat
 	text := &growing{out: f.out}
-	for i, err := range items {
+	for i, err := range by.FollowChat(ctx, id) {
 		if err != nil {
 			return errors.Join(err, text.end())
 		}
@@ -155,7 +155,7 @@ func (f *follower) chat(items iter.Seq2[client.ChatItem, error], id string) erro
 	if f.json {
 		return jobEnded(id, last.GetError())
 	}
-	return errors.Join(text.whole(last), jobEnded(id, last.GetError()))
+	return errors.Join(text.whole(ctx, by, last), jobEnded(id, last.GetError()))
 }
 
 func (f *follower) item(i client.ChatItem) error {
@@ -187,7 +187,7 @@ func (g *growing) add(i client.ChatItem) error {
 			}
 		}
 	}
-	g.gap = g.gap || i.Gap != nil
+	g.gap = g.gap || i.Gap != nil || i.Chunk.GetBlocksRef() != nil
 	text := i.Text()
 	if text == "" || g.gap {
 		return nil
@@ -206,36 +206,22 @@ func (g *growing) end() error {
 }
 
 // whole prints the reply where blocks of it did not come.
-func (g *growing) whole(chat *genbusv1.Chat) error {
-	reply := chat.GetReplyJson()
-	if g.shown && !g.gap || len(reply) == 0 {
-		return g.end()
+func (g *growing) whole(ctx context.Context, by jobs, chat *genbusv1.Chat) error {
+	if err := g.end(); err != nil || g.shown && !g.gap || chat.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		return err
 	}
-	text, err := replyText(reply)
+	reply, err := by.Reply(ctx, chat)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s has completed, and its reply cannot be read: %w", chat.GetId(), err)
 	}
-	if err := g.end(); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(g.out, text)
+	_, err = fmt.Fprintln(g.out, replyText(reply))
 	return err
 }
 
 // replyText is the text of a reply's first choice.
-func replyText(reply []byte) (string, error) {
-	var r struct {
-		Choices []struct {
-			Message struct {
-				Content string `json:"content"`
-			} `json:"message"`
-		} `json:"choices"`
+func replyText(reply *genbusv1.ChatCompletion) string {
+	if len(reply.GetChoices()) == 0 {
+		return ""
 	}
-	if err := json.Unmarshal(reply, &r); err != nil {
-		return "", fmt.Errorf("the reply cannot be read: %w", err)
-	}
-	if len(r.Choices) == 0 {
-		return "", nil
-	}
-	return r.Choices[0].Message.Content, nil
+	return body.MessageText(reply.GetChoices()[0].GetMessage())
 }

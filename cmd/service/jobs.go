@@ -16,15 +16,18 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// jobs is genbus as its user's commands see it: *client.Client by NATS, grpcJobs by gRPC.
+// jobs is genbus as its user's commands see it: natsJobs by NATS, grpcJobs by gRPC.
 type jobs interface {
 	SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error)
 	SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error)
 	FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error]
 	FollowChat(ctx context.Context, id string) iter.Seq2[client.ChatItem, error]
+	// Reply is the whole reply of a completed chat, wherever it is.
+	Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.ChatCompletion, error)
 }
 
 // natsConnection is how a command reaches NATS.
@@ -88,6 +91,18 @@ func hosts(list string) string {
 	return list
 }
 
+// natsJobs is genbus by NATS.
+type natsJobs struct{ *client.Client }
+
+// Reply reads a long reply from the object store.
+func (n natsJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.ChatCompletion, error) {
+	raw, err := n.Client.Reply(ctx, chat)
+	if err != nil {
+		return nil, err
+	}
+	return body.ParseCompletion(raw)
+}
+
 // grpcJobs is genbus by gRPC. Its watches resume where they were cut off.
 type grpcJobs struct {
 	videos genbusv1.VideoServiceClient
@@ -124,6 +139,15 @@ func created(err error, to peer.Peer, id string) error {
 		Code: client.ErrAcceptanceUnknown, RequestID: id,
 		Message: fmt.Sprintf("the request may have been accepted: send it again with --request-id %s, which makes no second job (%v)", id, e),
 	}
+}
+
+// Reply asks for a long reply.
+func (g grpcJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.ChatCompletion, error) {
+	if chat.GetReplyRef() == nil {
+		return body.ParseCompletion(chat.GetReplyJson())
+	}
+	answer, err := g.chats.GetChatCompletion(ctx, &genbusv1.GetChatCompletionRequest{Id: chat.GetId()})
+	return answer.GetCompletion(), answered(err)
 }
 
 // FollowVideo watches a task to its end.

@@ -51,7 +51,7 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 		if err != nil {
 			return wrongUse("%w", err)
 		}
-		return f(ctx, by, show)
+		return f(ctx, natsJobs{by}, show)
 	}
 	key, err := c.key(envAPIKey)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s submitChat) Run(ctx context.Context, c *submitCommand, out io.Writer) er
 		if c.Detach {
 			return show.id(chat.GetId())
 		}
-		return interrupted(ctx, chat.GetId(), show.chat(by.FollowChat(ctx, chat.GetId()), chat.GetId()))
+		return interrupted(ctx, chat.GetId(), show.chat(ctx, by, chat.GetId()))
 	})
 }
 

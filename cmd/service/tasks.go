@@ -181,12 +181,8 @@ func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
 		cells("id", c.GetId()), cells("status", task.StatusWord(c.GetStatus())+finer(c.GetExecution(), c.GetStatus(), "")), cells("model", c.GetModel()), cells("attempt", fmt.Sprint(c.GetAttempt())),
 		cells("created", moment(c.GetCreatedAt())), cells("updated", moment(c.GetUpdatedAt())), cells("version", fmt.Sprint(c.GetVersion())),
 	}
-	if len(c.GetReplyJson()) > 0 {
-		text, err := replyText(c.GetReplyJson())
-		if err != nil {
-			return err
-		}
-		rows = append(rows, cells("reply", text))
+	if reply := answer.GetCompletion(); reply != nil {
+		rows = append(rows, cells("reply", replyText(reply)))
 	}
 	return p.properties(rows, c.GetError())
 }

@@ -137,6 +137,25 @@ func TestParseCompletion(t *testing.T) {
 	}
 }
 
+// TestMessageText is that of content in each of its forms.
+func TestMessageText(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		`"hello"`: "hello",
+		`null`:    "",
+		`[]`:      "",
+		`[{"type":"text","text":"hel"},{"type":"image_url","image_url":{"url":"u"}},{"type":"text","text":"lo"}]`: "hello",
+	} {
+		reply, err := ParseCompletion([]byte(`{"choices":[{"message":{"content":` + content + `}}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := MessageText(reply.GetChoices()[0].GetMessage()); got != want {
+			t.Errorf("%s is %q", content, got)
+		}
+	}
+}
+
 func TestParseChunk(t *testing.T) {
 	t.Parallel()
 	delta := func(m *genbusv1.ChatMessage, extra string) *genbusv1.ChatCompletionChunk {

@@ -43,6 +43,15 @@ func readMessage(c *cursor, m *genbusv1.ChatMessage) {
 	})
 }
 
+// MessageText is what a message says, or a block of one: its text, or that of its parts.
+func MessageText(m *genbusv1.ChatMessage) string {
+	text := m.GetText()
+	for _, part := range m.GetParts().GetParts() {
+		text += part.GetText()
+	}
+	return text
+}
+
 func readContent(c *cursor, m *genbusv1.ChatMessage) bool {
 	if c.Peek() == '"' {
 		m.Content = &genbusv1.ChatMessage_Text{Text: wordOf(c.Value())}

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 )
 
@@ -92,20 +92,14 @@ func (s *seen) note(look string, now time.Time) {
 }
 
 // textOf is what a reply says in its choices; empty where it is none.
-func textOf(reply []byte) string {
-	var r struct {
-		Choices []struct {
-			Message struct {
-				Content any `json:"content"`
-			} `json:"message"`
-		} `json:"choices"`
-	}
-	if json.Unmarshal(reply, &r) != nil {
+func textOf(raw []byte) string {
+	reply, err := body.ParseCompletion(raw)
+	if err != nil {
 		return ""
 	}
 	var all []string
-	for _, choice := range r.Choices {
-		if text, ok := choice.Message.Content.(string); ok {
+	for _, choice := range reply.GetChoices() {
+		if text := body.MessageText(choice.GetMessage()); text != "" {
 			all = append(all, text)
 		}
 	}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// TestALongReplyIsShown: one that no message has, and no block before it.
+func TestALongReplyIsShown(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{ChunkInterval: time.Millisecond})
+	const long = 300_000
+	file := filepath.Join(t.TempDir(), "body.json")
+	if err := os.WriteFile(file, []byte(`{"model":"sandbox-chat-fast:big_chunk_bytes=300000","messages":[{"role":"user","content":"hello"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	byGRPC := userCommand{t: t, args: []string{"--server", w.GRPCAddr().String()}}
+	byNATS := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}
+	for name, c := range map[string]userCommand{"gRPC": byGRPC, "NATS": byNATS} {
+		if out := c.ok("submit", "chat", "--body", file); len(out) < long {
+			t.Errorf("by %s it printed %d bytes", name, len(out))
+		}
+	}
+	var last struct{ Chat struct{ ID string } }
+	lines := strings.Split(strings.TrimSpace(byGRPC.ok("submit", "chat", "--json", "--body", file)), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if out := byGRPC.ok("tasks", "get", last.Chat.ID); len(out) < long {
+		t.Errorf("the chat is shown in %d bytes: %.500s", len(out), out)
+	}
+}
+
+// TestAReplyInPartsIsShown: not all content is text.
+func TestAReplyInPartsIsShown(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := printer{out: &out}.chat(&genbusv1.GetChatCompletionResponse{
+		Chat: &genbusv1.Chat{Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED}, Completion: inParts(t),
+	})
+	if err != nil || !strings.Contains(out.String(), "hello") {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+func inParts(t *testing.T) *genbusv1.ChatCompletion {
+	t.Helper()
+	reply, err := body.ParseCompletion([]byte(`{"choices":[{"message":{"content":[{"type":"text","text":"hel"},{"type":"text","text":"lo"}]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// lossy is a genbus that has lost blocks of a chat.
+type lossy struct {
+	jobs
+	lost  client.ChatItem
+	reply *genbusv1.ChatCompletion // nil: it cannot be read
+}
+
+func (l lossy) FollowChat(context.Context, string) iter.Seq2[client.ChatItem, error] {
+	end := &genbusv1.Chat{Id: "chat_x", Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED}
+	return func(yield func(client.ChatItem, error) bool) {
+		_ = yield(client.ChatItem{Chunk: &genbusv1.ChatChunk{Blocks: [][]byte{[]byte(`{"choices":[{"delta":{"content":"he"}}]}`)}}}, nil) &&
+			yield(l.lost, nil) && yield(client.ChatItem{Event: &genbusv1.ChatEvent{Chat: end}}, nil)
+	}
+}
+
+func (l lossy) Reply(context.Context, *genbusv1.Chat) (*genbusv1.ChatCompletion, error) {
+	if l.reply == nil {
+		return nil, errors.New("no right to read it")
+	}
+	return l.reply, nil
+}
+
+// TestAMissingReplyIsSaid where blocks were lost, or are where this user may not read.
+func TestAMissingReplyIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]client.ChatItem{
+		"a gap":     {Gap: &genbusv1.ChatGap{Reason: "gap"}},
+		"elsewhere": {Chunk: &genbusv1.ChatChunk{BlocksRef: &genbusv1.BlobRef{Name: "b"}}},
+	} {
+		var out bytes.Buffer
+		f := &follower{out: &out}
+		if err := f.chat(t.Context(), lossy{lost: lost, reply: inParts(t)}, "chat_x"); err != nil || out.String() != "he\nhello\n" {
+			t.Errorf("%s: %v: %q", name, err, &out)
+		}
+		if err := f.chat(t.Context(), lossy{lost: lost}, "chat_x"); err == nil || !strings.Contains(err.Error(), "chat_x") {
+			t.Errorf("%s, and no reply: %v", name, err)
+		}
+	}
+}
