@@ -79,7 +79,7 @@ func (w *writer) errorAnswer(e *genbusv1.TaskError) {
 
 // ChatJSON is the answer of GET for a chat by its id, and of a POST that asked
 // for respond-async. reply is the upstream's JSON, which is in the answer
-// byte for byte; empty when there is none yet.
+// byte for byte; empty when there is none yet, or when it is where reply_ref says.
 func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	var w writer
 	o := w.open()
@@ -94,6 +94,9 @@ func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	o.text("request_id", chat.GetRequestId())
 	o.text("retry_of", chat.GetRetryOf())
 	o.textDict("labels", chat.GetLabels())
+	if len(reply) == 0 {
+		nest(o, "reply_ref", chat.GetReplyRef(), (*writer).blobRef)
+	}
 	o.inline("response", reply)
 	o.close(nil)
 	return w.buf

@@ -73,6 +73,10 @@ func TestChatJSON(t *testing.T) {
 	if got := ChatJSON(chat, []byte(reply)); string(got) != want+`,"response":`+reply+"}" {
 		t.Errorf("with a reply: got %s", got)
 	}
+	chat.ReplyRef = &genbusv1.BlobRef{Bucket: "b", Name: "n", Size: 300 << 10}
+	if got := ChatJSON(chat, nil); string(got) != want+`,"reply_ref":{"bucket":"b","name":"n","size":307200}}` {
+		t.Errorf("with a reply elsewhere: got %s", got)
+	}
 }
 
 func TestModelJSON(t *testing.T) {

@@ -100,6 +100,10 @@ func asyncSchemas() (object, error) {
 	for _, event := range []string{"VideoTaskEvent", "ChatEvent", "ChatChunk", "UsageEvent"} {
 		at(all, event, "properties")["protobuf"] = object{"type": "string", "format": "byte", "description": "The same as Protobuf, which genbus reads back; readers ignore it."}
 	}
+	// By HTTP a long reply is in the answer.
+	at(schemas, "ChatJob", "properties")["reply_ref"] = object{
+		"allOf": []any{object{"$ref": "#/components/schemas/BlobRef"}}, "description": "Where the reply is, when it is larger than 256 KiB.",
+	}
 	for name, set := range headerSets {
 		all[name] = set.schema()
 	}

@@ -2,6 +2,7 @@ package natsapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -10,14 +11,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // upload stores a request of acme's and gives the message that names it.
@@ -137,5 +143,35 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 	}
 	if _, err := natsreq.FromVideo(video); errcode.CodeOf(err) != errcode.InvalidRequest {
 		t.Error(err)
+	}
+}
+
+// TestALongReplyIsNamed in the answer to a request that attaches to its chat, in either form.
+func TestALongReplyIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Calls()
+	stored, err := broker.NewBodies(w.Broker).Put(t.Context(), "acme", "reply-", []byte(`{"choices":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subj := w.Broker.Names().Call(subject.Chat, "acme")
+	asJSON := nats.Header{"content-type": {"application/json"}, "genbus-request-id": {"one"}}
+	id := w.Call(subj, asJSON, []byte(apitest.ChatBody)).Header.Get("genbus-job-id")
+	e := w.StartChat("acme", id)
+	next, err := task.Replied(core.ChatOf(e), time.Now(), task.Reply{Ref: publisher.BlobRef(stored)})
+	w.Commit(e, next, err)
+
+	var job struct {
+		Status   string
+		ReplyRef struct{ Name string } `json:"reply_ref"`
+	}
+	if m := w.Call(subj, asJSON, []byte(apitest.ChatBody)); json.Unmarshal(m.Data, &job) != nil || job.Status != "completed" || job.ReplyRef.Name != stored.Name {
+		t.Errorf("as JSON the chat is %s", m.Data)
+	}
+	var answer genbusv1.SubmitChatCompletionResponse
+	request := marshal(t, &genbusv1.ChatRequest{RequestId: "one", Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(apitest.ChatBody)}})
+	if m := w.Call(subj, nil, request); proto.Unmarshal(m.Data, &answer) != nil || answer.GetChat().GetReplyRef().GetName() != stored.Name {
+		t.Errorf("as Protobuf the chat is %v", &answer)
 	}
 }
