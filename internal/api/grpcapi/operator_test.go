@@ -321,6 +321,16 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 	if a := w.Post("/genbus/v1/videos", `{"raw_json":"eyJtb2RlbCI6InNhbmRib3gtdmlkZW8iLCJwcm9tcHQiOiJhIGNhdCJ9"}`); a.Status != http.StatusOK || a.Header.Get("Genbus-Notice") != "route_paused" {
 		t.Errorf("by the gateway: %d %v %s", a.Status, a.Header, a.Body)
 	}
+	id := w.CreateVideo()
+	chat := w.SubmitChat("")
+	for _, a := range []apitest.Answer{
+		w.Get("/v1/video/generations/" + id), w.Get("/v1/videos/" + id), w.Get("/kling/v1/videos/text2video/" + id), w.Get("/genbus/v1/videos/" + id),
+		w.Get("/genbus/v1/chats/" + chat), w.Get("/genbus/v1/operator/jobs/"+id, "Authorization", "Bearer "+opsKey),
+	} {
+		if a.Status != http.StatusOK || a.Header.Get("Genbus-Notice") != "route_paused" {
+			t.Errorf("read: %d %v %s", a.Status, a.Header, a.Body)
+		}
+	}
 	var refused apitest.Answer
 	w.Await("the refusal", func() bool {
 		refused = w.Post("/v1/chat/completions", body)
