@@ -51,7 +51,7 @@ func (c *tasksCommand) call(ctx context.Context, out io.Writer, f func(context.C
 type tasksList struct {
 	Status string `help:"Only tasks with this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
 	Since  string `help:"Only tasks that were made since a time (2026-01-31T12:00:00Z), or in the last while (2h)." placeholder:"WHEN"`
-	Limit  int    `help:"How many at most." default:"20"`
+	Limit  int    `help:"Most tasks to list; 0 for all." default:"20"`
 }
 
 // Run lists tasks.
@@ -69,18 +69,21 @@ func (l tasksList) Run(ctx context.Context, c *tasksCommand, out io.Writer) erro
 		request.CreatedAfter = timestamppb.New(after)
 	}
 	return c.call(ctx, out, func(ctx context.Context, call tenantCall) error {
-		whole := &genbusv1.ListVideoTasksResponse{}
-		for {
-			request.PageSize = int32(min(l.Limit-len(whole.GetTasks()), maxPage))
+		var all *genbusv1.ListVideoTasksResponse
+		err := eachPage(l.Limit, func(size int32) (listed int, more bool, err error) {
+			request.PageSize = size
 			page, err := call.videos.ListVideoTasks(ctx, request)
 			if err != nil {
-				return err
+				return 0, false, err
 			}
-			whole.Tasks, whole.NextPageToken = append(whole.GetTasks(), page.GetTasks()...), page.GetNextPageToken()
-			if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" || len(whole.GetTasks()) >= l.Limit {
-				return call.tasks(whole)
-			}
+			page.Tasks = append(all.GetTasks(), page.GetTasks()...)
+			all, request.PageToken = page, page.GetNextPageToken()
+			return len(all.GetTasks()), request.GetPageToken() != "", nil
+		})
+		if err != nil {
+			return err
 		}
+		return call.tasks(all)
 	})
 }
 

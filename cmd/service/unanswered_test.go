@@ -47,14 +47,23 @@ func (s silent) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChat
 // startSilent runs the service by gRPC at an address. stop cuts its connections.
 func startSilent(t *testing.T) (s silent, addr string, stop func()) {
 	t.Helper()
+	s = silent{accepted: make(chan string, 1)}
+	addr, stop = serveGRPC(t, func(server *grpc.Server) {
+		genbusv1.RegisterVideoServiceServer(server, s)
+		genbusv1.RegisterChatServiceServer(server, s)
+	})
+	return s, addr, stop
+}
+
+// serveGRPC serves what is registered until the test ends or stop is called.
+func serveGRPC(t *testing.T, register func(*grpc.Server)) (addr string, stop func()) {
+	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	s = silent{accepted: make(chan string, 1)}
-	genbusv1.RegisterVideoServiceServer(server, s)
-	genbusv1.RegisterChatServiceServer(server, s)
+	register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {
@@ -63,7 +72,7 @@ func startSilent(t *testing.T) (s silent, addr string, stop func()) {
 			t.Error(err)
 		}
 	})
-	return s, l.Addr().String(), server.Stop
+	return l.Addr().String(), server.Stop
 }
 
 // startSilentNATS is startSilent by NATS.

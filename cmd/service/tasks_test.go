@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// paged is a tenant's tasks, by the page.
+type paged struct {
+	genbusv1.UnimplementedVideoServiceServer
+	tasks int
+}
+
+func (p paged) ListVideoTasks(_ context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {
+	from, _ := strconv.Atoi(m.GetPageToken()) // none is 0
+	to := min(from+int(m.GetPageSize()), p.tasks)
+	page := &genbusv1.ListVideoTasksResponse{}
+	for n := from; n < to; n++ {
+		page.Tasks = append(page.GetTasks(), &genbusv1.VideoTask{Id: fmt.Sprintf("video_%d", n)})
+	}
+	if to < p.tasks {
+		page.NextPageToken = strconv.Itoa(to)
+	}
+	return page, nil
+}
+
+// TestTasksAreListedToTheLimit, page after page; 0 is none.
+func TestTasksAreListedToTheLimit(t *testing.T) {
+	t.Parallel()
+	const tasks = 2*maxPage + 30
+	addr, _ := serveGRPC(t, func(server *grpc.Server) { genbusv1.RegisterVideoServiceServer(server, paged{tasks: tasks}) })
+	for limit, want := range map[int]int{1: 1, 20: 20, maxPage + 1: maxPage + 1, 0: tasks, tasks + 1: tasks} {
+		var out bytes.Buffer
+		c := &tasksCommand{connection: connection{Server: addr}, Timeout: time.Minute}
+		if err := (tasksList{Limit: limit}).Run(t.Context(), c, &out); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "video_"); n != want || strings.Contains(out.String(), "There are more") != (want < tasks) {
+			t.Errorf("with --limit %d it lists %d tasks:\n%s", limit, n, &out)
+		}
+	}
+}
