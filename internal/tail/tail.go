@@ -402,8 +402,11 @@ func (t *tail[K, V]) take(item Item[V]) {
 
 // append needs the lock.
 func (t *tail[K, V]) append(item Item[V]) {
-	t.items = append(t.items, item)
 	t.last, t.seq, t.final = item.Pos, max(t.seq, item.Seq), item.Final
+	if t.closed { // its last follower has left while the item was read
+		return
+	}
+	t.items = append(t.items, item)
 	t.bytes += item.Size
 	t.total += int64(item.Size)
 	t.set.held.Add(int64(item.Size))

@@ -305,6 +305,35 @@ func TestAFollowerThatIsBehindIsCutAlone(t *testing.T) {
 	})
 }
 
+// slowHead is a fake whose head is read until the test lets it.
+type slowHead struct {
+	fake
+	asked, answer chan struct{}
+}
+
+func (s *slowHead) Head(ctx context.Context, key string) (tail.Item[uint64], bool, error) {
+	close(s.asked)
+	<-s.answer
+	return s.fake.Head(ctx, key)
+}
+
+// TestNothingIsHeldOfALogThatIsLeft while its head is read.
+func TestNothingIsHeldOfALogThatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowHead{fake{last: 1}, make(chan struct{}), make(chan struct{})}
+		s := tail.NewSet(f, tail.Options{})
+		c := s.Join("k", 0, 0, false)
+		<-f.asked
+		c.Close()
+		close(f.answer)
+		synctest.Wait()
+		if held := s.Held(); held != 0 {
+			t.Errorf("%d bytes are held without a follower", held)
+		}
+	})
+}
+
 // TestTheBudgetIsKept: all tails keep no more than their budget for late followers, who
 // get everything all the same.
 func TestTheBudgetIsKept(t *testing.T) {
