@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -182,6 +183,27 @@ func TestSlowReaderIsCut(t *testing.T) {
 	x.replied(uint64(next))
 	quick.expect(t, "event 3")
 	quick.end(t)
+}
+
+// TestAReplyLongerThanTheBuffer cuts no reader: not one that waits for it, nor one that comes
+// when the chat has ended.
+func TestAReplyLongerThanTheBuffer(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 4 << 10})
+	x.queued()
+	x.started()
+	var texts []string
+	for item, err := range x.log.Follow(t.Context(), x.name, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if texts = append(texts, text(item)); texts[len(texts)-1] == "event 2" { // it has caught up
+			x.repliedWith(task.Reply{JSON: fmt.Appendf(nil, `{"whole":"%8192d"}`, 1)})
+		}
+	}
+	same(t, texts, "event 1", "event 2", "event 3")
+	_, texts = x.all("")
+	same(t, texts, "event 1", "event 2", "event 3")
 }
 
 func TestErrorsOfFollow(t *testing.T) {

@@ -57,14 +57,17 @@ func (f *follower) follow(ctx context.Context, token string) error {
 // is gone becomes the current state. It tells whether the chat has ended; what was all
 // seen ends here.
 func (f *follower) place(ctx context.Context) (ended bool, err error) {
-	head, _, err := f.events.Started(ctx)
+	head, found, err := f.events.Started(ctx)
 	if err == nil && f.at.version > head.Pos { // seen on another replica, which may know more
 		if err = f.events.Sync(ctx); err == nil {
-			head, _, err = f.events.Started(ctx)
+			head, found, err = f.events.Started(ctx)
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
+	case !found:
+		return false, joblog.ErrNotFound
 	}
 	s, err := f.stream(ctx)
 	if err != nil {

@@ -44,7 +44,7 @@ func setup(t testing.TB, b *broker.Broker, o chatlog.Options) *bundle {
 		t: t, b: b, enc: publisher.Encoder{Names: b.Names()}, bodies: broker.NewBodies(b),
 		name: subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"},
 	}
-	x.tasks = joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: x.enc, Logger: brokertest.Logger(t)})
+	x.tasks = joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: x.enc, Logger: brokertest.Logger(t), ReaderBuffer: o.ReaderBuffer})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := x.tasks.Start(ctx)
 	if err != nil {
@@ -88,7 +88,12 @@ func (x *bundle) started() {
 
 func (x *bundle) replied(chunks uint64) {
 	x.t.Helper()
-	x.commit(task.Replied(x.chat(), time.Now(), task.Reply{JSON: []byte(`{"whole":true}`), Chunks: chunks}))
+	x.repliedWith(task.Reply{JSON: []byte(`{"whole":true}`), Chunks: chunks})
+}
+
+func (x *bundle) repliedWith(reply task.Reply) {
+	x.t.Helper()
+	x.commit(task.Replied(x.chat(), time.Now(), reply))
 }
 
 // tryReplied is replied where the broker may not answer.

@@ -14,10 +14,11 @@ import (
 // Options are the limits of a Set. Zero fields: the defaults.
 type Options struct {
 	// Buffer bounds what a follower may be behind, and what a tail keeps for those who
-	// come later, in bytes. Default: 1 MiB.
+	// come later, in bytes. A single item may be longer. Default: 1 MiB.
 	Buffer int
-	// Budget bounds what all tails keep for those who come later, in bytes. A follower that is
-	// behind holds up to Buffer more. Default: 64 MiB.
+	// Budget bounds what all tails keep for those who come later, in bytes; where it is used
+	// each keeps its last item all the same. A follower that is behind holds up to Buffer
+	// more. Default: 64 MiB.
 	Budget int64
 	// Silence is how long nothing comes before a log is checked: live delivery can lose
 	// the last item. Default: 10s.

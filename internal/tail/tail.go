@@ -6,9 +6,9 @@
 // listens to what is stored, and reads the stream when it begins, after a gap, when asked
 // to (Sync), and where a Sweep finds that it missed something: after a silence or a
 // reconnect. What it has is kept for those who come later, up to the length of one
-// follower's buffer, and as long as all tails together keep to their budget. A follower
-// copies from there; what is older it reads from the stream, page by page, and those
-// who want the same page share it.
+// follower's buffer, and as long as all tails together keep to their budget; the last item
+// is kept in any case. A follower copies from there; what is older it reads from the
+// stream, page by page, and those who want the same page share it.
 package tail
 
 import (
@@ -406,23 +406,25 @@ func (t *tail[K, V]) append(item Item[V]) {
 	if t.closed { // its last follower has left while the item was read
 		return
 	}
-	t.items = append(t.items, item)
-	t.bytes += item.Size
-	t.total += int64(item.Size)
-	t.set.held.Add(int64(item.Size))
-	t.heard = time.Now()
+	size := int64(item.Size)
 	for c := range t.cursors {
-		if c.live && t.total-c.taken > int64(t.set.opts.Buffer) {
+		// One item may wait however long it is, or it could never be followed.
+		if behind := t.total - c.taken; c.live && behind > 0 && behind+size > int64(t.set.opts.Buffer) {
 			c.live, c.cut = false, true
 		}
 		c.ring()
 	}
+	t.items = append(t.items, item)
+	t.bytes += item.Size
+	t.total += size
+	t.set.held.Add(size)
+	t.heard = time.Now()
 	t.trim()
 }
 
 // trim drops the oldest items: a tail keeps as much as one follower may be behind, and
-// where all tails keep too much, what its own slowest follower is behind. It needs the
-// lock.
+// where all tails keep too much, what its own slowest follower is behind. The last item
+// stays: Started gives it. It needs the lock.
 func (t *tail[K, V]) trim() {
 	spare := max(int64(t.bytes-t.set.opts.Buffer), t.set.held.Load()-t.set.opts.Budget)
 	if spare <= 0 {
@@ -435,7 +437,7 @@ func (t *tail[K, V]) trim() {
 		}
 	}
 	n, size := 0, int64(0)
-	for ; n < len(t.items) && size < spare && int64(t.bytes)-size-int64(t.items[n].Size) >= need; n++ {
+	for ; n < len(t.items)-1 && size < spare && int64(t.bytes)-size-int64(t.items[n].Size) >= need; n++ {
 		size += int64(t.items[n].Size)
 	}
 	t.drop(n)

@@ -305,6 +305,58 @@ func TestAFollowerThatIsBehindIsCutAlone(t *testing.T) {
 	})
 }
 
+// TestALongItemIsFollowed: one that is longer than a follower's buffer cuts none that was not
+// behind, and is there for those who come later.
+func TestALongItemIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := tail.NewSet(f, tail.Options{Buffer: fakeSize / 2})
+		c := s.Join("k", 0, 0, false)
+		defer c.Close()
+		expect(t, c)
+		for i := range uint64(3) {
+			if _, err := c.Next(t.Context()); err != nil { // it has caught up
+				t.Fatal(err)
+			}
+			f.store(1)
+			expect(t, c, i+1)
+		}
+		late := s.Join("k", 0, 0, false)
+		defer late.Close()
+		started(t, late, 3)
+		expect(t, late, 1, 2, 3)
+	})
+}
+
+// started checks the head of a log.
+func started(t *testing.T, c *tail.Cursor[string, uint64], want uint64) {
+	t.Helper()
+	if head, found, err := c.Started(t.Context()); err != nil || !found || head.Pos != want {
+		t.Errorf("the head is %d, found %t, %v; want %d", head.Pos, found, err, want)
+	}
+}
+
+// TestTheHeadIsThereWithoutABudget: other tails have used it.
+func TestTheHeadIsThereWithoutABudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.store(3)
+		s := tail.NewSet(f, tail.Options{Budget: fakeSize})
+		for _, key := range []string{"one", "two"} {
+			c := s.Join(key, 0, 0, false)
+			defer c.Close()
+			started(t, c, 3)
+			expect(t, c, 1, 2, 3)
+			started(t, c, 3)
+		}
+		if held := s.Held(); held != 2*fakeSize {
+			t.Errorf("%d bytes are held, want a head for each", held)
+		}
+	})
+}
+
 // slowHead is a fake whose head is read until the test lets it.
 type slowHead struct {
 	fake
