@@ -65,7 +65,7 @@ func (b *backlog) awaitFor(ctx context.Context, most time.Duration) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stalled = errors.Is(context.Cause(ctx), errPatience)
+	b.stalled = b.stalled || errors.Is(context.Cause(ctx), errPatience) // and not where its caller left
 	return false
 }
 

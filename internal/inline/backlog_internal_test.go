@@ -1,6 +1,7 @@
 package inline
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,33 @@ func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 		b.remove(false)
 		if !b.awaitFor(t.Context(), 0) || b.full() {
 			t.Error("there is no room")
+		}
+	})
+}
+
+// TestACallerWhoLeavesHasNoChatWait where another one has waited for all its time, and nothing
+// was stored.
+func TestACallerWhoLeavesHasNoChatWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &backlog{most: 1}
+		b.add()
+		caller, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			b.awaitFor(caller, time.Minute)
+		}()
+		synctest.Wait() // it waits
+		b.awaitFor(t.Context(), time.Second)
+		leave()
+		<-left
+		begin := time.Now()
+		if b.awaitFor(t.Context(), time.Second) {
+			t.Error("there was room")
+		}
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("the next chat waited %s", waited)
 		}
 	})
 }
