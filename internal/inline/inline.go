@@ -30,7 +30,7 @@ import (
 )
 
 // maxRecordBytes is what the events of all inline chats that are not stored yet may hold
-// together, in bytes.
+// together, in bytes: blocks, and the replies of chats that have ended.
 const maxRecordBytes = 64 << 20
 
 // Causes that end a call early.

@@ -72,7 +72,8 @@ type record struct {
 	waits     func() time.Duration   // roomLeft
 	left      time.Duration          // how long blocks may still wait for room
 	outcome   outcome
-	partial   bool // something is missing, so there is no whole reply
+	held      int  // bytes of the whole reply, which are taken from the budget
+	partial   bool // there was no room for the whole reply
 
 	entry joblog.Entry // the last one that was stored
 	err   error        // what was not stored
@@ -124,8 +125,12 @@ func (c *record) close(o outcome) {
 	if c == nil {
 		return
 	}
-	if !c.budget.Take(len(o.reply)) {
-		o.reply, c.partial = nil, true
+	c.held = len(o.reply)
+	if c.assembler != nil {
+		c.held = c.assembler.Size()
+	}
+	if !c.budget.Take(c.held) {
+		o.reply, c.assembler, c.held, c.partial = nil, nil, 0, true
 	}
 	c.outcome = o
 	c.r.backlog.add()
@@ -164,7 +169,7 @@ func (c *record) run() {
 	}
 	stored := false
 	defer func() { c.r.backlog.remove(stored) }()
-	defer c.budget.Give(len(c.outcome.reply))
+	defer c.budget.Give(c.held)
 	if c.err != nil {
 		c.begin(c.ctx)
 	}

@@ -56,7 +56,7 @@ func NewAssembler(maxReply int) *Assembler {
 	if maxReply <= 0 {
 		maxReply = Options{}.WithDefaults().MaxReply
 	}
-	return &Assembler{budget: budget{left: maxReply}}
+	return &Assembler{budget: budget{most: maxReply}}
 }
 
 // Add takes the next chunk and keeps nothing of block itself. It fails with
@@ -73,6 +73,9 @@ func (a *Assembler) Add(block []byte) error {
 	a.growth.learn(a, block)
 	return nil
 }
+
+// Size is how many bytes the assembler holds.
+func (a *Assembler) Size() int { return a.budget.held }
 
 // walk adds any chunk.
 func (a *Assembler) walk(block []byte) error {

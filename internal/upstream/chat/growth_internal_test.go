@@ -57,7 +57,7 @@ func TestGrowthIsWhatTheWalkGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(got) != string(want) || quick.budget.left != plain.budget.left || quick.blocks != plain.blocks {
+			if string(got) != string(want) || quick.budget.held != plain.budget.held || quick.blocks != plain.blocks {
 				t.Errorf("got  %.300s\nwant %.300s", got, want)
 			}
 			if (quickly > 0) != c.grows {

@@ -21,8 +21,8 @@ const (
 
 // budget counts the bytes that an assembler holds. Its first failure sticks.
 type budget struct {
-	left int
-	err  error
+	most, held int
+	err        error
 }
 
 // take reserves n bytes, or gives some back when n is negative.
@@ -30,11 +30,11 @@ func (b *budget) take(n int) bool {
 	if b.err != nil {
 		return false
 	}
-	if n > b.left {
+	if n > b.most-b.held {
 		b.err = errReplyTooLarge
 		return false
 	}
-	b.left -= n
+	b.held += n
 	return true
 }
 
