@@ -140,6 +140,37 @@ func TestEventsAreNotWaitedForLong(t *testing.T) {
 	x.stored(first.JobID)
 }
 
+// TestTheEndIsGivenUpOnce: the first event is still not stored, and is tried again, within the
+// time that the end has.
+func TestTheEndIsGivenUpOnce(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	const most = 3 * time.Second
+	up := newScripted(t)
+	x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
+		return o.CheckedEvery(never).StoresFor(most)
+	}, nil)
+	release := x.runner.FillWrites(t.Context())
+	defer release()
+	s, err := x.startOf(up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	close(up.blocks)
+	if _, err := read(s); err != io.EOF {
+		t.Fatal(err)
+	}
+	ended := time.Now()
+	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 0 })
+	if took := time.Since(ended); took > most*3/2 {
+		t.Errorf("given up %s after the end", took)
+	}
+	if n := x.counter("genbus_inline_events_dropped_total"); n != 2 {
+		t.Errorf("%v events dropped", n)
+	}
+}
+
 // TestChatsThatWaitForTheirEventsHoldNoPlace of their route or of their tenant.
 func TestChatsThatWaitForTheirEventsHoldNoPlace(t *testing.T) {
 	t.Parallel()

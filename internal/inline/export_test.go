@@ -23,6 +23,12 @@ func (o Options) WaitsAtMost(d time.Duration) Options {
 	return o
 }
 
+// StoresFor has events that are not required be given up after that.
+func (o Options) StoresFor(d time.Duration) Options {
+	o.storeTime = d
+	return o
+}
+
 // FillWrites takes all permits to store events, until the function that it returns is called.
 func (r *Runner) FillWrites(ctx context.Context) (release func()) {
 	for range maxWrites {

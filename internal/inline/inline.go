@@ -58,6 +58,7 @@ type Options struct {
 	maxBacklog   int
 	roomTime     time.Duration
 	requiredTime time.Duration
+	storeTime    time.Duration
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
@@ -90,6 +91,7 @@ func New(ctx context.Context, o Options) *Runner {
 	}
 	r.o.roomTime = cmp.Or(o.roomTime, roomTime)
 	r.o.requiredTime = cmp.Or(o.requiredTime, patience)
+	r.o.storeTime = cmp.Or(o.storeTime, storeTime)
 	ctx, r.endChecks = context.WithCancel(ctx)
 	o.Broker.OnReconnect(func(context.Context) {
 		select {

@@ -20,7 +20,8 @@ const (
 	// where they are required, how long the first event may, and all that is stored at the end.
 	patience = 10 * time.Second
 	// storeTime is the same as these two where the events are not required: they may wait
-	// behind those of more chats than would keep a caller.
+	// behind those of more chats than would keep a caller. A first event that is tried again at
+	// the end is part of it.
 	storeTime = 30 * time.Second
 	// flushTime is how long the terminal event waits for the last chunks.
 	flushTime = 5 * time.Second
@@ -56,7 +57,7 @@ type record struct {
 	most     time.Duration // how long the first event may take, and all of the end
 	first    task.Event
 	budget   *publisher.Budget // nil where the events are required: the caller waits for room
-	ended    chan struct{}     // closed when outcome is set
+	ended    chan struct{}     // closed when outcome and giveUp are set
 	done     chan struct{}     // closed when there is nothing more to store, and err is set
 
 	// known is the sequence up to which the chat's log is known: 0 as long as it is not
@@ -72,8 +73,9 @@ type record struct {
 	waits     func() time.Duration   // roomLeft
 	left      time.Duration          // how long blocks may still wait for room
 	outcome   outcome
-	held      int  // bytes of the whole reply, which are taken from the budget
-	partial   bool // there was no room for the whole reply
+	giveUp    time.Time // when what is not stored is given up
+	held      int       // bytes of the whole reply, which are taken from the budget
+	partial   bool      // there was no room for the whole reply
 
 	entry joblog.Entry // the last one that was stored
 	err   error        // what was not stored
@@ -86,7 +88,7 @@ func (r *Runner) newRecord(c *call, streamed, required bool) *record {
 	rec := &record{
 		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant, required: required,
 		first:  task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
-		budget: r.budget, ended: make(chan struct{}), done: make(chan struct{}), left: r.o.roomTime, most: storeTime,
+		budget: r.budget, ended: make(chan struct{}), done: make(chan struct{}), left: r.o.roomTime, most: r.o.storeTime,
 	}
 	if required {
 		rec.budget, rec.left, rec.most = nil, c.route.Timeouts.Total, r.o.requiredTime
@@ -132,7 +134,7 @@ func (c *record) close(o outcome) {
 	if !c.budget.Take(c.held) {
 		o.reply, c.assembler, c.held, c.partial = nil, nil, 0, true
 	}
-	c.outcome = o
+	c.outcome, c.giveUp = o, time.Now().Add(c.most)
 	c.r.backlog.add()
 	close(c.ended)
 }
@@ -170,14 +172,16 @@ func (c *record) run() {
 	stored := false
 	defer func() { c.r.backlog.remove(stored) }()
 	defer c.budget.Give(c.held)
+	ctx, cancel := context.WithDeadlineCause(c.ctx, c.giveUp, errPatience)
+	defer cancel()
 	if c.err != nil {
-		c.begin(c.ctx)
+		c.begin(ctx)
 	}
 	if c.err != nil {
 		c.drop(eventsOfRecord, c.err)
 		return
 	}
-	if err := c.end(); err != nil {
+	if err := c.end(ctx); err != nil {
 		c.drop(1, err)
 		return
 	}

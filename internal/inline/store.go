@@ -66,9 +66,7 @@ func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64)
 }
 
 // end stores the terminal event, after the last chunks, and then its feed copy and the usage.
-func (c *record) end() error {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, c.most, errPatience)
-	defer cancel()
+func (c *record) end(ctx context.Context) error {
 	chunks := c.flush(ctx)
 	if !c.entry.Terminal() {
 		event, err := c.terminal(ctx, chunks)
