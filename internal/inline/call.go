@@ -238,19 +238,25 @@ func (c *call) failed(err error) *errcode.Error {
 }
 
 // awaitEvents waits for the last event of a chat whose events are required, and says why it
-// was not stored, or that the call ended before.
+// was not stored, or that the call ended before. What is not stored in that time may be later,
+// for those who follow the chat and for its usage.
 func (c *call) awaitEvents() error {
 	if c.rec == nil || !c.rec.required {
 		return nil
 	}
+	timer := time.NewTimer(c.r.o.requiredTime)
+	defer timer.Stop()
 	c.onWait()
+	err := errPatience
 	select {
 	case <-c.rec.done:
+		err = c.rec.err
+	case <-timer.C:
 	case <-c.ctx.Done():
 		return c.explain(context.Cause(c.ctx)).ForJob(c.checked.ID)
 	}
-	if c.rec.err == nil {
+	if err == nil {
 		return nil
 	}
-	return unstoredEnd(c.rec.err).ForJob(c.checked.ID)
+	return unstoredEnd(err).ForJob(c.checked.ID)
 }

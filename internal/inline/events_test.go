@@ -348,19 +348,46 @@ func TestRequiredEventsThatAreNotStored(t *testing.T) {
 	}
 }
 
-// TestRequiredEventsAreNotWaitedForEndlessly: others have all places to store events.
+// TestTheLastChunksHaveAllTheTimeOfTheEnd where they are required.
+func TestTheLastChunksHaveAllTheTimeOfTheEnd(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	up := newScripted(t)
+	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+	names := x.b.Names()
+	x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects, c.RePublish = []string{"unused"}, nil })
+	s, err := x.startOf(up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	close(up.blocks)
+	stored := make(chan struct{})
+	defer func() { <-stored }()
+	time.AfterFunc(6*time.Second, func() {
+		defer close(stored)
+		x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects = []string{names.ChunkPattern()} })
+	})
+	if _, err := read(s); err != io.EOF {
+		t.Error(err)
+	}
+	x.stored(s.JobID())
+}
+
+// TestRequiredEventsAreNotWaitedForEndlessly: others have all places to store events. They are
+// stored when there is a place.
 func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
 	x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
-		return o.CheckedEvery(never).WaitsAtMost(100 * time.Millisecond)
+		return o.CheckedEvery(never).WaitsAtMost(time.Second)
 	}, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
 	s, err := x.startOf(up)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	release := x.runner.FillWrites(t.Context())
+	release := sync.OnceFunc(x.runner.FillWrites(t.Context()))
 	defer release()
 	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
 	code(t, err, errcode.BrokerUnavailable)
@@ -370,6 +397,12 @@ func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
 	if f.RetryAfter != 0 || f.Meaning().Retry {
 		t.Errorf("a chat that its upstream has answered is to be sent again: %v", f)
 	}
+	s.Close()
+	release()
+	if err := x.runner.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.stored(s.JobID())
 }
 
 func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {

@@ -23,7 +23,7 @@ func (o Options) WaitsAtMost(d time.Duration) Options {
 	return o
 }
 
-// StoresFor has events that are not required be given up after that.
+// StoresFor has what is not stored that long after the end of a chat be given up.
 func (o Options) StoresFor(d time.Duration) Options {
 	o.storeTime = d
 	return o

@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// patience is how long one write of a chat's events may take before it is given up, and,
-	// where they are required, how long the first event may, and all that is stored at the end.
+	// patience is how long one write of a chat's events may take before it is given up, the last
+	// chunks being one, and, where they are required, how long the caller waits for the first
+	// event, and for the end.
 	patience = 10 * time.Second
-	// storeTime is the same as these two where the events are not required: they may wait
-	// behind those of more chats than would keep a caller. A first event that is tried again at
-	// the end is part of it.
+	// storeTime is how long all that is stored at the end may take, with a first event that is
+	// tried again then, and the first event where no caller waits for it: they may wait behind
+	// those of more chats than would keep a caller.
 	storeTime = 30 * time.Second
-	// flushTime is how long the terminal event waits for the last chunks.
-	flushTime = 5 * time.Second
 	// roomTime is how long a chat waits for room for its events where they are not required:
 	// before it begins, and once more for all its blocks together.
 	roomTime = 2 * time.Second
@@ -54,7 +53,7 @@ type record struct {
 	cancel   context.CancelCauseFunc
 	tenant   string
 	required bool          // the caller waits for the events
-	most     time.Duration // how long the first event may take, and all of the end
+	most     time.Duration // how long the first event may take
 	first    task.Event
 	budget   *publisher.Budget // nil where the events are required: the caller waits for room
 	ended    chan struct{}     // closed when outcome and giveUp are set
@@ -134,7 +133,7 @@ func (c *record) close(o outcome) {
 	if !c.budget.Take(c.held) {
 		o.reply, c.assembler, c.held, c.partial = nil, nil, 0, true
 	}
-	c.outcome, c.giveUp = o, time.Now().Add(c.most)
+	c.outcome, c.giveUp = o, time.Now().Add(c.r.o.storeTime)
 	c.r.backlog.add()
 	close(c.ended)
 }

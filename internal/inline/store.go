@@ -93,7 +93,7 @@ func (c *record) flush(ctx context.Context) uint64 {
 	if c.writer == nil {
 		return 0
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, flushTime, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	chunks, err := c.writer.Flush(ctx)
 	c.err = err
