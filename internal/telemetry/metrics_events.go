@@ -43,9 +43,9 @@ func newEventMetrics(f promauto.Factory) eventMetrics {
 		chunks: counter(f, "chunk_events_published_total",
 			"Chat chunk events that the broker stored."),
 		chunksDropped: counter(f, "chunk_events_dropped_total",
-			"Chat chunk events of queued chats that were given up."),
+			"Blocks of queued chats that were given up. A chunk event has up to 256."),
 		inlineDropped: counter(f, "inline_events_dropped_total",
-			"Events of inline chats that found no room in time, or could not be stored."),
+			"Task events and blocks of inline chats that found no room in time, or could not be stored."),
 		readers: gauges(f, "readers_open",
 			"Readers that follow a job on this replica.", "kind", "way"),
 		slowReaders: counters(f, "slow_readers_cut_total",
@@ -58,15 +58,15 @@ func (m *Metrics) ChunksPublished(events int) {
 	m.events.chunks.Add(float64(max(events, 0)))
 }
 
-// ChunksDropped counts chunk events of a queued chat that were given up.
-func (m *Metrics) ChunksDropped(events int) {
-	m.events.chunksDropped.Add(float64(max(events, 0)))
+// ChunksDropped counts blocks of a queued chat that were given up.
+func (m *Metrics) ChunksDropped(blocks int) {
+	m.events.chunksDropped.Add(float64(max(blocks, 0)))
 }
 
-// InlineDropped counts events of an inline chat that were dropped rather than
-// delay its caller.
-func (m *Metrics) InlineDropped(events int) {
-	m.events.inlineDropped.Add(float64(max(events, 0)))
+// InlineDropped counts task events, or blocks, of an inline chat that found no room in
+// time, or could not be stored.
+func (m *Metrics) InlineDropped(lost int) {
+	m.events.inlineDropped.Add(float64(max(lost, 0)))
 }
 
 // ReaderOpened counts a reader that begins to follow a job. The answer is to be
