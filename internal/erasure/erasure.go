@@ -56,28 +56,39 @@ func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 	return err
 }
 
+// erase lists what is stored before it reads the log. Another erasure may have been faster,
+// and a later job have the id: what was listed while the log had this one is not the later
+// one's.
 func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.release(ctx, e); err != nil {
 		return err
 	}
-	e, err := x.Log.Get(ctx, e.Name())
+	bodies, err := x.Bodies.Of(ctx, e.Job.GetTenant(), e.Job.GetId())
 	if err != nil {
 		return err
 	}
-	if !e.Terminal() { // erased meanwhile, and created again
+	chunks, err := x.chunks(ctx, e)
+	if err != nil {
+		return err
+	}
+	current, err := x.Log.Get(ctx, e.Name())
+	if err != nil {
+		return err
+	}
+	if !joblog.SameJob(e, current) {
 		return joblog.ErrNotFound
 	}
-	if err := x.eraseBodies(ctx, e); err != nil {
+	if err := x.eraseBodies(ctx, bodies); err != nil {
 		return err
 	}
-	if err := x.eraseChunks(ctx, e); err != nil {
+	if err := x.eraseChunks(ctx, e, chunks); err != nil {
 		return err
 	}
-	x.Index.Erased(e) // first: a repeat of an erasure that failed finds no job any more
-	if err := x.Log.Erase(ctx, e); err != nil {
+	x.Index.Erased(current) // first: a repeat of an erasure that failed finds no job any more
+	if err := x.Log.Erase(ctx, current); err != nil {
 		return err
 	}
-	x.Index.Erased(e) // and again, as a message may be lost
+	x.Index.Erased(current) // and again, as a message may be lost
 	return nil
 }
 
@@ -91,11 +102,7 @@ func (x Eraser) release(ctx context.Context, e joblog.Entry) error {
 
 // eraseBodies removes what the object store has, or may have, of a job: also what holders
 // stored that did not live to write an event.
-func (x Eraser) eraseBodies(ctx context.Context, e joblog.Entry) error {
-	stored, err := x.Bodies.Of(ctx, e.Job.GetTenant(), e.Job.GetId())
-	if err != nil {
-		return err
-	}
+func (x Eraser) eraseBodies(ctx context.Context, stored []broker.Body) error {
 	var failed []error
 	for _, ref := range stored {
 		failed = append(failed, x.Bodies.Delete(ctx, ref))
@@ -103,18 +110,29 @@ func (x Eraser) eraseBodies(ctx context.Context, e joblog.Entry) error {
 	return errors.Join(failed...)
 }
 
-// eraseChunks removes what was streamed of a chat.
-func (x Eraser) eraseChunks(ctx context.Context, e joblog.Entry) error {
+// chunks is the stream of chunks as it is now; nil where it has none of the job.
+func (x Eraser) chunks(ctx context.Context, e joblog.Entry) (jetstream.Stream, error) {
 	if _, ok := e.Job.(*genbusv1.Chat); !ok {
-		return nil
+		return nil, nil
 	}
 	stream, err := x.Broker.Stream(ctx, x.Broker.Names().Chunks())
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // a memory stream, after a restart
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("erase the chunks of %s: %w", e.Job.GetId(), err)
+	}
+	return stream, nil
+}
+
+// eraseChunks removes what was streamed of a chat until the stream was read; of none where
+// that is nil.
+func (x Eraser) eraseChunks(ctx context.Context, e joblog.Entry, stream jetstream.Stream) error {
+	if stream == nil {
 		return nil
 	}
-	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(x.Broker.Names().Chunk(e.Job.GetTenant(), e.Job.GetId())))
-	}
+	err := stream.Purge(ctx, jetstream.WithPurgeSubject(x.Broker.Names().Chunk(e.Job.GetTenant(), e.Job.GetId())),
+		jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq+1))
 	if err != nil {
 		return fmt.Errorf("erase the chunks of %s: %w", e.Job.GetId(), err)
 	}

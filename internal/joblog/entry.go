@@ -55,6 +55,12 @@ func (e Entry) Name() subject.TaskName {
 	return subject.TaskName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
 }
 
+// SameJob tells a job from one that was made under its id after it was erased: b was read
+// after a.
+func SameJob(a, b Entry) bool {
+	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
+}
+
 func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
 	e, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
 	if err != nil {

@@ -140,6 +140,37 @@ func TestAnErasureAsksForNoOtherJobsNames(t *testing.T) {
 	}
 }
 
+// TestAnErasureLeavesALaterJob: of two erasures of one job the second waits for the holder
+// while the first is done, the caller sends the request id again, and the later job ends.
+func TestAnErasureLeavesALaterJob(t *testing.T) {
+	t.Parallel()
+	for kind, body := range map[subject.Kind]string{
+		subject.Video: videoBody,
+		subject.Chat:  `{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"hello"}]}`,
+	} {
+		r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
+		old := r.end(r.admit(kind, "v", body).Name())
+		n := old.Name()
+		if err := r.Erase(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		later := r.admit(kind, "v", body)
+		if _, err := r.o.Bodies.Put(t.Context(), "acme", publisher.RequestBody(n.ID), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Eraser.Erase(t.Context(), old); !errors.Is(err, joblog.ErrNotFound) { // has read the job before the first was done
+			t.Errorf("the second erasure: %v", err)
+		}
+		if e, err := r.o.Log.Get(t.Context(), n); err != nil || !e.Terminal() || !joblog.SameJob(later, e) {
+			t.Errorf("the later job: %v, %v", e.Job, err)
+		}
+		r.stored(n.ID, 1)
+		if _, err := r.o.Broker.Last(t.Context(), r.o.Broker.Names().Chunks(), r.o.Broker.Names().Chunk("acme", n.ID)); kind == subject.Chat && err != nil {
+			t.Errorf("the chunks of the later chat: %v", err)
+		}
+	}
+}
+
 func TestEraseIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

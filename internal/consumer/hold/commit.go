@@ -71,7 +71,7 @@ func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 // that it is finished, and ErrNotOurs.
 func (j *Job) LetGo(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.Name())
-	if err != nil || !current.Terminal() || j.Record.entry.Job != nil && !SameJob(j.Record.entry, current) {
+	if err != nil || !current.Terminal() || j.Record.entry.Job != nil && !joblog.SameJob(j.Record.entry, current) {
 		return ErrNotOurs
 	}
 	j.Record.set(current)

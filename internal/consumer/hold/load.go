@@ -110,7 +110,7 @@ func (j *Job) adopt(current joblog.Entry) error {
 	case known && j.Name().Kind == subject.Chat && j.Record.isBegunAgain(current):
 		j.Record.set(current) // a video may have been submitted
 		return nil
-	case known && !SameJob(j.Record.entry, current):
+	case known && !joblog.SameJob(j.Record.entry, current):
 		return ErrNotOurs
 	case current.Terminal():
 		j.Record.set(current)

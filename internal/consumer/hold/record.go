@@ -121,8 +121,3 @@ func (r *Record) begunElsewhere(d Delivery) bool {
 		return d.Recorded != strconv.FormatUint(r.entry.Seq, 10)
 	}
 }
-
-// SameJob tells a job from one that was made under its id after it was erased.
-func SameJob(a, b joblog.Entry) bool {
-	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
-}

@@ -421,7 +421,7 @@ func (a *archiving) discardInherited(ctx context.Context) {
 		a.task.held.Logger().Warn("copies of earlier holders stay until they expire", telemetry.KeyError, err)
 		return
 	}
-	if !hold.SameJob(a.task.held.Entry(), current) {
+	if !joblog.SameJob(a.task.held.Entry(), current) {
 		return
 	}
 	refs := make([]*genbusv1.BlobRef, 0, len(found))
