@@ -2,6 +2,9 @@ package consumer
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,6 +206,61 @@ func TestLateAckFindsNothingInANewStream(t *testing.T) {
 			t.Errorf("%d items are left of one", n)
 		}
 	})
+}
+
+// TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice: its log is lost while a replica holds it,
+// and a caller who asks for the job writes its first event again. The holder ends it, and the
+// letter names the upstream's task.
+func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
+	t.Parallel()
+	for name, inCreate := range map[string]bool{"in its create": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				var creates atomic.Int64
+				begun, goOn := make(chan struct{}, 10), make(chan struct{})
+				url := scripted(t, map[string]http.HandlerFunc{
+					createPath: func(w http.ResponseWriter, r *http.Request) {
+						creates.Add(1)
+						begun <- struct{}{}
+						<-goOn
+						acceptsByPrompt(w, r)
+					},
+					pollPath: says(`{"task_id":"paid","status":"processing"}`),
+				})
+				b := open(t)
+				r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
+				id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "paid"))
+				<-begun
+				if !inCreate {
+					close(goOn)
+					follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+				}
+				purge(t, b, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", id))
+				if e, err := r.Queue.Items.Accepted(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || e.Version() != 1 {
+					t.Fatalf("the caller is told %v, %v", e.Job, err)
+				}
+				if inCreate {
+					close(goOn)
+				} else {
+					r.holder.Reclaim(t.Context()) // as after a reconnect
+				}
+				end := last(follow(t, r.log, id))
+				if end.Job.GetError().GetCode() != string(errcode.LogLost) {
+					t.Errorf("ended %v", end.Job)
+				}
+				r.noItems(t, end.Name())
+				doneOnce(t, b, end)
+				if n := creates.Load(); n != 1 {
+					t.Errorf("%d creates", n)
+				}
+				named := slices.ContainsFunc(deadLetters(t, b), func(l *genbusv1.DeadLetter) bool { return l.GetUpstreamTaskId() == "paid" })
+				if !named {
+					t.Errorf("no letter names the upstream's task: %v", deadLetters(t, b))
+				}
+			})
+		})
+	}
 }
 
 // TestLogAndQueueLostTogether: a replica holds what an upstream has accepted, or is

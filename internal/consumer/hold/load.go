@@ -40,7 +40,7 @@ func (j *Job) Load(ctx context.Context) error {
 	case meaning == joblog.PendingFirstEvent:
 		return j.begin(ctx)
 	}
-	if err := j.adopt(current); err != nil {
+	if err := j.adopt(ctx, current); err != nil {
 		return err
 	}
 	// The durable consumer was deleted and created again, and what it says of deliveries
@@ -66,7 +66,7 @@ func (j *Job) begin(ctx context.Context) error {
 		j.Logger().Warn("it is not known whether a job still has its work item", telemetry.KeyError, err)
 		return Return()
 	}
-	return j.adopt(current)
+	return j.adopt(ctx, current)
 }
 
 // firstEventWait is about what a commit takes on three nodes. A holder that does not wait races
@@ -95,20 +95,23 @@ func (j *Job) reload(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.Name())
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
-		return j.gone(ctx, task.Event{})
+		return j.gone(ctx, task.Event{}, 0)
 	case err != nil:
 		return fmt.Errorf("read the log again: %w", err)
 	}
-	return j.adopt(current)
+	return j.adopt(ctx, current)
 }
 
 // adopt goes on from what the leader has. An event of another replica in a job that we
 // had begun with means that the job is no longer ours.
-func (j *Job) adopt(current joblog.Entry) error {
+func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 	known := j.Record.entry.Job != nil
 	switch {
-	case known && j.Name().Kind == subject.Chat && j.Record.isBegunAgain(current):
-		j.Record.set(current) // a video may have been submitted
+	case known && j.Record.isBegunAgain(current):
+		if j.Record.paidSince(current) {
+			return j.gone(ctx, task.Event{}, current.Seq)
+		}
+		j.Record.set(current)
 		return nil
 	case known && !joblog.SameJob(j.Record.entry, current):
 		return ErrNotOurs
@@ -148,14 +151,14 @@ func (j *Job) lost(ctx context.Context) error {
 	return j.endAt(ctx, task.FailedAtOnce(j.Request.item, time.Now(), f.TaskError()), 0)
 }
 
-// gone ends a held job whose log has vanished, unless the job was erased: its work item
-// would have been removed first. next is the event that found no log, if any. An end, also
-// one that the log had already, is written as it is: what it says is paid for. Otherwise a
-// letter keeps what this holder knows.
+// gone ends a held job whose log has vanished, or has only its first event, at last, again,
+// unless the job was erased: its work item would have been removed first. next is the event
+// that found no log, if any. An end, also one that the log had already, is written as it is:
+// what it says is paid for. Otherwise a letter keeps what this holder knows.
 //
 // One look is enough for an end and for a video, which must not be submitted again: the
-// write at 0 is refused where the log is there after all.
-func (j *Job) gone(ctx context.Context, next task.Event) error {
+// write after last is refused where the log has more.
+func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	j.reread = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()
@@ -172,7 +175,7 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 	}
 	if next.Terminal() {
 		next.Job = proto.CloneOf(next.Job) // the log may have had it: others read that one
-		return j.endAt(ctx, next, 0)
+		return j.endAt(ctx, next, last)
 	}
 	if j.Name().Kind == subject.Chat {
 		if again := j.Record.vanished.sure(time.Now()); !again.IsZero() {
@@ -188,7 +191,7 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 	if err != nil {
 		return err
 	}
-	return j.endAt(ctx, e, 0)
+	return j.endAt(ctx, e, last)
 }
 
 // Commit stores an event after the last one that we know. It returns nil when the event
@@ -207,18 +210,18 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	case errors.As(err, &lost) && e.Terminal() && j.Record.isBegunAgain(lost.Current):
 		return j.Commit(ctx, e, lost.Current.Seq) // what an end says is paid for
 	case errors.As(err, &lost):
-		return j.afterLost(lost.Current)
+		return j.afterLost(ctx, lost.Current)
 	case errors.Is(err, joblog.ErrNotFound) && last > 0:
-		return j.gone(ctx, e)
+		return j.gone(ctx, e, 0)
 	}
 	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
 }
 
 // afterLost goes on after a commit that was not the first: from admission's first event, or
 // from an earlier write of ours that we had given up on.
-func (j *Job) afterLost(current joblog.Entry) error {
+func (j *Job) afterLost(ctx context.Context, current joblog.Entry) error {
 	known := j.Record.entry
-	if err := j.adopt(current); err != nil {
+	if err := j.adopt(ctx, current); err != nil {
 		return err
 	}
 	if known.Job != nil && !j.Record.isOurs(current) && current.Nonce != known.Nonce {

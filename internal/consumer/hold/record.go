@@ -109,6 +109,13 @@ func (r *Record) isBegunAgain(current joblog.Entry) bool {
 		current.Job.GetCreatedAt().AsTime().Equal(r.entry.Job.GetCreatedAt().AsTime())
 }
 
+// paidSince reports whether this holder knows what a log that has begun again does not, and
+// what is not to be repeated: the job's end, or that a video was submitted.
+func (r *Record) paidSince(begun joblog.Entry) bool {
+	_, video := r.entry.Job.(*genbusv1.VideoTask)
+	return r.entry.Terminal() || video && r.entry.Job.GetExecution().GetFirstSubmitAt() != nil && begun.Job.GetExecution().GetFirstSubmitAt() == nil
+}
+
 // begunElsewhere reports whether an item comes for the first time of a job that another
 // replica has begun with since the item was put.
 func (r *Record) begunElsewhere(d Delivery) bool {
