@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -199,6 +200,37 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "right" {
 		t.Errorf("the letters are %v", letters)
 	}
+}
+
+// TestTheItemOfAJobIsNotRemovedForASecondSends: another send of its request waits on the
+// route to which it is to be moved, and gives way to it there.
+func TestTheItemOfAJobIsNotRemovedForASecondSends(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	b, up := brokertest.Single(t), newSentBodies(t)
+	r := idleReplica(t, b, testConfig(t, up.url))
+	item, second := itemOf("v", "gone", "cat"), itemOf("v", config.SandboxVideoRoute, "cat")
+	putItemAt(t, b, b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId()), item)
+	pastOf(t, forerunner(t, b), item)
+	putItemAt(t, b, b.Names().WaitItem(subject.Video, second.GetRoute(), "acme", second.GetId()), second)
+	if sum := r.moveGone(t); len(sum.GetLeft()) != 1 || sum.GetRemoved() != 0 {
+		t.Errorf("settled %v", sum)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(t, "the second item is dropped", func() bool {
+		items, err := r.Queue.Items.All(t.Context(), joblog.NameOf(item))
+		return err == nil && len(items) == 1
+	})
+	if sum := r.moveGone(t); sum.GetMoved() != 1 {
+		t.Errorf("settled %v", sum)
+	}
+	end := last(follow(t, r.log, item.GetId()))
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
+		t.Errorf("ended %v, sent %v", end.Job.GetError(), up.all())
+	}
+	r.noItems(t, end.Name())
 }
 
 // TestOrphanedItemThatIsNotNeededEndsNothing: during a rolling deploy two

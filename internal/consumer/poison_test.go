@@ -1,7 +1,9 @@
 package consumer
 
 import (
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -70,6 +72,51 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 	if letters := deadLetters(t, b); len(letters) != 0 {
 		t.Errorf("dead letters: %v", letters)
 	}
+}
+
+// TestASecondSendDoesNotPoisonItsJob: two sends of one request were stored on two routes, and
+// the second item came again and again while the job was held by the first one. Then the
+// holder dies, and the second one comes before the first.
+func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		var taken atomic.Bool // no poll ends the task before that
+		url := scripted(t, map[string]http.HandlerFunc{createPath: acceptsByPrompt, pollPath: func(w http.ResponseWriter, r *http.Request) {
+			if taken.Load() {
+				saysCompleted(w, r)
+				return
+			}
+			says(`{"task_id":"cat","status":"processing"}`)(w, r)
+		}})
+		holder := newReplica(t, b, testConfig(t, url, onCluster))
+		item := itemOf("v", config.SandboxVideoRoute, "cat")
+		putItemAt(t, b, b.Names().WorkItem(subject.Video, item.GetRoute(), "acme", item.GetId()), item)
+		follow(t, holder.log, item.GetId(), genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+		cfg := testConfig(t, url, onCluster, otherRoute(config.KindVideo))
+		taker := idleReplica(t, b, cfg)
+		if _, err := taker.ensureRoute(t.Context(), cfg.Routes[len(cfg.Routes)-1], b.Streams().EnsureConsumer); err != nil {
+			t.Fatal(err)
+		}
+		putSecondSend(t, b, item)
+		deliverOf(t, b, subject.WorkDurable(subject.Video, "other"), 10+2)
+		holder.stop(false)
+		taken.Store(true)
+		c, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), "video-sandbox-video")
+		if err != nil {
+			t.Fatal(err)
+		}
+		brokertest.Next(t, c) // by a replica that dies with it, so that the second one comes first
+		if err := taker.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end := last(follow(t, taker.log, item.GetId()))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("the task, which its upstream works on, ended %v", end.Job.GetError())
+		}
+		taker.noItems(t, end.Name())
+	})
 }
 
 // TestWhatKillsItsHoldersIsPoisoned, with a letter by which it can be attached

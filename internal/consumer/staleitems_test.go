@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
@@ -312,6 +314,85 @@ func TestStaleChatItemIsNotCalled(t *testing.T) {
 	r.noItems(t, joblog.NameOf(item))
 	if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq || len(up.all()) != 0 {
 		t.Errorf("the log has %v, %v; sent %v", current.Job, err, up.all())
+	}
+}
+
+// otherRoute adds a route of a kind to the sandbox's.
+func otherRoute(kind string) func(*config.Config) {
+	return func(c *config.Config) {
+		r := config.NewRoute("other", kind, config.SandboxUpstream, "other")
+		r.AckWait = c.Routes[0].AckWait
+		c.Routes = append(c.Routes, r)
+	}
+}
+
+// putSecondSend stores the item of a second send of a request on the other route.
+func putSecondSend(t testing.TB, b *broker.Broker, first *genbusv1.WorkItem) {
+	t.Helper()
+	item := proto.CloneOf(first)
+	item.Route, item.AcceptedAt = "other", timestamppb.New(first.GetAcceptedAt().AsTime().Add(time.Millisecond))
+	putItemAt(t, b, b.Names().WorkItem(subject.Kind(item.GetKind()), "other", "acme", item.GetId()), item)
+}
+
+// otherItems are those of the other route.
+func otherItems(t testing.TB, r *replica, n subject.TaskName) (found int) {
+	t.Helper()
+	items, err := r.Queue.Items.All(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range items {
+		if name, err := r.Queue.Items.NameOf(i); err == nil && name.Route == "other" {
+			found++
+		}
+	}
+	return found
+}
+
+// TestASecondSendOnAnotherRouteGivesWay: while replicas were restarted with a model on
+// another route, two sends of one request were stored on both. The job was made of the
+// first, and a replica without the other route has it in its call. A replica that has both
+// drops the second item, and the chat is called once.
+func TestASecondSendOnAnotherRouteGivesWay(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		var calls atomic.Int64
+		goOn := make(chan struct{})
+		url := scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
+			says(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)(w, r)
+		}})
+		b := open(t)
+		older := newReplica(t, b, testConfig(t, url, onCluster))
+		item := recordedItem(t, subject.Chat, "v")
+		putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)
+		follow(t, older.log, item.GetId(), genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+		newReplica(t, open(t), testConfig(t, url, onCluster, otherRoute(config.KindChat)))
+		putSecondSend(t, b, item)
+		older.eventually(t, "the second item is dropped", func() bool { return otherItems(t, older, joblog.NameOf(item)) == 0 })
+		close(goOn)
+		end := last(follow(t, older.log, item.GetId()))
+		if calls.Load() != 1 || end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("%d calls, ended %v", calls.Load(), end.Job.GetError())
+		}
+		older.noItems(t, end.Name())
+	})
+}
+
+// TestASecondSendCarriesOnAlone: the item that the job was made of is gone.
+func TestASecondSendCarriesOnAlone(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSentBodies(t)
+	item := itemOf("v", config.SandboxVideoRoute, "cat")
+	pastOf(t, forerunner(t, b), item)
+	putSecondSend(t, b, item)
+	r := newReplica(t, b, testConfig(t, up.url, otherRoute(config.KindVideo)))
+	if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
+		t.Errorf("ended %v, sent %v", end.Job.GetError(), up.all())
 	}
 }
 

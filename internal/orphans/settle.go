@@ -181,18 +181,21 @@ func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1
 }
 
 // isElsewhere reports whether a job goes on without its orphaned item: the item is of
-// another request than the job, or its request has one on a route that is configured.
+// another request than the job, or its request has one on a route that is configured. The
+// item that the job was made of has to be a copy of it then: that of another send gives way
+// to it (queue.Items.Redundant).
 func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) (bool, error) {
 	if current.Job != nil && !task.SameRequest(item, current.Job.GetExecution()) {
 		return true, nil
 	}
+	own := current.Job != nil && task.SameAcceptance(item, current.Job.GetCreatedAt())
 	items, err := s.parts.Queue.Items.All(ctx, joblog.NameOf(item))
 	for _, i := range items {
 		n, err := s.parts.Queue.Items.NameOf(i)
 		if err != nil || !s.parts.Routes.Has(n.Kind, n.Route) {
 			continue
 		}
-		if other, err := i.Decode(); err == nil && task.SameRequest(other, item) {
+		if other, err := i.Decode(); err == nil && task.SameRequest(other, item) && (!own || task.SameAcceptance(other, item.GetAcceptedAt())) {
 			return true, nil
 		}
 	}

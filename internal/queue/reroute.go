@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // Reroute stores a job's item for another route; the caller deletes the one that it has.
@@ -40,7 +41,7 @@ func (s Items) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem, 
 		if mark != "" {
 			m.Header[subject.HeaderRecorded] = []string{mark}
 		}
-		if err = s.putRerouted(ctx, k, m, from); !errors.Is(err, broker.ErrFull) {
+		if err = s.putRerouted(ctx, k, m, item); !errors.Is(err, broker.ErrFull) {
 			break
 		}
 	}
@@ -48,19 +49,20 @@ func (s Items) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem, 
 }
 
 // putRerouted stores an item. That it is there already, from an earlier try, is as good.
-func (s Items) putRerouted(ctx context.Context, k itemKey, m *nats.Msg, from Item) error {
+func (s Items) putRerouted(ctx context.Context, k itemKey, m *nats.Msg, item *genbusv1.WorkItem) error {
 	_, full := s.b.Publish(ctx, m)
 	if !errors.Is(full, broker.ErrFull) {
 		return full // nil, mostly
 	}
 	there, err := s.b.Last(ctx, k.stream, m.Subject)
-	switch {
-	case errors.Is(err, broker.ErrNoMessage):
+	if errors.Is(err, broker.ErrNoMessage) {
 		return full
-	case err != nil:
+	}
+	if err != nil {
 		return err
-	case !sameItem(Item{Stream: k.stream, Stored: there}, from):
-		return errors.New("another request with its id is on the other route")
+	}
+	if work, err := (Item{Stream: k.stream, Stored: there}).Decode(); err != nil || !task.SameAcceptance(work, item.GetAcceptedAt()) {
+		return errors.New("another request with its id, or another send of its own, is on the other route")
 	}
 	return nil
 }

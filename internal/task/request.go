@@ -30,8 +30,9 @@ func SameRequest(a, b Fingerprinted) bool {
 
 // SameAcceptance reports whether a work item was stored by the send that was accepted then: at
 // the AcceptedAt of another item, or the CreatedAt of a job. It is right where the item is
-// deleted because it is a copy of the other, or was the job's: neither a second send's item
-// nor that of a later job is.
+// deleted because it is a copy of the other, or was the job's, and for the question which of
+// two sends' items the job was made of: neither a second send's item nor that of a later job
+// is the same.
 func SameAcceptance(item *genbusv1.WorkItem, accepted *timestamppb.Timestamp) bool {
 	return item.GetAcceptedAt().AsTime().Equal(accepted.AsTime())
 }

@@ -118,9 +118,9 @@ func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 	case current.Terminal():
 		j.Record.set(current)
 		return ErrEnded
-	case !known && !task.SameRequest(j.Request.item, current.Job.GetExecution()):
-		return j.staleItem()
-	case known && j.Record.byOther(current):
+	case !known:
+		return j.first(ctx, current)
+	case j.Record.byOther(current):
 		j.Record.set(current)
 		return ErrNotOurs
 	default:
@@ -129,15 +129,31 @@ func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 	}
 }
 
-// staleItem is the outcome for a work item that is not of the job that its id names. Two
-// requests with one id and different bodies may both have been stored, and the log has
-// decided for the other one; or the job was erased while its item was on its way into the
-// ready window. Nothing of the item is run.
+// first is adopt for a job that this holder does not know yet.
+func (j *Job) first(ctx context.Context, current joblog.Entry) error {
+	if !task.SameRequest(j.Request.item, current.Job.GetExecution()) {
+		return j.staleItem()
+	}
+	redundant, err := j.holder.Queue.Items.Redundant(ctx, j.Request.item, current)
+	if err != nil {
+		return fmt.Errorf("look for the item that the job was made of: %w", err)
+	}
+	if redundant {
+		return j.staleItem()
+	}
+	j.Record.set(current)
+	return nil
+}
+
+// staleItem is the outcome for a work item that its job does not need, or that is not of the
+// job that its id names. Two requests with one id, with equal or different bodies, may both
+// have been stored, and the log has decided for the other one; or the job was erased while
+// its item was on its way into the ready window. Nothing of the item is run.
 func (j *Job) staleItem() error {
 	if again := j.stale.sure(time.Now()); !again.IsZero() {
 		return j.UntilReread(again)
 	}
-	j.Logger().Info("a work item that is not of its job was dropped")
+	j.Logger().Info("a work item that is not of its job, or that the job does not need, was dropped")
 	return ErrStale
 }
 
