@@ -39,7 +39,7 @@ func (j *job) work() {
 	outcome := j.run()
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
-		if j.checked && j.held.Suspect() && !j.uncalled() {
+		if j.held.Suspect() && !j.uncalled() {
 			if outcome = j.conclude(j.held.ResetPoisonCount(outcome)); !hold.Waits(outcome) {
 				break
 			}
@@ -92,7 +92,7 @@ func (j *job) step() error {
 	if err := j.held.Load(j.ctx); err != nil {
 		return err
 	}
-	if err := j.checkPoison(); err != nil {
+	if err := j.held.CheckPoison(j.endPoisoned); err != nil {
 		return err
 	}
 	for {
@@ -110,19 +110,12 @@ func (j *job) step() error {
 	}
 }
 
-// checkPoison ends a chat that was delivered again and again without any progress.
-func (j *job) checkPoison() error {
-	if j.checked {
-		return nil
+// endPoisoned ends a chat that was delivered too often.
+func (j *job) endPoisoned(f *errcode.Error) error {
+	if err := j.held.Bury(j.ctx, f); err != nil {
+		return err
 	}
-	if f := j.held.Poisoned(); f != nil {
-		if err := j.held.Bury(j.ctx, f); err != nil {
-			return err
-		}
-		return j.fail(0, f)
-	}
-	j.checked = true
-	return nil
+	return j.fail(0, f)
 }
 
 // cutOff is the outcome of a step whose context has ended. A chat that is not ours any more

@@ -50,7 +50,6 @@ type job struct {
 	maxAttempts int          // of the same configuration
 	tried       pool.Tried   // across the attempts of this process
 	called      uint32       // the last attempt that was called here
-	checked     bool         // it is known not to be poisoned
 
 	ticket *pool.Ticket  // its place among those that wait for a slot
 	turn   chan struct{} // has a token when a slot may be free

@@ -21,6 +21,7 @@ type Job struct {
 	holder *Holder
 	stale  staleCheck // held against the work item, before the log was read
 	reread bool       // the log is read before the next step
+	judged bool       // it is known not to be poisoned
 }
 
 // NewJob is a job of which only its message was read. Its trace begins; where the job is

@@ -10,20 +10,20 @@ import (
 // maxDeliveries is how often a job may be delivered without any progress.
 const maxDeliveries = 10
 
-// Poisoned judges a job, once its log was read, that was delivered again and again without
-// any progress: it may be what kills the processes that take it. Then it is to end with the
-// error, which is nil otherwise. From half of those deliveries on it is suspect (Suspect).
-func (j *Job) Poisoned() *errcode.Error {
-	n := j.unprogressed()
-	if n <= maxDeliveries || j.Record.entry.Terminal() {
-		return nil
+// CheckPoison judges a job, once, when its log was read. One that was delivered again and
+// again without any progress may be what kills the processes that take it: end ends it. From
+// half of those deliveries on it is suspect.
+func (j *Job) CheckPoison(end func(*errcode.Error) error) error {
+	if n := j.unprogressed(); !j.judged && n > maxDeliveries && !j.Record.entry.Terminal() {
+		return end(errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, n))
 	}
-	return errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, n)
+	j.judged = true
+	return nil
 }
 
-// Suspect reports whether the job was delivered often, to this holder or to those before
-// it, and its log was read.
-func (j *Job) Suspect() bool { return j.Record.entry.Job != nil && j.unprogressed() > maxDeliveries/2 }
+// Suspect reports whether a job that is not to end for it was delivered often, to this
+// holder or to those before it.
+func (j *Job) Suspect() bool { return j.judged && j.unprogressed() > maxDeliveries/2 }
 
 // unprogressed is how often the job was delivered since its last event.
 func (j *Job) unprogressed() int64 {

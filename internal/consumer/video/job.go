@@ -8,6 +8,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -77,7 +78,7 @@ func (j *job) kick(due time.Time) {
 func (j *job) work() {
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
-		if hold.Waits(outcome) && j.held.Suspect() && j.submit.checked && !j.submit.wasReturned() {
+		if hold.Waits(outcome) && j.held.Suspect() && !j.submit.wasReturned() {
 			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
 		if !j.continues(outcome) {
@@ -188,11 +189,8 @@ func (j *job) step() error {
 			return err
 		}
 	}
-	if !j.submit.checked {
-		if err := j.submit.checkPoison(ctx); err != nil {
-			return err
-		}
-		j.submit.checked = true
+	if err := j.held.CheckPoison(func(f *errcode.Error) error { return j.endPoisoned(ctx, f) }); err != nil {
+		return err
 	}
 	switch phase := j.held.Record.Phase(); {
 	case task.Terminal(phase):
@@ -204,6 +202,18 @@ func (j *job) step() error {
 	default:
 		return j.polling.poll(ctx)
 	}
+}
+
+// endPoisoned ends a task that was delivered too often. Where no one knows whether its
+// upstream has it, that is what the end says: redriving it may pay twice.
+func (j *job) endPoisoned(ctx context.Context, f *errcode.Error) error {
+	if task.OutcomeUnknown(j.task.video()) {
+		return j.submit.endUnknown(ctx, f)
+	}
+	if err := j.held.Bury(ctx, f); err != nil {
+		return err
+	}
+	return j.task.fail(ctx, f)
 }
 
 // finish is for a task whose end is in the log.

@@ -27,8 +27,6 @@ type submission struct {
 	// resubmits is the attempt that is repeated at resubmitAt.
 	resubmits  uint32
 	resubmitAt time.Time
-	// checked is true when the task is known not to be poisoned.
-	checked bool
 }
 
 // tooLate says which limit a task that is not submitted has passed.

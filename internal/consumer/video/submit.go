@@ -19,24 +19,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// checkPoison ends a task that was delivered again and again without any progress: it may
-// be what kills the processes that take it. Where no one knows whether its upstream has it,
-// that is what the end says: redriving it may pay twice.
-func (s *submission) checkPoison(ctx context.Context) error {
-	t := s.task
-	f := t.held.Poisoned()
-	if f == nil {
-		return nil
-	}
-	if task.OutcomeUnknown(t.video()) {
-		return s.endUnknown(ctx, f)
-	}
-	if err := t.held.Bury(ctx, f); err != nil {
-		return err
-	}
-	return t.fail(ctx, f)
-}
-
 // submit brings a queued task to the upstream: the phase submitting is committed before the
 // request is written, so that no other replica submits too.
 func (s *submission) submit(ctx context.Context) error {
