@@ -145,9 +145,11 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return c.CachedInfo(), nil
 }
 
-// fresh reports whether the counts and the state were read within the last age.
+// fresh reports whether the counts and the state were read within the last age. Those that are
+// of the future are not: the clock has gone back since.
 func (r *Route) fresh(age time.Duration) bool {
-	return time.Since(time.Unix(0, r.counted.Load())) < age
+	passed := time.Since(time.Unix(0, r.counted.Load()))
+	return 0 <= passed && passed < age
 }
 
 // refresh reads the counts and the state of the route where they are older than that.

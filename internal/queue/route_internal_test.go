@@ -2,6 +2,7 @@ package queue
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -28,5 +29,18 @@ func TestAReadKeepsARecount(t *testing.T) {
 	learn(5, func() { r.recount(); r.recount() })
 	if at := r.counted.Load(); at >= 1 {
 		t.Errorf("the counts pass for those of %d: the second recount is lost", at)
+	}
+}
+
+// TestCountsOfTheFutureAreOld: they were read before the wall clock went back by an hour.
+func TestCountsOfTheFutureAreOld(t *testing.T) {
+	t.Parallel()
+	r := &Route{}
+	now := time.Now()
+	for at, fresh := range map[time.Time]bool{now: true, now.Add(-time.Hour): false, now.Add(time.Hour): false} {
+		r.counted.Store(at.UnixNano())
+		if r.fresh(time.Minute) != fresh {
+			t.Errorf("counts that were read %s ago are fresh: %t", now.Sub(at), !fresh)
+		}
 	}
 }
