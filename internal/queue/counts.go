@@ -6,16 +6,24 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
 )
 
-// listAgain is how long durable consumers are not listed after that failed: where a user of
-// NATS may not list them, no answer comes.
+// listAgain is how long durable consumers are not listed for counts after no answer came.
 const listAgain = 5 * time.Minute
 
-// errNotListed says that the consumers are not listed for a while, as that has failed.
+// errNotListed says that the consumers are not listed for a while, as no answer came.
 var errNotListed = errors.New("the consumers could not be listed")
 
-// consumers lists those of a stream, by name.
+// unanswered reports whether a list failed as no answer came, and nothing else is known to be
+// wrong: so it is where a user of NATS may not list consumers. Any other error passes.
+func (q *Queue) unanswered(ctx context.Context, err error) bool {
+	return broker.CutOff(err) && ctx.Err() == nil && q.b.Trouble() == nil
+}
+
+// consumers lists those of a stream, by name, for counts, which are made too often to wait for
+// an answer that does not come.
 func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	q.mu.Lock()
 	refused := time.Now().Before(q.noList)
@@ -24,7 +32,7 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 		return nil, errNotListed
 	}
 	all, err := q.b.Consumers(ctx, stream)
-	if err != nil && ctx.Err() == nil && q.b.Trouble() == nil {
+	if q.unanswered(ctx, err) {
 		q.mu.Lock()
 		q.noList = time.Now().Add(listAgain)
 		q.mu.Unlock()
@@ -34,7 +42,8 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 
 // Count reads what each route of this process has, 256 routes with one request, and returns
 // those of which the broker did not say it: a durable consumer of theirs is gone, or does not
-// answer, or none can be listed, of which the error is told once. They stay as they were.
+// answer, or none can be listed. They stay as they were. The error is that of the list; where
+// it is not tried again for a while, there is none.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
 	_, uncounted, err = q.count(ctx)
 	return uncounted, err

@@ -111,17 +111,20 @@ const cheapSubjects = 20_000
 
 // byConsumers tells add of the routes that have jobs in a stream and are not configured. Each
 // route has a durable consumer, which outlives it and says how many jobs it has. counted is
-// false where these do not account for all messages: the consumer of a route is gone, or none
-// can be listed.
+// false where these do not account for all messages, as the consumer of a route is gone, or
+// where they may not be listed. After another error, which passes, the caller looks again later.
 func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route, *jetstream.ConsumerInfo)) (counted bool, err error) {
 	for range countTries {
 		before, err := q.messages(ctx, stream)
 		if err != nil {
 			return false, err
 		}
-		consumers, err := q.consumers(ctx, stream)
+		consumers, err := q.b.Consumers(ctx, stream)
+		if q.unanswered(ctx, err) {
+			return false, nil
+		}
 		if err != nil {
-			return false, ctx.Err() // by the subjects, where consumers may not be listed
+			return false, err
 		}
 		after, err := q.messages(ctx, stream)
 		if err != nil {

@@ -1,7 +1,11 @@
 package queue_test
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -73,4 +77,81 @@ func TestReadyJobsWithoutARouteAreFound(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOneFailedListIsNoReasonToListSubjects: the consumers could not be listed for a moment, and
+// orphans are looked for by them again.
+func TestOneFailedListIsNoReasonToListSubjects(t *testing.T) {
+	t.Parallel()
+	h := newReplica(t, brokertest.Single(t), 2)
+	if err := h.b.JetStream().DeleteStream(t.Context(), h.b.Names().Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Count(t.Context()); err == nil {
+		t.Fatal("the consumers of a stream that is gone are listed")
+	}
+	if _, err := h.Orphans(t.Context()); err == nil {
+		t.Fatal("orphans of a stream that is gone are found")
+	}
+	if err := h.b.Streams().Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range h.cfg.Routes {
+		if _, err := h.Route(subject.Kind(r.Kind), r.Name).Ensure(t.Context(), r, h.b.Streams().EnsureConsumer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := listsSubjects(t, h); n != 0 {
+		t.Errorf("%d streams had their subjects listed", n)
+	}
+	if uncounted, err := h.Count(t.Context()); err != nil || len(uncounted) != 0 {
+		t.Errorf("%d routes are not counted together: %v", len(uncounted), err)
+	}
+}
+
+// TestOrphansWhereConsumersMayNotBeListed are looked for by the subjects.
+func TestOrphansWhereConsumersMayNotBeListed(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
+		Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.LIST.>"}}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	h := newReplica(t, brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL(), Connect: []nats.Option{nats.UserInfo("u", "p")},
+	}), 2)
+	if n := listsSubjects(t, h); n != 2 {
+		t.Errorf("%d streams had their subjects listed", n)
+	}
+}
+
+// listsSubjects looks for orphans, and returns how often that listed the subjects of a stream.
+func listsSubjects(t testing.TB, h *replica) (n int) {
+	t.Helper()
+	asked := make(chan *nats.Msg, 64)
+	sub, err := h.b.Conn().ChanSubscribe("$JS.API.STREAM.INFO.*", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Orphans(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	for len(asked) > 0 {
+		n += strings.Count(string((<-asked).Data), "subjects_filter")
+	}
+	return n
 }

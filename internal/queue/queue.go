@@ -41,7 +41,7 @@ type Queue struct {
 
 	mu     sync.Mutex
 	routes map[string]*Route // by durable
-	noList time.Time         // consumers are not listed before
+	noList time.Time         // consumers are not listed for counts before
 }
 
 // New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
