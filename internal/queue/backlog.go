@@ -70,11 +70,12 @@ func (b *backlog) of(created time.Time) bool {
 	return b.created.Equal(created)
 }
 
-// known is the number of tenants in the backlog; false while not all of it was read.
-func (b *backlog) known() (tenants int, all bool) {
+// waits reports whether a tenant waits that is not passed over; all is false while not all of
+// the backlog was read.
+func (b *backlog) waits(now time.Time) (waits, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.roundRobin.tenants), b.complete
+	return b.roundRobin.waits(now), b.complete
 }
 
 // jobs is the number of jobs that are known; reads: a reading goes on, and tells of more.
@@ -110,6 +111,14 @@ func (b *backlog) putBack(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.putBack(t.tenant, t.seq, time.Now().Add(d))
+}
+
+// passOver is putBack for a job of which the tenant is passed over: jobs of others do not wait
+// for those of it, and become ready where the window has room.
+func (b *backlog) passOver(t turn, d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.roundRobin.passOver(t.tenant, t.seq, time.Now().Add(d))
 }
 
 func (b *backlog) hit(t turn) {

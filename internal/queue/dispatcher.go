@@ -70,9 +70,10 @@ type dispatcher struct {
 	nextLook time.Time
 	// busy is when there was a backlog last, and full when a job of it found no room.
 	busy, full time.Time
-	// waiting is since when there is a backlog without a pause, unknown since when there are
-	// jobs of which nothing is known, unmoved since when there are and none was moved, and
-	// failed since when nothing can be moved; zero for not.
+	// waiting is since when there is a backlog without a pause, not counting tenants that are
+	// passed over, unknown since when there are jobs of which nothing is known, unmoved since
+	// when there are and none was moved, and failed since when nothing can be moved; zero for
+	// not.
 	waiting, unknown, unmoved, failed time.Time
 	// patience is unknownFor, or longer after a reading.
 	patience time.Duration
@@ -265,10 +266,10 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 
 // report says how the dispatch goes, and has the other replicas told where that is news. The
 // route is congested where a job found no room, and where there was a backlog all the time:
-// then the others are faster than this dispatcher.
+// then the others are faster than this dispatcher. Tenants that are passed over are none.
 func (d *dispatcher) report(now time.Time) {
-	switch {
-	case d.route.backlog.tenants() == 0:
+	switch waits, _ := d.route.backlog.waits(now); {
+	case !waits:
 		d.waiting = time.Time{}
 	case d.waiting.IsZero():
 		d.waiting = now
@@ -325,7 +326,7 @@ func (d *dispatcher) nextBatch(most int) (batch []turn) {
 	d.report(now)
 	for len(batch) < most {
 		if !d.route.window.reserve() {
-			if d.route.backlog.tenants() > 0 {
+			if waits, _ := d.route.backlog.waits(now); waits {
 				d.congested(now)
 			}
 			break
@@ -388,7 +389,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 	if d.route.kind == subject.Video {
 		err := d.q.letters.Check(ctx, j.tenant)
 		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.mover.toSubmit(ctx, j) {
-			backlog.putBack(j.turn, quota.LettersEvery)
+			backlog.passOver(j.turn, quota.LettersEvery)
 			return later, nil
 		}
 	}

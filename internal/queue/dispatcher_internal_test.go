@@ -318,3 +318,46 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	begin()
 	d.moves(t)
 }
+
+// TestATenantThatIsPassedOverIsNoBacklog for the others: while it has as many dead letters as it
+// may have, no job of it becomes ready, and theirs have room in the ready window.
+func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	q, cfg := idle(t, b)
+	cfg.Limits.Tenant.MaxDeadLetters = 1
+	item, err := q.Items.Find(t.Context(), joblog.NameOf(wait(t, q)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Publish(t.Context(), nats.NewMsg(b.Names().DeadLetter(subject.Video, "acme", "video_1"))); err != nil {
+		t.Fatal(err)
+	}
+	r := q.Route(subject.Video, config.SandboxVideoRoute)
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: brokertest.Logger(t)}
+	reading := r.backlog.clear(time.Now())
+	r.backlog.end(reading)
+	r.backlog.add(reading, "acme", item.Seq)
+	r.lease.Take(time.Now(), true)
+	if !r.hasBacklog(time.Now()) {
+		t.Fatal("a job waits, and is no backlog")
+	}
+	r.Resize(4)
+	d.fill(t.Context())
+	now := time.Now()
+	if n := r.backlog.tenants(); n != 1 || d.moved != 0 {
+		t.Fatalf("%d jobs of a tenant without room for letters are moved; %d tenants wait", d.moved, n)
+	}
+	if r.hasBacklog(now) {
+		t.Error("each new job of every tenant goes through the backlog, for as long as one tenant is passed over")
+	}
+	d.report(now)
+	d.report(now.Add(congestedFor))
+	if _, congested, _ := r.lease.Holder(now); congested {
+		t.Error("the other replicas are told that the route is congested, and its ready window is empty")
+	}
+	r.backlog.add(reading, "other", item.Seq+1)
+	if !r.hasBacklog(now) {
+		t.Error("a tenant that is not passed over is no backlog either")
+	}
+}

@@ -25,8 +25,9 @@ type tenantQueue struct {
 	// is all that a replica keeps of the backlog.
 	jobs []uint64
 	// notBefore is when its next job may be looked at again, after one that could
-	// not be moved; zero for now.
-	notBefore time.Time
+	// not be moved; zero for now. passedOver is until when its jobs have no turn,
+	// and those of others do not wait for them; zero for not.
+	notBefore, passedOver time.Time
 	// missed counts the jobs in a row that another replica had moved.
 	missed int
 }
@@ -83,6 +84,17 @@ func (r *roundRobin) requeue(t *tenantQueue) {
 func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.add(tenant, seq)
 	r.tenants[tenant].notBefore = until
+}
+
+// passOver is putBack for a tenant of which no job is to be moved until then.
+func (r *roundRobin) passOver(tenant string, seq uint64, until time.Time) {
+	r.putBack(tenant, seq, until)
+	r.tenants[tenant].passedOver = until
+}
+
+// waits reports whether a tenant waits that is not passed over.
+func (r *roundRobin) waits(now time.Time) bool {
+	return slices.ContainsFunc(r.ring, func(t *tenantQueue) bool { return !t.passedOver.After(now) })
 }
 
 // hit notes that a tenant's job was where it was expected.

@@ -88,6 +88,20 @@ func TestTenantThatIsPutBackWaits(t *testing.T) {
 	}
 }
 
+func TestOnlyTenantsThatAreNotPassedOverWait(t *testing.T) {
+	t.Parallel()
+	rr, now := newRoundRobin(), time.Now()
+	until := now.Add(time.Second)
+	rr.passOver("a", 1, until)
+	if _, _, ok := rr.next(now); ok || rr.waits(now) || !rr.waits(until) {
+		t.Errorf("a has a turn: %t; waits %t, and later %t", ok, rr.waits(now), rr.waits(until))
+	}
+	rr.putBack("b", 2, until) // it failed, and waits for the next try
+	if !rr.waits(now) {
+		t.Error("b does not wait")
+	}
+}
+
 func TestForgottenJobsHaveNoTurn(t *testing.T) {
 	t.Parallel()
 	rr := newRoundRobin()

@@ -223,12 +223,12 @@ func (r *Route) put() {
 }
 
 // hasBacklog reports whether a new job has to go behind others: the replica that dispatches
-// knows each of them, and the others what it says. Before it does, and while none
+// knows each of them, and those that are passed over, and the others what it says. Before it does, and while none
 // dispatches, the count decides.
 func (r *Route) hasBacklog(now time.Time) bool {
 	if r.lease.Held() {
-		tenants, all := r.backlog.known()
-		return tenants > 0 || !all && r.waiting.Load() > 0
+		waits, all := r.backlog.waits(now)
+		return waits || !all && r.waiting.Load() > 0
 	}
 	if _, congested, held := r.lease.Holder(now); held {
 		return congested
