@@ -312,8 +312,8 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	moved := int(done.moved.Load())
 	d.moved += moved
 	switch {
-	case moved > 0, tried > 0 && !done.failed.Load(), d.route.backlog.tenants() == 0:
-		d.failed = time.Time{}
+	case moved > 0, tried > 0 && !done.failed.Load(), tried == 0 && d.route.window.full(), d.route.backlog.tenants() == 0:
+		d.failed = time.Time{} // where there is no room, another replica has none either
 	case done.failed.Load() && d.failed.IsZero():
 		d.failed = begin
 	}

@@ -361,3 +361,26 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		t.Error("a tenant that is not passed over is no backlog either")
 	}
 }
+
+// TestAFullWindowIsNoFailure: one move failed, and since then the ready window has no room, as
+// jobs are slow. Nothing is tried, so nothing fails. Where there is room, the failure stays until
+// a move goes well.
+func TestAFullWindowIsNoFailure(t *testing.T) {
+	t.Parallel()
+	q, _ := idle(t, brokertest.Single(t))
+	r := q.Route(subject.Video, config.SandboxVideoRoute)
+	now := time.Now()
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, failed: now.Add(-failingAfter)}
+	reading := r.backlog.clear(now)
+	r.backlog.add(reading, "acme", 1)
+	next, _ := r.backlog.next(now)
+	r.backlog.putBack(next, time.Hour)
+	r.Resize(1)
+	if d.fill(t.Context()); d.failed.IsZero() {
+		t.Error("a job waits for the next try of its move, and the failure is forgotten")
+	}
+	r.Resize(noReadyJobs)
+	if d.fill(t.Context()); !d.failed.IsZero() {
+		t.Errorf("the window is full, and the replica says that it fails, since %s", time.Since(d.failed))
+	}
+}

@@ -113,6 +113,13 @@ func (w *window) resize(fixed int) {
 	w.fixed = fixed
 }
 
+// full reports whether there is no room, as far as is known.
+func (w *window) full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ready >= w.size()
+}
+
 // reserve takes room for a job that is about to be put in.
 func (w *window) reserve() bool {
 	w.mu.Lock()
