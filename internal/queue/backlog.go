@@ -85,7 +85,7 @@ func (b *backlog) jobs(now time.Time) (n uint64, reads bool) {
 	return b.roundRobin.size, !b.complete && now.Sub(b.heard) < unknownFor
 }
 
-// tenants is the number of tenants in the backlog.
+// tenants is the number of tenants in the backlog, but for those that have postponed jobs only.
 func (b *backlog) tenants() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,6 +111,14 @@ func (b *backlog) putBack(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.putBack(t.tenant, t.seq, time.Now().Add(d))
+}
+
+// postpone has a job wait again for at least as long as postponeFor, and none of its tenant's
+// others.
+func (b *backlog) postpone(t turn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.roundRobin.postpone(t.tenant, t.seq, time.Now().Add(postponeFor))
 }
 
 // passOver is putBack for a job of which the tenant is passed over: jobs of others do not wait

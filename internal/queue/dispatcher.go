@@ -46,6 +46,9 @@ const (
 	moveTimeout = 10 * time.Second
 	// retryMove is the wait after a move that failed.
 	retryMove = time.Second
+	// postponeFor is the wait of a job while the ready jobs have another item under its id, which
+	// may be held for hours.
+	postponeFor = 5 * time.Second
 	// failingAfter is how long all moves fail until another replica is to try.
 	failingAfter = 2 * retryMove
 	// maxMissed is how many jobs of a tenant in a row may be gone before the first
@@ -282,7 +285,7 @@ func (d *dispatcher) report(now time.Time) {
 }
 
 // fill makes jobs ready while the window has room, a batch at a time, and reports whether
-// there may be more to do at once: room that was reserved for jobs that were gone. The next
+// there may be more to do at once: room that was reserved for jobs that did not need it. The next
 // batch is read while the jobs of the one before it are moved.
 func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
@@ -317,7 +320,7 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	case done.failed.Load() && d.failed.IsZero():
 		d.failed = begin
 	}
-	return done.gone.Load() && !done.stop.Load() && ctx.Err() == nil
+	return done.freed.Load() && !done.stop.Load() && ctx.Err() == nil
 }
 
 // nextBatch takes the jobs whose turn it is, up to most, and reserves room for them.
@@ -359,16 +362,16 @@ func (d *dispatcher) congested(now time.Time) {
 
 // outcomes are what became of the jobs that a fill has moved.
 type outcomes struct {
-	moved                        atomic.Int64
-	gone, stop, failed, outdated atomic.Bool
+	moved                         atomic.Int64
+	freed, stop, failed, outdated atomic.Bool
 }
 
 func (o *outcomes) add(v verdict, err error) {
 	switch v {
 	case enqueued:
 		o.moved.Add(1)
-	case gone:
-		o.gone.Store(true)
+	case gone, blocked:
+		o.freed.Store(true)
 	case failed:
 		o.stop.Store(true)
 		switch {
@@ -394,9 +397,13 @@ func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 		}
 	}
 	v, err := d.mover.move(ctx, j)
-	switch {
-	case err != nil:
+	if err != nil {
 		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", j.seq, "error", err)
+	}
+	switch {
+	case v == blocked:
+		backlog.postpone(j.turn)
+	case err != nil:
 		backlog.putBack(j.turn, retryMove)
 	case v == gone:
 		if backlog.miss(j.turn) {

@@ -23,6 +23,7 @@ type verdict int
 const (
 	failed   verdict = iota // it waits again, and nothing more is moved now
 	later                   // it waits again, and so do its tenant's others
+	blocked                 // it waits again, and its tenant's others do not
 	gone                    // nothing was enqueued: another replica did, or the job has ended
 	enqueued                // it is ready, or may be
 )
@@ -299,9 +300,9 @@ func (m mover) enqueue(ctx context.Context, n subject.WorkName, from Item, mark 
 	case err != nil:
 		return failed, err
 	case !sameItem(there, from):
-		return later, fmt.Errorf("another request with the id of job %s is ready", n.ID)
+		return blocked, fmt.Errorf("another request with the id of job %s is ready", n.ID)
 	case from.Header.Get(subject.HeaderPutBack) == strconv.FormatUint(there.Seq, 10):
-		return later, fmt.Errorf("job %s is being put back", n.ID)
+		return blocked, fmt.Errorf("job %s is being put back", n.ID)
 	}
 	return gone, nil // its place is counted already
 }

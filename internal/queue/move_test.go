@@ -96,17 +96,20 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 }
 
 // TestDispatcherThatDiedBeforeItDeleted: the job is in line and waits too. It stays
-// in line once, and the other item goes.
+// in line once, and the other item goes. So does that of a second send of the request.
 func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)
-		item := h.stored(t, video("one", "a cat"))
+		item, second := h.stored(t, video("one", "a cat")), h.stored(t, video("two", "a cat"))
 		h.put(t, h.workSubject(item), item)
 		h.put(t, h.waitSubject(item), item)
+		h.put(t, h.workSubject(second), second)
+		second.AcceptedAt.Nanos++
+		h.put(t, h.waitSubject(second), second)
 		h.start(t)
 		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
-		if h.ready(t) != 1 {
+		if h.ready(t) != 2 {
 			t.Errorf("%d stand in line", h.ready(t))
 		}
 	})
@@ -200,6 +203,57 @@ func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := h.take(t); n.ID != cat.GetId() || !strings.Contains(string(h.held[2].Data()), "a cat") {
+			t.Errorf("taken: %v", n)
+		}
+	})
+}
+
+// TestStaleItemDelaysNoJobOfItsTenant: two bodies were sent under one id, the log has the ready
+// one, which runs for long, and the window has one place.
+func TestStaleItemDelaysNoJobOfItsTenant(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newReplica(t, open(t), 1)
+		dog, cat := h.stored(t, video("one", "a dog")), h.stored(t, video("one", "a cat"))
+		if _, err := h.log.Commit(t.Context(), task.FromWork(dog), 0); err != nil {
+			t.Fatal(err)
+		}
+		h.put(t, h.workSubject(dog), dog)
+		h.take(t)
+		h.put(t, h.waitSubject(cat), cat)
+		for _, id := range []string{"two", "three"} {
+			item := h.stored(t, video(id, "a bird"))
+			h.put(t, h.waitSubject(item), item)
+		}
+		h.start(t)
+		h.serve(t)
+		h.serve(t)
+		await(t, "only the stale item in the backlog", func() bool { return h.waiting(t) == 1 })
+	})
+}
+
+// TestJobThatIsBeingPutBackDelaysNoJobOfItsTenant: its holder died before it acknowledged the
+// ready item, which comes again after its AckWait.
+func TestJobThatIsBeingPutBackDelaysNoJobOfItsTenant(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newReplica(t, open(t), 1)
+		item, e := h.queued(t, "one")
+		ready := h.put(t, h.workSubject(item), item)
+		h.take(t)
+		if err := h.PutBack(t.Context(), e, item, ready.Seq); err != nil {
+			t.Fatal(err)
+		}
+		next := h.stored(t, video("two", "a cat"))
+		h.put(t, h.waitSubject(next), next)
+		h.start(t)
+		if n := h.serve(t); n.ID != next.GetId() {
+			t.Errorf("taken: %v", n)
+		}
+		if err := h.held[0].DoubleAck(t.Context()); err != nil { // of its next holder
+			t.Fatal(err)
+		}
+		if n := h.take(t); n.ID != item.GetId() {
 			t.Errorf("taken: %v", n)
 		}
 	})

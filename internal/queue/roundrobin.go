@@ -15,7 +15,16 @@ import (
 type roundRobin struct {
 	ring    []*tenantQueue
 	tenants map[string]*tenantQueue
-	size    uint64 // jobs of all tenants
+	// postponed are the jobs that are in no tenant's queue for a while, the first ones first.
+	postponed []postponedJob
+	size      uint64 // jobs of all tenants
+}
+
+// postponedJob is a job that waits for itself alone.
+type postponedJob struct {
+	tenant string
+	seq    uint64
+	until  time.Time
 }
 
 // tenantQueue is the jobs of one tenant.
@@ -56,6 +65,7 @@ func (r *roundRobin) add(tenant string, seq uint64) {
 // next takes the job whose turn it is, and moves its tenant to the end of the ring.
 // It is false when there is no job, or none may be looked at yet.
 func (r *roundRobin) next(now time.Time) (tenant string, seq uint64, ok bool) {
+	r.resumePostponed(now)
 	for range len(r.ring) {
 		t := r.ring[0]
 		r.ring = r.ring[1:]
@@ -86,6 +96,22 @@ func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.tenants[tenant].notBefore = until
 }
 
+// postpone is putBack for a job that does not have its tenant wait. The times come in order.
+func (r *roundRobin) postpone(tenant string, seq uint64, until time.Time) {
+	r.postponed = append(r.postponed, postponedJob{tenant, seq, until})
+	r.size++
+}
+
+// resumePostponed adds the jobs again whose time has come.
+func (r *roundRobin) resumePostponed(now time.Time) {
+	for len(r.postponed) > 0 && !r.postponed[0].until.After(now) {
+		j := r.postponed[0]
+		r.postponed = r.postponed[1:]
+		r.size--
+		r.add(j.tenant, j.seq)
+	}
+}
+
 // passOver is putBack for a tenant of which no job is to be moved until then.
 func (r *roundRobin) passOver(tenant string, seq uint64, until time.Time) {
 	r.putBack(tenant, seq, until)
@@ -94,6 +120,7 @@ func (r *roundRobin) passOver(tenant string, seq uint64, until time.Time) {
 
 // waits reports whether a tenant waits that is not passed over.
 func (r *roundRobin) waits(now time.Time) bool {
+	r.resumePostponed(now)
 	return slices.ContainsFunc(r.ring, func(t *tenantQueue) bool { return !t.passedOver.After(now) })
 }
 

@@ -88,6 +88,39 @@ func TestTenantThatIsPutBackWaits(t *testing.T) {
 	}
 }
 
+func TestPostponedJobDelaysNoneOfItsTenant(t *testing.T) {
+	t.Parallel()
+	rr, now := newRoundRobin(), time.Now()
+	for seq := range uint64(3) {
+		rr.add("a", seq+1)
+	}
+	until := now.Add(time.Second)
+	next := func(want uint64) {
+		t.Helper()
+		if _, seq, _ := rr.next(now); seq != want {
+			t.Fatalf("turn of %d, want %d", seq, want)
+		}
+	}
+	next(1)
+	rr.postpone("a", 1, until)
+	next(2)
+	if rr.size != 2 {
+		t.Errorf("%d jobs are known, want the postponed one and the last one", rr.size)
+	}
+	now = until
+	next(1)
+	rr.postpone("a", 1, until.Add(time.Second))
+	next(3)
+	if next(0); rr.waits(now) || rr.size != 1 {
+		t.Errorf("%d jobs are known, and one waits: %t", rr.size, rr.waits(now))
+	}
+	now = now.Add(time.Second)
+	if !rr.waits(now) {
+		t.Error("its time has come, and it does not wait")
+	}
+	next(1)
+}
+
 func TestOnlyTenantsThatAreNotPassedOverWait(t *testing.T) {
 	t.Parallel()
 	rr, now := newRoundRobin(), time.Now()
