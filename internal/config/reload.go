@@ -45,7 +45,7 @@ func (c *Config) otherRoutes(next *Config) []string {
 		out = append(out, name+" is gone")
 	}
 	for _, r := range next.Routes {
-		if old, ok := c.routeNamed(r.Kind, r.Name); ok && !slices.Equal(upstreamsOf(old), upstreamsOf(r)) {
+		if old, ok := c.RouteNamed(r.Kind, r.Name); ok && !slices.Equal(upstreamsOf(old), upstreamsOf(r)) {
 			out = append(out, "route "+r.Name+" has other upstreams")
 		}
 	}
@@ -100,15 +100,15 @@ func (c *Config) taking(from *Config) *Config {
 	next.Log.Level = from.Log.Level
 	for i, r := range next.Routes {
 		// What is held was extended for the old one.
-		if old, ok := c.routeNamed(r.Kind, r.Name); ok {
+		if old, ok := c.RouteNamed(r.Kind, r.Name); ok {
 			next.Routes[i].AckWait = old.AckWait
 		}
 	}
 	return &next
 }
 
-// routeNamed finds a route by what it is in the broker.
-func (c *Config) routeNamed(kind, name string) (Route, bool) {
+// RouteNamed finds a route by what it is in the broker.
+func (c *Config) RouteNamed(kind, name string) (Route, bool) {
 	for _, r := range c.Routes {
 		if r.Kind == kind && r.Name == name {
 			return r, true

@@ -116,10 +116,8 @@ func (p *Routes) queue(r config.Route) *queue.Route {
 }
 
 func (p *Routes) route(kind, name string) (config.Route, error) {
-	for _, r := range p.Config.Now().Routes {
-		if r.Kind == kind && r.Name == name {
-			return r, nil
-		}
+	if r, ok := p.Config.Now().RouteNamed(kind, name); ok {
+		return r, nil
 	}
 	return config.Route{}, errcode.New(errcode.RouteNotFound, "there is no %s route %q; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
 }

@@ -47,9 +47,9 @@ func (s Items) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
 }
 
 // Delivered is a ready job's work item, as it was delivered, for the log to judge.
-// logged is its subject.HeaderRecorded.
-func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) joblog.WorkItem {
-	return joblog.WorkItem{WorkItem: work, Stream: s.b.Names().Work(), Seq: seq, Recorded: logged}
+// recorded is its subject.HeaderRecorded.
+func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, recorded string) joblog.WorkItem {
+	return joblog.WorkItem{WorkItem: work, Stream: s.b.Names().Work(), Seq: seq, Recorded: recorded}
 }
 
 // Waits reports whether an item is in the backlog.

@@ -25,15 +25,26 @@ func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 
 // oldest is Oldest by what the durable consumer of the ready jobs says; backlog is false where
 // there is none.
-func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (_ time.Time, err error) {
-	names := r.b.Names()
-	ready, waiting := time.Time{}, time.Time{}
+func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (time.Time, error) {
+	ready := uint64(0)
 	if info.NumPending > 0 {
-		ready, err = r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), info.Delivered.Stream+1)
+		ready = info.Delivered.Stream + 1
 	}
-	if err == nil && backlog {
-		waiting, err = r.acceptedFirst(ctx, names.Wait(), names.WaitRoutePattern(r.kind, r.name), 1)
+	return r.acceptedFrom(ctx, ready, backlog)
+}
+
+// acceptedFrom is when the first of the route's items was accepted: of the ready ones from a
+// sequence on, of which there are none for 0, and of the backlog where there is one. It is the
+// zero time where there is no item.
+func (r *Route) acceptedFrom(ctx context.Context, readyFrom uint64, backlog bool) (ready time.Time, err error) {
+	names := r.b.Names()
+	if readyFrom > 0 {
+		ready, err = r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), readyFrom)
 	}
+	if err != nil || !backlog {
+		return ready, err
+	}
+	waiting, err := r.acceptedFirst(ctx, names.Wait(), names.WaitRoutePattern(r.kind, r.name), 1)
 	if ready.IsZero() || !waiting.IsZero() && waiting.Before(ready) {
 		return waiting, err
 	}

@@ -48,7 +48,7 @@ func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 		if o.Ready+o.Waiting == 0 {
 			continue
 		}
-		if o.Oldest, err = r.accepted(ctx); err != nil {
+		if o.Oldest, err = r.acceptedFrom(ctx, 1, true); err != nil {
 			return nil, err
 		}
 		out = append(out, o)
@@ -88,12 +88,8 @@ func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) err
 }
 
 func (q *Queue) configured(kind subject.Kind, name string) bool {
-	for _, r := range q.cfg.Now().Routes {
-		if r.Kind == string(kind) && r.Name == name {
-			return true
-		}
-	}
-	return false
+	_, ok := q.cfg.Now().RouteNamed(string(kind), name)
+	return ok
 }
 
 // jobsOf are those that a route's durable consumer has: each message of the stream that it
@@ -203,20 +199,6 @@ func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64
 	}
 	_ = js.DeleteConsumer(ctx, names.Wait(), c.CachedInfo().Name) // one that stays is forgotten by the server
 	return c.CachedInfo().NumPending, nil
-}
-
-// accepted is when the oldest job of the route was accepted, whether or not it waits.
-func (r *Route) accepted(ctx context.Context) (time.Time, error) {
-	names := r.b.Names()
-	ready, err := r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), 1)
-	if err != nil {
-		return time.Time{}, err
-	}
-	waiting, err := r.acceptedFirst(ctx, names.Wait(), names.WaitRoutePattern(r.kind, r.name), 1)
-	if ready.IsZero() || !waiting.IsZero() && waiting.Before(ready) {
-		return waiting, err
-	}
-	return ready, err
 }
 
 // ErrPageToken says that a token is not one that Page returned.

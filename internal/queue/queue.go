@@ -127,10 +127,6 @@ func (q *Queue) known(durable string) *Route {
 // window is a route's ready window before its dispatcher has begun: all places are free, as far
 // as is known.
 func (q *Queue) window(kind subject.Kind, name string) window {
-	for _, r := range q.cfg.Now().Routes {
-		if r.Kind == string(kind) && r.Name == name {
-			return window{fixed: r.ReadyJobs, free: r.MaxInFlight}
-		}
-	}
-	return window{}
+	r, _ := q.cfg.Now().RouteNamed(string(kind), name)
+	return window{fixed: r.ReadyJobs, free: r.MaxInFlight}
 }
