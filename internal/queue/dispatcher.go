@@ -26,12 +26,6 @@ const (
 	idleInterval = 10 * time.Second
 	// lookAge is how old the count may be by which it looks: Count makes one as often.
 	lookAge = 15 * time.Second
-	// unknownFor is how long the count has more jobs than the index, while none is moved, until
-	// the backlog is read again: one that was counted may just be on its way. Where jobs are
-	// moved it is ten times that. Each reading doubles it, up to unknownMost: the count can be
-	// wrong too, and a large backlog takes seconds to read.
-	unknownFor  = 3 * time.Second
-	unknownMost = 10 * time.Minute
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
 	// gatherFor is how long the next batch of jobs becomes larger at most, while the window is
@@ -74,12 +68,9 @@ type dispatcher struct {
 	// busy is when there was a backlog last, and full when a job of it found no room.
 	busy, full time.Time
 	// waiting is since when there is a backlog without a pause, not counting tenants that are
-	// passed over, unknown since when there are jobs of which nothing is known, unmoved since
-	// when there are and none was moved, and failed since when nothing can be moved; zero for
-	// not.
-	waiting, unknown, unmoved, failed time.Time
-	// patience is unknownFor, or longer after a reading.
-	patience time.Duration
+	// passed over, and failed since when nothing can be moved; zero for not.
+	waiting, failed time.Time
+	unknown         unknownJobs
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
@@ -150,7 +141,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	// It is congested until more is known, so that the others put new jobs behind the backlog.
 	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
 		d.busy, d.full, d.every = now, now, fastestRead
-		d.waiting, d.unknown, d.failed, d.patience = time.Time{}, time.Time{}, time.Time{}, unknownFor
+		d.waiting, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
 		d.q.claims.Say(d.route.durable)
 		d.logger.Info("this replica dispatches the backlog of a route", "kind", d.route.kind, "route", d.route.name)
 	}
@@ -229,25 +220,18 @@ func (d *dispatcher) check(ctx context.Context) {
 		d.stop()
 	}
 	if jobs >= waiting || reads || d.route.stale.Load() {
-		d.unknown = time.Time{}
+		d.unknown.none()
 		return
 	}
-	if d.unknown.IsZero() {
-		d.unknown, d.unmoved = now, now
-	}
-	if moved > 0 {
-		d.unmoved = now
-	}
-	if now.Sub(d.unmoved) >= d.patience || now.Sub(d.unknown) >= 10*d.patience {
+	if d.unknown.overdue(now, moved > 0) {
 		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "waiting", waiting, "known", jobs)
-		d.patience = min(2*d.patience, unknownMost)
 		d.reread()
 	}
 }
 
 // reread has leads begin the index again.
 func (d *dispatcher) reread() {
-	d.unknown = time.Time{}
+	d.unknown.none()
 	d.index.forget()
 	d.route.backlog.wake()
 }
