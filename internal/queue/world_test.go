@@ -35,9 +35,6 @@ const patience = 30 * time.Second
 // noReadyJobs keeps all jobs in the backlog.
 const noReadyJobs = -1
 
-// maxMoves are the jobs that a dispatcher moves at a time, in whatever order.
-const maxMoves = 8
-
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
