@@ -160,16 +160,18 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	}
 	first.indexed(t, 1)
 	second := startBehind(t, newReplica(t, b, 400))
-	for i := 0; second.waiting(t) == 1; i++ { // until the second one has heard of it
-		if i == 390 {
+	admitted := 3
+	for ; second.waiting(t) == 1; admitted++ { // until the second one has heard of it
+		if admitted == 390 {
 			t.Fatal("the second replica has room, and puts no job behind the others")
 		}
-		second.admit(t, "b", fmt.Sprint(i))
+		second.admit(t, "b", fmt.Sprint(admitted))
 		_ = broker.Wait(t.Context(), 10*time.Millisecond)
 	}
-	for second.waiting(t) > 0 || first.ready(t) > 0 {
+	for range admitted {
 		first.serve(t)
 	}
+	await(t, "an empty queue", func() bool { return second.waiting(t)+first.ready(t) == 0 })
 	claims, err := b.Conn().SubscribeSync(b.Names().Dispatch())
 	if err != nil {
 		t.Fatal(err)
