@@ -49,9 +49,6 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	defer cancel()
 	if !c.Fresh && !r.First { // their ids have no log
 		entry, found, err := a.attach(ctx, r, c)
-		if !found && err == nil && r.RequestID == "" && r.Before != nil {
-			entry, found, err = a.attachBefore(ctx, r, c)
-		}
 		if found || err != nil {
 			return entry, err
 		}
@@ -89,29 +86,6 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		a.metrics.Accepted(r.Kind, r.Way, r.Tenant)
 	}
 	return entry, err
-}
-
-// attachBefore looks for the job that a replica of the version before made of the message,
-// which has another id. Its item is stored first, and leaves when the log has its end: so
-// the streams of work are asked first. It goes with the next release.
-func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
-	c.ID = subject.JobID(r.Kind, r.Tenant, r.Before.text)
-	stored, err := a.queue.Items.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
-	if errors.Is(err, broker.ErrNoMessage) {
-		return a.attach(ctx, r, c)
-	}
-	if err != nil {
-		return joblog.Entry{}, false, unavailable(err)
-	}
-	item, err := stored.Decode()
-	if err != nil {
-		return joblog.Entry{}, false, errcode.New(errcode.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
-	}
-	if err := sameBody(item.GetFingerprint(), c); err != nil {
-		return joblog.Entry{}, false, err
-	}
-	entry, err = a.logFirst(ctx, placed{item: a.queue.Items.LogItem(stored, item)}, c)
-	return entry, true, err
 }
 
 // checkCapacity refuses before anything is stored: when the route's queue is full, so

@@ -32,15 +32,6 @@ func ByInbox(stream string, seq uint64, stored time.Time) Source {
 	}, "\x00")}
 }
 
-// ByInboxBefore is ByInbox as the version before had it, with the time at which the stream
-// was created: a message that a replica of that version admitted, and did not acknowledge,
-// comes to one of this version. It goes with the next release.
-func ByInboxBefore(stream string, created time.Time, seq uint64, stored time.Time) Source {
-	return Source{text: strings.Join([]string{
-		"inbox", stream, strconv.FormatInt(created.UnixNano(), 10), strconv.FormatUint(seq, 10), strconv.FormatInt(stored.UnixNano(), 10),
-	}, "\x00")}
-}
-
 // ByLetterOf is the source of the job that is made of an accepted job's dead letters:
 // one job makes one other, however often a letter of it is written or asked for, and
 // by whichever ingress. paid is empty, except for a task that an upstream has in addition to the

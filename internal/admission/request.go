@@ -32,9 +32,6 @@ type Request struct {
 	// Source is what makes a request without a request id the same job again: its
 	// message in the inbox, or the dead letter that it was made of; nil for neither.
 	Source *Source
-	// Before is the source that the version before made of the same message, of one that
-	// was delivered before; nil otherwise. It goes with the next release.
-	Before *Source
 	// First is true for a message that the inbox delivers for the first time, where its id
 	// is made of the message: no log has the id, as far as is known. Where that is wrong,
 	// the write of the first event finds the job.

@@ -19,7 +19,6 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/consumer/intake"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -187,58 +186,6 @@ func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
 		}
 		if n := messages(t, b, b.Names().Work()); n != 1 {
 			t.Errorf("%d jobs", n)
-		}
-	})
-}
-
-// TestMessageThatTheVersionBeforeAdmittedIsOneJob: a replica of the version before admitted
-// an inbox message under its id, and was killed before it acknowledged it: after the first
-// event, or before that.
-func TestMessageThatTheVersionBeforeAdmittedIsOneJob(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b := open(t)
-		in := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)
-		inbox, err := b.Stream(t.Context(), b.Names().Requests())
-		if err != nil {
-			t.Fatal(err)
-		}
-		cons, err := inbox.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for jobs, recorded := range []bool{true, false} {
-			publish(t, b, subject.Video, "", videoRequest("", "sandbox-video", "a cat"))
-			m := brokertest.Next(t, cons)
-			meta, err := m.Metadata()
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := natsreq.Decode(b.Names(), m.Subject(), m.Headers(), m.Data())
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := admission.ByInboxBefore(meta.Stream, inbox.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
-			r.Source = &before
-			e, err := in.Admission.Admit(t.Context(), r.Request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !recorded {
-				purge(t, b, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", e.Name().ID))
-			}
-			if err := m.Nak(); err != nil {
-				t.Fatal(err)
-			}
-			if _, out := in.Admit(t.Context(), brokertest.Next(t, cons)); out != nil {
-				t.Errorf("settled with %v", out)
-			}
-			if n := messages(t, b, b.Names().Work()); n != uint64(jobs+1) {
-				t.Errorf("%d jobs, want %d", n, jobs+1)
-			}
-			if again, err := in.Log.Get(t.Context(), e.Name()); err != nil || again.Version() != 1 {
-				t.Errorf("the job has %d events, %v", again.Version(), err)
-			}
 		}
 	})
 }

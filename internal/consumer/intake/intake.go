@@ -140,26 +140,9 @@ func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstre
 	if err != nil {
 		return err
 	}
-	if r.Before, err = in.sourceBefore(ctx, r.Request, meta); err != nil {
-		return err
-	}
 	r.First = meta.NumDelivered == 1 && r.RequestID == ""
 	_, err = in.Admission.Admit(ctx, r.Request)
 	return err
-}
-
-// sourceBefore is what the version before made the id of a message of, where one of its
-// replicas may have admitted it: it was delivered before. It goes with the next release.
-func (in *Intake) sourceBefore(ctx context.Context, r admission.Request, meta *jetstream.MsgMetadata) (*admission.Source, error) {
-	if meta.NumDelivered < 2 || r.RequestID != "" {
-		return nil, nil //nolint:nilnil // there is none, and it is not missed
-	}
-	s, err := in.Broker.Stream(ctx, meta.Stream)
-	if err != nil {
-		return nil, errcode.NotAccepted(broker.Reason(err), err)
-	}
-	source := admission.ByInboxBefore(meta.Stream, s.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
-	return &source, nil
 }
 
 // waitAgain is how long a request waits until it is tried again. What waits for
