@@ -38,38 +38,32 @@ func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) 
 const decideWithin = 8 * time.Second
 
 func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) {
-	c, err := a.Check(r)
-	if err != nil {
-		return joblog.Entry{}, err
+	c, refusal := a.Check(r)
+	if refusal != nil && c.Fingerprint == nil { // no other request can have been this one
+		return joblog.Entry{}, refusal
 	}
 	if err := a.b.Trouble(); err != nil {
 		return joblog.Entry{}, unavailable(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, decideWithin, errTooSlow)
 	defer cancel()
+	if refusal != nil {
+		return a.unlessAccepted(ctx, r, c, refusal)
+	}
 	if !c.Fresh && !r.First { // their ids have no log
 		entry, found, err := a.attach(ctx, r, c)
 		if found || err != nil {
 			return entry, err
 		}
 	}
-	if err := c.Refusal(); err != nil && r.Attached == nil { // an attached task is only polled
-		return joblog.Entry{}, err
-	}
-	releaseSlot, err := a.acquireSlot(ctx, r, c)
+	release, err := a.reserve(ctx, r, c)
 	if err != nil {
-		return joblog.Entry{}, err
-	}
-	defer releaseSlot()
-	release, err := a.checkCapacity(ctx, r, c)
-	if err != nil {
-		return joblog.Entry{}, err
+		return a.unlessAccepted(ctx, r, c, err)
 	}
 	defer release()
-	if r.Kind == subject.Video && !r.Resolves {
-		if err := a.letters.Check(ctx, r.Tenant); err != nil {
-			return joblog.Entry{}, err
-		}
+	item, err := a.item(ctx, r, c)
+	if err != nil {
+		return a.unlessAccepted(ctx, r, c, err)
 	}
 	var entry joblog.Entry
 	// The holder of an attached job polls before it writes anything, and would not be told of a
@@ -78,7 +72,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 		defer func() { tell(entry) }()
 	}
-	there, err := a.enqueue(ctx, r, c)
+	there, err := a.enqueue(ctx, r, c, item)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
@@ -86,6 +80,33 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		a.metrics.Accepted(r.Kind, r.Way, r.Tenant)
 	}
 	return entry, err
+}
+
+// reserve takes what a new job needs until release is called, or refuses: a slot of its tenant,
+// room in its route's queue and in the log, and room for a video's dead letter.
+func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release func(), err error) {
+	releaseSlot := func() {}
+	if r.Attached == nil { // the upstream has an attached task already
+		if releaseSlot, err = a.quota.Acquire(ctx, r.Tenant); err != nil {
+			return nil, err
+		}
+	}
+	releaseRoom, err := a.checkCapacity(ctx, r, c)
+	if err != nil {
+		releaseSlot()
+		return nil, err
+	}
+	release = func() {
+		releaseRoom()
+		releaseSlot()
+	}
+	if r.Kind == subject.Video && !r.Resolves {
+		if err := a.letters.Check(ctx, r.Tenant); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	return release, nil
 }
 
 // checkCapacity refuses before anything is stored: when the route's queue is full, so
@@ -107,9 +128,9 @@ func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (re
 }
 
 // logFirst writes the first event from the stored item. A job that another replica has
-// logged, or carried on, is answered as it is. When the log does not answer, a job whose
-// id no other request can have is accepted all the same: its item is stored, and its
-// event is written when the log answers again, or by the consumer that takes it. Of
+// logged, or carried on, is answered as it is. When the log does not answer, the event is
+// written when it answers again, or by the consumer that takes the item, and a job whose id
+// no other request can have is accepted all the same: its item is stored. Of
 // requests with one id and two bodies both may be stored, one ready and one in the
 // backlog, and the log alone decides between them.
 func (a *Admission) logFirst(ctx context.Context, there placed, c Checked) (joblog.Entry, error) {
@@ -119,14 +140,13 @@ func (a *Admission) logFirst(ctx context.Context, there placed, c Checked) (jobl
 	ctx, cancel := context.WithTimeout(ctx, broker.PublishTimeout)
 	defer cancel()
 	entry, err := a.queue.Items.Begin(ctx, there.item, there.seen)
-	switch {
-	case err == nil:
+	if err == nil {
 		return entry, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
-	case !c.Fresh:
-		return joblog.Entry{}, acceptanceFault(c.ID, true, err)
-	default:
-		entry = joblog.Entry{Event: task.FromWork(there.item.WorkItem)}
-		a.queue.LogLater(entry.Name())
-		return entry, nil
 	}
+	entry = joblog.Entry{Event: task.FromWork(there.item.WorkItem)}
+	a.queue.LogLater(entry.Name())
+	if !c.Fresh {
+		return joblog.Entry{}, acceptanceFault(c.ID, true, err)
+	}
+	return entry, nil
 }

@@ -23,6 +23,33 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry job
 	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
 }
 
+// unlessAccepted refuses a request, unless it was accepted before: then it is answered with its
+// job, whatever the time, the configuration and the queue are by now. The item of that job may be
+// stored with nothing in the log yet. It leaves when the log has the end, so that it is looked
+// for first. Where neither can be read, the refusal would be a guess.
+func (a *Admission) unlessAccepted(ctx context.Context, r Request, c Checked, refusal error) (joblog.Entry, error) {
+	if c.Fresh {
+		return joblog.Entry{}, refusal
+	}
+	name := subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}
+	entry, err := a.queue.Items.Accepted(ctx, name)
+	switch {
+	case errors.Is(err, joblog.ErrNotFound):
+		entry, found, err := a.attach(ctx, r, c)
+		if !found && err == nil {
+			err = refusal
+		}
+		return entry, err
+	case err != nil:
+		return joblog.Entry{}, unavailable(err)
+	case entry.Seq == 0:
+		a.queue.LogLater(name)
+		return joblog.Entry{}, acceptanceFault(c.ID, true, joblog.ErrUncertain)
+	default:
+		return entry, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
+	}
+}
+
 func sameBody(fingerprint []byte, c Checked) error {
 	if string(fingerprint) == string(c.Fingerprint) {
 		return nil

@@ -20,66 +20,57 @@ const (
 	maxSize      = 32  // bytes that are kept of the size that a request asks for
 )
 
-// Check is the one validator: it judges the request, finds its route and its
-// id, and stores nothing. Every error is a *errcode.Error.
-func (a *Admission) Check(r Request) (Checked, error) {
-	if r.Attached != nil {
-		return a.checkAttached(r)
+// Check is the one validator: it finds the request's id and its route, judges it, and stores
+// nothing. Every error is a *errcode.Error. Time and the configuration have a say in it, so that
+// it may refuse what was accepted before: a Checked with a fingerprint, also where it comes with
+// an error, names the job that there may be.
+func (a *Admission) Check(r Request) (c Checked, err error) {
+	if c.ID, c.Fresh, err = r.id(); err != nil {
+		return c, err
 	}
+	if c.ID != "" && !c.Fresh {
+		c.Fingerprint = r.Fingerprint()
+	}
+	if r.Attached != nil {
+		return c, a.checkAttached(r, &c)
+	}
+	return c, a.check(r, &c)
+}
+
+func (a *Admission) check(r Request, c *Checked) error {
 	n, limit := int64(len(r.Body.Bytes())), int64(a.cfg.LimitsOf(r.Tenant).MaxBodyBytes)
 	if n > limit {
-		return Checked{}, errcode.New(errcode.BodyTooLarge, "the body has %d bytes; the limit is %d", n, limit)
+		return errcode.New(errcode.BodyTooLarge, "the body has %d bytes; the limit is %d", n, limit)
 	}
 	if err := r.Body.Err(); err != nil {
-		return Checked{}, body.Fault(err)
+		return body.Fault(err)
 	}
 	read := a.readBody(r)
 	if v := append(a.violations(r), read.violations...); len(v) > 0 {
-		return Checked{}, errcode.Invalid(v)
+		return errcode.Invalid(v)
 	}
-	c := Checked{Model: read.model, Stream: read.head.Stream, StreamSet: read.head.StreamSet}
-	if err := a.route(r, read, &c); err != nil {
-		return Checked{}, err
+	c.Model, c.Stream, c.StreamSet = read.model, read.head.Stream, read.head.StreamSet
+	if err := a.route(r, read, c); err != nil {
+		return err
 	}
 	if err := c.write(r); err != nil {
-		return Checked{}, err
+		return err
 	}
-	source, err := r.source()
-	if err != nil {
-		return Checked{}, errcode.From(err)
+	if c.Route.Draining {
+		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and takes no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
 	}
-	c.ID, c.Fresh = subject.JobID(r.Kind, r.Tenant, source.text), source.random
-	if !c.Fresh {
-		sum := r.Body.Fingerprint()
-		c.Fingerprint = sum[:]
-	}
-	return c, nil
+	return nil
 }
 
-// checkAttached is Check for a task that was submitted once already. Its body is
-// not judged again, and may be missing: it is only kept.
-func (a *Admission) checkAttached(r Request) (Checked, error) {
+// checkAttached is check for a task that was submitted once already, and is only polled, also by
+// a route that is draining. Its body is not judged again, and may be missing: it is only kept.
+func (a *Admission) checkAttached(r Request, c *Checked) error {
 	if v := a.violations(r); len(v) > 0 {
-		return Checked{}, errcode.Invalid(v)
-	}
-	source, err := r.source()
-	if err != nil {
-		return Checked{}, errcode.From(err)
+		return errcode.Invalid(v)
 	}
 	t := r.Attached
-	return Checked{
-		ID: subject.JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body.Bytes(), Asked: t.Asked,
-		Fingerprint: t.fingerprint(),
-	}, nil
-}
-
-// Refusal says that the request's route takes no new job. It is asked when no job of the
-// request is known: a request of an accepted job attaches to that.
-func (c Checked) Refusal() error {
-	if !c.Route.Draining {
-		return nil
-	}
-	return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and takes no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
+	c.Route, c.Model, c.Body, c.Asked = t.Route, t.Model, r.Body.Bytes(), t.Asked
+	return nil
 }
 
 // write sets the body that the upstream gets: the client's own bytes, or the
@@ -116,6 +107,33 @@ func unwritable(err error) error {
 		return errcode.Invalid([]errcode.Violation{{Field: field.Field, Description: field.Description}})
 	}
 	return errcode.New(errcode.InvalidRequest, "the request cannot be written as JSON: %w", err)
+}
+
+// Fingerprint is that of what the request asks for, with which other requests of its id are
+// compared; nil where its body is no JSON object, which no accepted one had.
+func (r Request) Fingerprint() []byte {
+	if r.Attached != nil {
+		return r.Attached.fingerprint()
+	}
+	if r.Body.Err() != nil {
+		return nil
+	}
+	sum := r.Body.Fingerprint()
+	return sum[:]
+}
+
+// id is that of the request's job, or "" where the tenant or the request id is not legal. It is
+// fresh where nothing identifies the request.
+func (r Request) id() (id string, fresh bool, err error) {
+	legal := subject.CheckToken(r.Tenant) == nil && legalRequestID(r.RequestID)
+	if !legal {
+		return "", false, nil
+	}
+	source, err := r.source()
+	if err != nil {
+		return "", false, errcode.From(err)
+	}
+	return subject.JobID(r.Kind, r.Tenant, source.text), source.random, nil
 }
 
 func (r Request) source() (Source, error) {
@@ -182,12 +200,9 @@ func legalRequestID(id string) bool {
 // JobID is the id of the job that the request names, or "" when its tenant or
 // its request id is not legal, or when nothing identifies it.
 func (r Request) JobID() string {
-	if subject.CheckToken(r.Tenant) != nil || !legalRequestID(r.RequestID) {
+	id, fresh, err := r.id()
+	if err != nil || fresh {
 		return ""
 	}
-	source, err := r.source()
-	if err != nil || source.random {
-		return ""
-	}
-	return subject.JobID(r.Kind, r.Tenant, source.text)
+	return id
 }

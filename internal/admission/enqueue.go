@@ -31,11 +31,7 @@ type placed struct {
 
 // enqueue stores the work item and returns the one that is stored, which may be
 // that of an earlier request with the same id.
-func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (placed, error) {
-	item, err := a.item(ctx, r, c)
-	if err != nil {
-		return placed{}, err
-	}
+func (a *Admission) enqueue(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem) (placed, error) {
 	reserved, err := a.queue.Reserve(item)
 	if err != nil {
 		a.discardBody(ctx, item)

@@ -54,23 +54,3 @@ func (a *Admission) countRefused(tenant string, err error) {
 // Refusals are the tenants that this replica refused most in the last hour because of their
 // limits, n at most.
 func (a *Admission) Refusals(n int) []quota.Refused { return a.refusals.LastHour(n, time.Now()) }
-
-// acquireSlot is Acquire for a job. One that was accepted already takes no slot: its log
-// may still be empty when a repeat of its request comes, or has begun since it was read.
-// Nor does one that an operator attaches: its upstream has it already.
-func (a *Admission) acquireSlot(ctx context.Context, r Request, c Checked) (release func(), err error) {
-	if r.Attached != nil {
-		return func() {}, nil
-	}
-	release, err = a.quota.Acquire(ctx, r.Tenant)
-	if err == nil || c.Fresh {
-		return release, err
-	}
-	if _, readErr := a.queue.Items.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}); readErr == nil {
-		return func() {}, nil
-	}
-	if _, found, _ := a.attach(ctx, r, c); found {
-		return func() {}, nil
-	}
-	return nil, err
-}

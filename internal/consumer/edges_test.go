@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -128,18 +128,23 @@ func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
-	item := &genbusv1.WorkItem{Id: videoID("bad"), Kind: "video", Tenant: "acme", RequestId: "bad", AcceptedAt: timestamppb.Now()}
+	request := videoRequest("bad", "", "a cat")
+	decoded, err := natsreq.FromVideo(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := &genbusv1.WorkItem{Id: videoID("bad"), Kind: "video", Tenant: "acme", RequestId: "bad", AcceptedAt: timestamppb.Now(), Fingerprint: decoded.Fingerprint()}
 	f := errcode.New(errcode.InvalidRequest, "x")
 	end, err := r.log.Commit(t.Context(), task.FailedAtOnce(item, time.Now(), f.TaskError()), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
+	publish(t, b, subject.Video, "bad", request)
 	doneOnce(t, b, end)
 }
 
 // TestRefusalLeavesAnAcceptedJobAlone: the item is stored and its log is still
-// empty when a bad message with the same request id comes.
+// empty when a bad message with the same request id comes, which finds the job.
 func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
@@ -153,7 +158,7 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: videoID("taken")}
-	if e, err := r.log.Get(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
+	if e, err := r.log.Get(t.Context(), name); err != nil || e.Terminal() {
 		t.Errorf("the accepted job was ended: %v, %v", e.Job, err)
 	}
 }

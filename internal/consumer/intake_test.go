@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,11 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/intake"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -186,6 +190,87 @@ func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
 		}
 		if n := messages(t, b, b.Names().Work()); n != 1 {
 			t.Errorf("%d jobs", n)
+		}
+	})
+}
+
+// TestAnAcceptedMessageIsNoRejectedRequest: its replica died before it acknowledged the message.
+// It comes again where no route serves its model any more, and once more as if for the first time,
+// as its durable consumer was made again.
+func TestAnAcceptedMessageIsNoRejectedRequest(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		died := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)
+		other := idleReplica(t, open(t), testConfig(t, "http://127.0.0.1:1", func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].Models = []string{fmt.Sprint("other-", i)}
+			}
+		})).intake(subject.Video)
+		publish(t, b, subject.Video, "", videoRequest("", "sandbox-video", "a cat"))
+		var deliveries []jetstream.Msg
+		for range 2 {
+			cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := brokertest.Next(t, cons)
+			if err := first.Nak(); err != nil {
+				t.Fatal(err)
+			}
+			deliveries = append(deliveries, first, brokertest.Next(t, cons))
+			if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Requests(), cons.CachedInfo().Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, out := died.Admit(t.Context(), deliveries[0]); out != nil {
+			t.Fatalf("admitted with %v", out)
+		}
+		for i, m := range deliveries[1:] {
+			if _, out := other.Admit(t.Context(), m); out != nil {
+				t.Errorf("delivery %d is settled with %v", i, out)
+			}
+		}
+		if jobs, letters := messages(t, b, b.Names().Work()), messages(t, b, b.Names().Rejected()); jobs != 1 || letters != 0 {
+			t.Errorf("%d jobs, and %d letters of a request that was never accepted", jobs, letters)
+		}
+	})
+}
+
+// TestARefusedMessageIsNotJudgedAgain: its replica died before it acknowledged the message, which
+// comes again where its model has a route. Its id is that of the failed job.
+func TestARefusedMessageIsNotJudgedAgain(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		died := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1", func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].Models = []string{fmt.Sprint("other-", i)}
+			}
+		})).intake(subject.Video)
+		other := idleReplica(t, open(t), testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)
+		message := videoRequest("refused", "sandbox-video", "a cat")
+		id := publish(t, b, subject.Video, "refused", message)
+		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := brokertest.Next(t, cons)
+		for _, in := range []*intake.Intake{died, other} {
+			if _, out := in.Admit(t.Context(), m); out != nil {
+				t.Errorf("settled with %v", out)
+			}
+		}
+		request, err := natsreq.FromVideo(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Tenant = "acme"
+		if e, err := other.Admission.Admit(t.Context(), request); err != nil || e.Job.GetId() != id || e.Job.GetError().GetCode() != string(errcode.ModelNotFound) {
+			t.Errorf("the repeat is answered with %v, %v", e.Job, err)
+		}
+		if jobs, letters := messages(t, b, b.Names().Work()), messages(t, b, b.Names().Rejected()); jobs != 0 || letters != 1 {
+			t.Errorf("%d jobs and %d letters of one refused message", jobs, letters)
 		}
 	})
 }

@@ -60,9 +60,6 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if err := fitsCall(checked, streamed); err != nil {
 		return nil, err
 	}
-	if err := checked.Refusal(); err != nil {
-		return nil, err
-	}
 	route, _ := r.o.Routes.Chat(checked.Route.Name)
 	if err := r.o.Admission.Running(ctx, subject.Chat, route.Name); err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -44,8 +46,11 @@ func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (j
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
-	entry, err := p.Admission.Admit(ctx, r)
+	entry, found, err := p.acceptedAs(ctx, l, r)
+	if !found && err == nil {
+		r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
+		entry, err = p.Admission.Admit(ctx, r)
+	}
 	if f := errcode.From(err); f != nil {
 		if f.Code == errcode.IdempotencyKeyReused {
 			f = errcode.New(errcode.LetterResolved, "dead letter %d was made job %s already, and not in this way; look at that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
@@ -58,6 +63,27 @@ func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (j
 			Because(err).ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
 	}
 	return entry, nil
+}
+
+// acceptedAs is the job of a rejected letter's message, where that was accepted after all: the
+// replica that wrote the letter died before it recorded the refusal, and the configuration had
+// changed when the message was delivered again. A refusal that was recorded has no route.
+func (p *Letters) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
+	if !deadletter.Rejected(p.Names, l.DeadLetter) || l.GetId() == "" {
+		return joblog.Entry{}, false, nil
+	}
+	n := subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: l.GetId()}
+	if e, err = p.Log.Get(ctx, n); errors.Is(err, joblog.ErrNotFound) {
+		e, err = p.Items.Accepted(ctx, n)
+	}
+	if errors.Is(err, joblog.ErrNotFound) {
+		return joblog.Entry{}, false, nil
+	}
+	if err != nil {
+		return joblog.Entry{}, false, errcode.NotAccepted(broker.Reason(err), err)
+	}
+	x := e.Job.GetExecution()
+	return e, x.GetRoute() != "" && bytes.Equal(x.GetFingerprint(), r.Fingerprint()), nil
 }
 
 // source makes a letter the same job whenever it is asked for. A job's letter may be

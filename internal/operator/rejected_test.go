@@ -7,6 +7,8 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/deadletter"
@@ -96,6 +98,40 @@ func TestOneMessageMakesOneJob(t *testing.T) {
 	if err != nil || len(ids) != 1 || ids[other.Job.GetId()] {
 		t.Errorf("the message made %v, and another one %v, %v", ids, other.Job, err)
 	}
+}
+
+// TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob: the replica that wrote the letter died
+// before it recorded the refusal, and the next one had a route for the message.
+func TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		up := newSandbox(t)
+		r := newReplica(t, b, up, withRoute("later")).start()
+		letter := refusedMessage(b, 0)
+		source := admission.ByInbox(b.Names().Requests(), 7, time.Unix(1e9, 0))
+		request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: body.Parse(letter.GetData()), Source: &source}
+		letter.Id = request.JobID()
+		first, err := r.o.Admission.Admit(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.end(first.Name())
+		seq := reject(t, r, letter, 7)
+		if e, err := r.Redrive(t.Context(), seq); err != nil || e.Job.GetId() != first.Job.GetId() {
+			t.Errorf("redriven as %v, %v", e.Job, err)
+		}
+		r.gone(seq)
+		letter.Data = []byte(`{"model":"later","prompt":"another dog"}`)
+		other, err := r.Redrive(t.Context(), reject(t, r, letter, 8))
+		if err != nil || other.Job.GetId() == first.Job.GetId() {
+			t.Fatalf("a message of another body: %v, %v", other.Job, err)
+		}
+		r.end(other.Name())
+		if n := up.Sandbox.Stats().Creates; n != 2 {
+			t.Errorf("%d creates for two requests", n)
+		}
+	})
 }
 
 // TestACutRequestIsNotRedriven: its letter says so, and can be shown and dropped.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,18 +34,21 @@ const (
 type pendingFirstEvents struct {
 	items Items
 	mu    sync.Mutex
-	names []subject.TaskName
+	names map[subject.TaskName]struct{}
 	wake  chan struct{}
 }
 
 func newPendingFirstEvents(items Items) *pendingFirstEvents {
-	return &pendingFirstEvents{items: items, wake: make(chan struct{}, 1)}
+	return &pendingFirstEvents{items: items, names: map[subject.TaskName]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 func (p *pendingFirstEvents) add(names ...subject.TaskName) {
 	p.mu.Lock()
-	room := max(maxPending-len(p.names), 0)
-	p.names = append(p.names, names[:min(len(names), room)]...)
+	for _, n := range names {
+		if len(p.names) < maxPending {
+			p.names[n] = struct{}{}
+		}
+	}
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -54,8 +59,8 @@ func (p *pendingFirstEvents) add(names ...subject.TaskName) {
 func (p *pendingFirstEvents) take() []subject.TaskName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := p.names
-	p.names = nil
+	out := slices.Collect(maps.Keys(p.names))
+	clear(p.names)
 	return out
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -61,12 +62,17 @@ func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 	}
 }
 
-// TestPendingFirstEventsAreBounded: what is remembered takes no more memory than stated.
+// TestPendingFirstEventsAreBounded: what is remembered takes no more memory than stated, and
+// what is remembered twice no more than once.
 func TestPendingFirstEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPendingFirstEvents(Items{})
-	for range 3 {
-		p.add(make([]subject.TaskName, maxPending/2+1)...)
+	for half := range 3 {
+		for range 2 {
+			for i := range maxPending/2 + 1 {
+				p.add(subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint(half), ID: fmt.Sprint(i)})
+			}
+		}
 	}
 	if n := len(p.take()); n != maxPending {
 		t.Errorf("%d are remembered, want %d", n, maxPending)

@@ -141,8 +141,11 @@ func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstre
 		return err
 	}
 	r.First = meta.NumDelivered == 1 && r.RequestID == ""
-	_, err = in.Admission.Admit(ctx, r.Request)
-	return err
+	e, err := in.Admission.Admit(ctx, r.Request)
+	if err != nil || !e.Terminal() {
+		return err
+	}
+	return in.Log.Finish(ctx, e) // of a request that was refused before, the feed copy may be missing
 }
 
 // waitAgain is how long a request waits until it is tried again. What waits for
@@ -223,7 +226,7 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 		return nil
 	}
 	item := &genbusv1.WorkItem{
-		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: r.RequestID, AcceptedAt: timestamppb.Now(),
+		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: r.RequestID, AcceptedAt: timestamppb.Now(), Fingerprint: r.Fingerprint(),
 	}
 	current, err := in.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
