@@ -12,11 +12,15 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // way sends one request of acme, and gives the code with which it was refused, or
@@ -211,14 +215,15 @@ func TestPlacesAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesOfATenantAreLimited by every way in.
+// TestBodiesOfATenantAreLimited by every way in, but for that of a request that was accepted when
+// the limit was higher.
 func TestBodiesOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{MaxBodyBytes: 2 * config.KiB}))
 	w.Calls()
 	long := strings.Repeat("x", 3<<10)
 	c := apitest.Caller{T: t, Conn: w.Dial()}
-	for path, body := range map[string]string{
+	for path, sent := range map[string]string{
 		"/v1/video/generations": `{"model":"sandbox-video","prompt":"` + long + `"}`,
 		"/v1/videos":            `{"model":"sandbox-videos","prompt":"` + long + `"}`,
 		"/v1/chat/completions":  apitest.TalkBody(long),
@@ -226,13 +231,25 @@ func TestBodiesOfATenantAreLimited(t *testing.T) {
 		apitest.KlingText:       `{"model_name":"sandbox-kling","prompt":"` + long + `"}`,
 		apitest.JimengSubmit:    `{"req_key":"sandbox-jimeng","prompt":"` + long + `"}`,
 	} {
-		a := w.Post(path, body, apitest.ByAcme...)
+		a := w.Post(path, sent, apitest.ByAcme...)
 		if a.Header.Get("Genbus-Error-Code") != string(errcode.BodyTooLarge) {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
-		if a := w.Post(path, body, apitest.ByGlobex...); a.Status != http.StatusOK {
+		if a := w.Post(path, sent, apitest.ByGlobex...); a.Status != http.StatusOK {
 			t.Errorf("%s of another tenant: %d %s", path, a.Status, a.Body)
 		}
+	}
+	accepted := `{"model":"sandbox-video","prompt":"` + long + `"}`
+	sum := body.Parse([]byte(accepted)).Fingerprint()
+	item := &genbusv1.WorkItem{
+		Id: apitest.JobID(subject.Video, "acme", "before"), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "sandbox-video", Protocol: "primary",
+		RequestId: "before", Fingerprint: sum[:], AcceptedAt: timestamppb.Now(),
+	}
+	if _, err := w.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.Post("/v1/video/generations", accepted, append(apitest.ByAcme, "Idempotency-Key", "before")...); a.Status != http.StatusOK || !strings.Contains(a.Body, item.GetId()) {
+		t.Errorf("the repeat of an accepted request: %d %s", a.Status, a.Body)
 	}
 	form := "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsandbox-videos\r\n--x\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n" + long + "\r\n--x--\r\n"
 	if a := w.Post("/v1/videos", form, append(apitest.ByAcme, "Content-Type", "multipart/form-data; boundary=x")...); a.ErrorCode(t) != string(errcode.BodyTooLarge) {

@@ -33,8 +33,9 @@ func (x *exchange) body() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// bodyLimit is the longest body that the tenant may send, in bytes.
-func (x *exchange) bodyLimit() int64 { return int64(x.h.cfg.LimitsOf(x.tenant).MaxBodyBytes) }
+// bodyLimit is the longest body that is read, in bytes. That of the tenant is judged by
+// admission, which knows whether the request was accepted before.
+func (x *exchange) bodyLimit() int64 { return int64(x.h.cfg.Now().HTTP.MaxBodyBytes) }
 
 // expectBody bounds the arrival of a request's body, whether or not anybody
 // reads it: net/http waits for the rest of one before it answers. It lifts the
