@@ -69,7 +69,7 @@ func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (j
 // replica that wrote the letter died before it recorded the refusal, and the configuration had
 // changed when the message was delivered again. A refusal that was recorded has no route.
 func (p *Letters) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
-	if !deadletter.Rejected(p.Names, l.DeadLetter) || l.GetId() == "" {
+	if !deadletter.IsRejected(l.seq) || l.GetId() == "" {
 		return joblog.Entry{}, false, nil
 	}
 	n := subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: l.GetId()}
