@@ -17,12 +17,14 @@ func (b *Broker) StoreLeft() (bytes int64, known bool) {
 	return b.embedded.storeLeft()
 }
 
+// storeLeft reads what the server counts, by Varz: Jsz looks at each stream too, and waits for
+// the sync of one. A server that was shut down has no JetStream.
 func (e *embedded) storeLeft() (bytes int64, known bool) {
-	info, err := e.server.Jsz(nil)
-	if err != nil || info.Config.MaxStore <= 0 {
+	v, err := e.server.Varz(nil)
+	if err != nil || v.JetStream.Config == nil || v.JetStream.Config.MaxStore <= 0 {
 		return 0, false
 	}
-	return info.Config.MaxStore - int64(info.Store), true
+	return v.JetStream.Config.MaxStore - int64(v.JetStream.Stats.Store), true
 }
 
 // Batches are sent while this much is left of the store, which is looked at as often: where it
@@ -42,7 +44,8 @@ func (e *embedded) hasRoom() bool {
 	return !e.full.Load()
 }
 
-// sound reports whether the server has met no error when it wrote to a stream or synced it.
+// sound reports whether the server has met no error when it wrote to a stream or synced it. It
+// waits for a sync that is under way.
 func (e *embedded) sound(stream string) bool {
 	return e.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
 }

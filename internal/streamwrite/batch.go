@@ -39,6 +39,7 @@ type batches struct {
 	mu        sync.Mutex
 	sent      map[string]*batch    // by id; those whose answer has not come
 	undecided map[string]undecided // by id; those whose answer did not come in time
+	looking   bool                 // whether the stream has met an error
 }
 
 // undecided is a batch of which it is not known whether it is stored for good.
@@ -98,13 +99,25 @@ func (b *batches) decide(one *batch) {
 
 // processed takes any answer of the stream to something that was sent later than some batches.
 // It decides them where the stream has met no error, as the server answers the writes of a
-// stream in their order, and syncs a batch before it goes on. It needs the lock.
+// stream in their order, and syncs a batch before it goes on. No write waits for what Sound
+// says, and no answer; one that comes meanwhile decides nothing.
 func (w *Writer) processed(sent uint64) {
-	w.batches.mu.Lock()
-	defer w.batches.mu.Unlock()
-	if len(w.batches.undecided) > 0 && w.o.Sound() {
-		maps.DeleteFunc(w.batches.undecided, func(_ string, u undecided) bool { return u.sent < sent })
+	b := &w.batches
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.looking || len(b.undecided) == 0 {
+		return
 	}
+	b.looking = true
+	go func() {
+		sound := w.o.Sound()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.looking = false
+		if sound {
+			maps.DeleteFunc(b.undecided, func(_ string, u undecided) bool { return u.sent < sent })
+		}
+	}()
 }
 
 // askEvery is how often the server is asked about a batch whose answer did not come.

@@ -43,16 +43,18 @@ func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 	}
 }
 
-// mute is a server of log.> whose answers the test gives. broken says that it has met an error.
+// mute is a server of log.> whose answers the test gives. broken says that it has met an error,
+// looks has an entry for each time that it was asked.
 type mute struct {
 	world
 	got    chan *nats.Msg
 	broken *atomic.Bool
+	looks  chan struct{}
 }
 
 func newMute(t *testing.T, timeout time.Duration) mute {
 	t.Helper()
-	m := mute{newWorld(t, streamwrite.Options{}), make(chan *nats.Msg, 100), &atomic.Bool{}}
+	m := mute{newWorld(t, streamwrite.Options{}), make(chan *nats.Msg, 100), &atomic.Bool{}, make(chan struct{}, 100)}
 	if err := m.js.DeleteStream(t.Context(), "LOG"); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,10 @@ func newMute(t *testing.T, timeout time.Duration) mute {
 		t.Fatal(err)
 	}
 	m.writer = streamwrite.New(m.replies, streamwrite.Options{ // each write is a batch
-		ShareFrom: 1, Timeout: timeout, Room: yesAlways, Sound: func() bool { return !m.broken.Load() },
+		ShareFrom: 1, Timeout: timeout, Room: yesAlways, Sound: func() bool {
+			m.looks <- struct{}{}
+			return !m.broken.Load()
+		},
 	})
 	return m
 }
@@ -79,6 +84,18 @@ func (m mute) answer(t *testing.T, to *nats.Msg, with string) {
 	t.Helper()
 	if err := m.nc.Publish(to.Reply, []byte(with)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// settles waits until the batch of a message is settled, and answers the questions about it.
+func (m mute) settles(t *testing.T, h nats.Header) {
+	t.Helper()
+	for tick := time.NewTicker(time.Millisecond); !m.writer.Settled(h); {
+		select {
+		case question := <-m.got:
+			m.answer(t, question, no)
+		case <-tick.C: // what the server was asked is under way
+		}
 	}
 }
 
@@ -105,6 +122,7 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 		t.Errorf("the server is asked by %s with %v", question.Subject, question.Header)
 	}
 	m.answer(t, question, no)
+	<-m.looks
 	second, failed := m.write(t.Context(), "log.2")
 	m.answer(t, second, yes)
 	if err := <-failed; err != nil {
@@ -120,9 +138,47 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("a write that was refused is stored")
 	}
-	if !m.writer.Settled(first.Header) {
-		t.Error("a batch is not settled behind which the server has answered")
+	m.settles(t, first.Header)
+}
+
+// TestWritesAndAnswersDoNotWaitForALook at a stream, which waits for the disk.
+func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
+	t.Parallel()
+	m := newMute(t, 300*time.Millisecond)
+	goOn := make(chan struct{})
+	m.writer = streamwrite.New(m.replies, streamwrite.Options{
+		ShareFrom: 1, Timeout: 300 * time.Millisecond, Room: yesAlways, Sound: func() bool {
+			m.looks <- struct{}{}
+			<-goOn
+			return true
+		},
+	})
+	first, failed := m.write(t.Context(), "log.1")
+	if err := <-failed; err == nil {
+		t.Error("a batch without an answer is stored")
 	}
+	second, failed := m.write(t.Context(), "log.2")
+	m.answer(t, second, yes)
+	<-m.looks
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	third, failed := m.write(t.Context(), "log.3")
+	m.answer(t, third, yes)
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, failed = m.write(ctx, "log.4")
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("a write that was given up: %v", err)
+	}
+	if m.writer.Settled(first.Header) {
+		t.Error("a batch is settled before the server has said that it has met no error")
+	}
+	close(goOn)
+	m.settles(t, first.Header)
 }
 
 // TestALateAnswerSettlesABatch.

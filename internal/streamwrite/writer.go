@@ -51,9 +51,11 @@ type Options struct {
 	// Room and Sound.
 	Timeout time.Duration
 	// Room reports whether the server has room for many batches: one that it has none for may be
-	// stored in part, without an answer and without a sync.
+	// stored in part, without an answer and without a sync. All writes wait for it: it does not
+	// wait for a sync itself.
 	Room func() bool
 	// Sound reports whether the server has met no error when it wrote to the stream or synced it.
+	// It may wait for a sync, and is called by one goroutine at a time, which ends with it.
 	Sound func() bool
 }
 
