@@ -76,9 +76,9 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 // Settled waits until it is known whether a message of a stream, which a consumer was given or
 // which was republished, is stored for good, and reports whether it is: the embedded server
 // may show the messages of a batch that it could not sync. It takes PublishTimeout at most.
-// Reads are settled.
+// Reads are settled. A stream that takes no batches has nothing to wait for.
 func (c *connection) Settled(stream string, h nats.Header) bool {
-	return c.writers.of(stream).Settled(h)
+	return !c.writers.shared[stream] || c.writers.of(stream).Settled(h)
 }
 
 // shareFrom is how many writes to a stream wait until they share a sync: below that, staging
@@ -88,7 +88,7 @@ const shareFrom = 32
 // writers are those of the streams that this process publishes to.
 type writers struct {
 	replies *streamwrite.Replies
-	shared  map[string]bool // streams whose server syncs each message on its own
+	shared  map[string]bool // streams whose server syncs each message on its own; never changes
 	server  *embedded       // which does; nil for another server
 
 	mu sync.Mutex
