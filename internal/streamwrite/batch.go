@@ -30,11 +30,10 @@ const (
 
 // batches are the atomic batches of a writer, of which one is under way at a time.
 type batches struct {
-	prefix  string
-	last    uint64
-	halves  [][]*write // of batches that were refused
-	refused queue      // the writes in halves; only counts them
-	asked   time.Time  // when the last question was sent
+	prefix string
+	last   uint64
+	halves [][]*write // of batches that were refused
+	asked  time.Time  // when the last question was sent
 
 	mu        sync.Mutex
 	sent      map[string]*batch    // by id; those whose answer has not come
@@ -201,7 +200,6 @@ func (w *Writer) half() (writes []*write) {
 	for len(writes) == 0 && len(w.batches.halves) > 0 {
 		for _, op := range w.batches.halves[0] {
 			if op.state == queued { // not given up
-				w.batches.refused.live--
 				writes = append(writes, op)
 			}
 		}
@@ -318,9 +316,8 @@ func (w *Writer) repeat(writes []*write) {
 	}
 	if n := len(again) / 2; n >= w.o.ShareFrom {
 		for _, op := range again {
-			op.state, op.waits = queued, &w.batches.refused
+			op.state, op.waits = queued, nil
 		}
-		w.batches.refused.live += len(again)
 		w.batches.halves = append(w.batches.halves, again[:n], again[n:])
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -299,39 +300,105 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 	group.Wait()
 }
 
-// TestHalvesThatCannotBeSentEnd: the connection is gone when a batch is refused.
-func TestHalvesThatCannotBeSentEnd(t *testing.T) {
-	t.Parallel()
-	m := newMute(t, time.Minute)
-	m.writer = streamwrite.New(m.replies, streamwrite.Options{ShareFrom: 2, Timeout: time.Minute, Room: yesAlways, Sound: yesAlways})
-	ends := make(chan error, 8)
-	write := func(i int) {
+// halved is a mute server that has refused a batch: its first half is sent again, and the second
+// one waits. ends has an entry for each write that ends, and giveUp ends all.
+type halved struct {
+	mute
+	second []string // the subjects of the half that waits
+	ends   chan end
+	giveUp func()
+}
+
+type end struct {
+	subject string
+	err     error
+}
+
+// seen is a context that tells when it is waited for.
+type seen struct {
+	context.Context
+	waits chan<- struct{}
+}
+
+func (s seen) Done() <-chan struct{} {
+	s.waits <- struct{}{}
+	return s.Context.Done()
+}
+
+const (
+	aloneAtOnce = 8 // as many as may be in flight one by one
+	inHalves    = 8
+	halvedAll   = aloneAtOnce + 2 + inHalves
+)
+
+func newHalved(t *testing.T) halved {
+	t.Helper()
+	h := halved{mute: newMute(t, time.Minute), ends: make(chan end, halvedAll)}
+	h.writer = streamwrite.New(h.replies, streamwrite.Options{ShareFrom: 2, Timeout: time.Minute, Room: yesAlways, Sound: yesAlways})
+	ctx, cancel := context.WithCancel(t.Context())
+	h.giveUp = cancel
+	waits := make(chan struct{}, halvedAll)
+	for i := range halvedAll {
 		go func() {
-			_, err := m.writer.Write(t.Context(), nats.NewMsg(fmt.Sprintf("log.%d", i)), streamwrite.Jobs)
-			ends <- err
+			subject := fmt.Sprintf("log.%d", i)
+			_, err := h.writer.Write(seen{ctx, waits}, nats.NewMsg(subject), streamwrite.Jobs)
+			h.ends <- end{subject, err}
 		}()
 	}
-	write(0) // alone
-	alone := <-m.got
-	for i := range 7 {
-		write(i + 1)
+	for range halvedAll {
+		<-waits
 	}
-	// The first two that wait are a batch, and the others wait for its answer.
-	var commit *nats.Msg
-	for commit == nil {
-		if got := <-m.got; got.Reply != "" {
-			commit = got
+	for range aloneAtOnce {
+		<-h.got
+	}
+	h.answer(t, h.batch(2)[1], `{"stream":"LOG","seq":7,"batch":"b","count":2}`)
+	all := h.batch(inHalves)
+	h.answer(t, all[inHalves-1], no)
+	h.batch(inHalves / 2)
+	for _, m := range all[inHalves/2:] {
+		h.second = append(h.second, m.Subject)
+	}
+	for range 2 {
+		if e := <-h.ends; e.err != nil {
+			t.Error(e.err)
 		}
 	}
-	m.answer(t, alone, yes)
-	if err := <-ends; err != nil {
-		t.Fatal(err)
+	return h
+}
+
+// batch takes a batch of so many messages.
+func (m mute) batch(n int) (all []*nats.Msg) {
+	for range n {
+		all = append(all, <-m.got)
 	}
-	m.nc.Close()
-	m.replies.Lost()
-	for range 7 {
-		if err := <-ends; err == nil {
-			t.Error("a write is stored over a connection that is gone")
+	return all
+}
+
+// unsent fails unless all that was not answered ends, and the half that waits says that it was
+// not sent.
+func (h halved) unsent(t *testing.T) {
+	t.Helper()
+	for range aloneAtOnce + inHalves {
+		e := <-h.ends
+		if e.err == nil || slices.Contains(h.second, e.subject) != errors.Is(e.err, streamwrite.ErrNotSent) {
+			t.Errorf("the write to %s: %v; those to %v were not sent", e.subject, e.err, h.second)
 		}
 	}
+}
+
+// TestHalvesThatCannotBeSentEnd: the connection is gone when the first one was sent.
+func TestHalvesThatCannotBeSentEnd(t *testing.T) {
+	t.Parallel()
+	h := newHalved(t)
+	h.nc.Close()
+	h.replies.Lost()
+	h.unsent(t)
+}
+
+// TestHalvesAreGivenUp by callers who go away while they wait.
+func TestHalvesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	h := newHalved(t)
+	h.giveUp()
+	h.unsent(t)
 }

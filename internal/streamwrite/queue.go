@@ -13,12 +13,6 @@ func (q *queue) push(op *write) {
 	q.live++
 }
 
-// abandon gives up a write that waits here.
-func (q *queue) abandon(op *write) {
-	op.state = done
-	q.live--
-}
-
 // pop takes the first write; nil where none waits.
 func (q *queue) pop() *write {
 	for len(q.writes) > 0 {

@@ -98,7 +98,7 @@ type write struct {
 
 	// What follows has the writer's lock.
 	state     state
-	waits     *queue // where it waits, or has waited
+	waits     *queue // where it waits, or has waited; nil: in half of a batch
 	id        uint64 // of its answer, when it was sent alone
 	sent      uint64 // its place in Writer.sends
 	abandoned bool   // its caller has gone away, and it was part of a batch
@@ -148,7 +148,10 @@ func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 		r := <-op.result
 		return r.ack, r.err
 	case op.state == queued:
-		op.waits.abandon(op)
+		op.state = done
+		if op.waits != nil {
+			op.waits.live--
+		}
 		// Without the cause's identity, which may say that an answer did not come.
 		return Ack{}, fmt.Errorf("%w: %s", ErrNotSent, context.Cause(ctx).Error())
 	case op.id != 0 && w.replies.forget(op.id):
