@@ -189,8 +189,8 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 		switch status := m.Header.Get(headerStatus); status {
 		case "":
 		case "204": // the end
-			if number(m.Header, headerPending) == 0 {
-				a.through = number(m.Header, headerUpTo)
+			if Number(m.Header, headerPending) == 0 {
+				a.through = Number(m.Header, headerUpTo)
 			}
 			return a, nil
 		case "404": // nothing
@@ -199,10 +199,10 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 			return a, fmt.Errorf("the server says %s %s", status, m.Header.Get("Description"))
 		}
 		// Each names the one before it: none was lost on the way.
-		if before := number(m.Header, jetstream.LastSequenceHeader); before != last && req.NextBy != "" {
+		if before := Number(m.Header, jetstream.LastSequenceHeader); before != last && req.NextBy != "" {
 			return a, fmt.Errorf("message %d was lost on its way", before)
 		}
-		last = number(m.Header, jetstream.SequenceHeader)
+		last = Number(m.Header, jetstream.SequenceHeader)
 		stored := Stored{Subject: m.Header.Get(jetstream.SubjectHeader), Seq: last, Header: m.Header, Data: m.Data}
 		if stored.Time, err = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer)); err != nil {
 			return a, err
@@ -226,7 +226,8 @@ func (c *connection) direct(ctx context.Context, stream string, req streamread.R
 	return storedMessage(reply)
 }
 
-func number(h nats.Header, key string) uint64 {
+// Number reads a header of a message that the server adds; 0 where it has no number.
+func Number(h nats.Header, key string) uint64 {
 	n, err := strconv.ParseUint(h.Get(key), 10, 64)
 	if err != nil {
 		return 0

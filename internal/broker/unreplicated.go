@@ -80,7 +80,7 @@ func directSubject(stream string) string { return "$JS.API.DIRECT.GET." + stream
 // server says of it in headers.
 func storedMessage(reply *nats.Msg) (m Stored, err error) {
 	h := reply.Header
-	m = Stored{Subject: h.Get(jetstream.SubjectHeader), Seq: number(h, jetstream.SequenceHeader), Header: h, Data: reply.Data}
+	m = Stored{Subject: h.Get(jetstream.SubjectHeader), Seq: Number(h, jetstream.SequenceHeader), Header: h, Data: reply.Data}
 	if m.Time, err = time.Parse(time.RFC3339Nano, h.Get(jetstream.TimeStampHeaer)); err != nil {
 		return Stored{}, fmt.Errorf("read from %s: the answer has no time: %w", h.Get(jetstream.StreamHeader), err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -44,8 +43,8 @@ func (s source) Epoch(ctx context.Context) (int64, error) {
 // between the two.
 func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveChunk(n.Tenant, n.ID), func(m *nats.Msg) {
-		seq := number(m.Header, jetstream.SequenceHeader)
-		live(newItem(seq, number(m.Header, jetstream.LastSequenceHeader), m.Header, m.Data), nil)
+		seq := broker.Number(m.Header, jetstream.SequenceHeader)
+		live(newItem(seq, broker.Number(m.Header, jetstream.LastSequenceHeader), m.Header, m.Data), nil)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to live chunks: %w", errors.Join(broker.ErrUnavailable, err))
@@ -100,12 +99,4 @@ func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName]
 	// A chat without chunks is not one that is gone.
 	behind, err := s.b.Behind(ctx, info, subjects, false)
 	return tail.Change{Behind: behind, Seq: info.State.LastSeq, Epoch: created(info)}, err
-}
-
-func number(h nats.Header, key string) uint64 {
-	n, err := strconv.ParseUint(h.Get(key), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
