@@ -59,7 +59,6 @@ func (x *exchange) contentHeader(f *content.File, id string) {
 	if f.Length >= 0 {
 		h.Set("Content-Length", strconv.FormatInt(f.Length, 10))
 	}
-	x.armWrite()
 }
 
 func extension(mediaType string) string {
@@ -82,7 +81,6 @@ func (x *exchange) copyContent(from io.Reader) error {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			x.armWrite()
 			if _, failed := x.Write(buf[:n]); failed != nil {
 				panic(http.ErrAbortHandler) // the client is gone
 			}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/genbus/genbus/internal/api/core"
 
@@ -106,17 +105,10 @@ func (x *exchange) json(status int, body []byte) error {
 	h := x.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	x.armWrite()
 	x.WriteHeader(status)
 	// A client that went away is no error of ours.
 	_, _ = x.Write(body)
 	return nil
-}
-
-// armWrite bounds the writes of a short answer.
-func (x *exchange) armWrite() {
-	// A writer without deadlines (a test's recorder) has no network to wait for.
-	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.h.core.WriteTimeout))
 }
 
 // fail answers with an error, unless an answer has begun.
@@ -138,7 +130,6 @@ func (x *exchange) fail(err error) {
 	case f.Code == errcode.ShuttingDown:
 		x.Header()["Connection"] = []string{"close"}
 	}
-	x.armWrite()
 	f.WriteHTTP(x.response)
 }
 

@@ -17,7 +17,7 @@ func (o ForOperators) ChatEvents(w http.ResponseWriter, r *http.Request, tenant 
 }
 
 func (o ForOperators) serve(w http.ResponseWriter, r *http.Request, tenant string, serve func(*exchange) error) {
-	x := &exchange{response: asResponse(w, r), r: r, h: o.Handler, tenant: tenant}
+	x := &exchange{response: o.Handler.asResponse(w, r), r: r, h: o.Handler, tenant: tenant}
 	if err := serve(x); err != nil {
 		x.fail(err)
 	}

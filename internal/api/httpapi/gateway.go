@@ -108,7 +108,7 @@ func (h *Handler) viaGateway(w http.ResponseWriter, r *http.Request) {
 // limits and only for callers whom enter lets in; the interceptors behind it
 // authenticate once more.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, enter func(*exchange) error) {
-	x := &exchange{response: asResponse(w, r), r: r, h: h}
+	x := &exchange{response: h.asResponse(w, r), r: r, h: h}
 	if err := x.prepareGateway(enter); err != nil {
 		x.fail(err)
 		return

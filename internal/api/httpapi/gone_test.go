@@ -38,7 +38,7 @@ func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /x", row.handler)
-		h := &Handler{mux: &patterns{ServeMux: mux}, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
+		h := &Handler{core: &core.Core{}, mux: &patterns{ServeMux: mux}, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
 		h.serve(httptest.NewRecorder(), httptest.NewRequestWithContext(row.ctx, http.MethodGet, "/x", nil))
 		w := httptest.NewRecorder()
 		h.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -58,7 +58,7 @@ func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
 			r.Header.Set("Idempotency-Key", key)
 		}
 		h := &Handler{core: &core.Core{}, log: slog.New(slog.DiscardHandler)}
-		(&exchange{response: asResponse(w, r), r: r, h: h}).fail(errcode.New(errcode.AcceptanceUnknown, "no answer"))
+		(&exchange{response: h.asResponse(w, r), r: r, h: h}).fail(errcode.New(errcode.AcceptanceUnknown, "no answer"))
 		if got := w.Header().Get("X-Should-Retry"); got != want {
 			t.Errorf("with key %q: X-Should-Retry %q, want %q", key, got, want)
 		}

@@ -185,7 +185,7 @@ var gatewayPatterns = []string{
 // serve is what every request goes through.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
-	res := &response{ResponseWriter: w, r: r}
+	res := h.asResponse(w, r)
 	id := core.RequestID(r.Header["X-Request-Id"])
 	r.Header["X-Request-Id"] = id
 	w.Header()["X-Request-Id"] = id
@@ -271,17 +271,17 @@ func (h *Handler) handle(pattern string, serve func(*exchange) error) {
 // it has begun one.
 func (h *Handler) handleFor(pattern string, identify func(*exchange) (string, error), serve func(*exchange) error) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{response: asResponse(w, r), r: r, h: h}
+		x := &exchange{response: h.asResponse(w, r), r: r, h: h}
 		if err := x.run(identify, serve); err != nil {
 			x.fail(err)
 		}
 	})
 }
 
-// asResponse undoes what the mux made of our writer's type.
-func asResponse(w http.ResponseWriter, r *http.Request) *response {
+// asResponse is the response to a request, also behind the mux, which hides our writer's type.
+func (h *Handler) asResponse(w http.ResponseWriter, r *http.Request) *response {
 	if res, ok := w.(*response); ok {
 		return res
 	}
-	return &response{ResponseWriter: w, r: r}
+	return &response{ResponseWriter: w, r: r, timeout: h.core.WriteTimeout}
 }

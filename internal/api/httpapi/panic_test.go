@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
+	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -25,7 +27,7 @@ func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 		panic("late")
 	})
 	mux.HandleFunc("GET /abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	h := &Handler{mux: &patterns{ServeMux: mux}, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
+	h := &Handler{core: &core.Core{WriteTimeout: time.Minute}, mux: &patterns{ServeMux: mux}, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(h.serve))
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Start()

@@ -3,16 +3,18 @@ package httpapi
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// response remembers the status of an answer, and writes the mux's own 404 and
-// 405 as the error envelope.
+// response remembers the status of an answer, bounds each of its writes, and writes the mux's
+// own 404 and 405 as the error envelope.
 type response struct {
 	http.ResponseWriter
-	r      *http.Request
-	status int
+	r       *http.Request
+	timeout time.Duration // of one write
+	status  int
 	// left is true when the client had gone by the time of an answer that says that
 	// we failed.
 	left bool
@@ -22,6 +24,12 @@ type response struct {
 
 // Unwrap lets http.ResponseController find Flush and the deadlines.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// arm bounds the next write.
+func (w *response) arm() {
+	// A writer without deadlines (a test's recorder) has no network to wait for.
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+}
 
 // WriteHeader writes the status once.
 func (w *response) WriteHeader(status int) {
@@ -37,6 +45,7 @@ func (w *response) WriteHeader(status int) {
 		}
 	}
 	w.status, w.left = status, status >= http.StatusInternalServerError && errcode.Gone(w.r.Context())
+	w.arm()
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -48,6 +57,7 @@ func (w *response) Write(b []byte) (int, error) {
 	if w.replaced {
 		return len(b), nil
 	}
+	w.arm()
 	return w.ResponseWriter.Write(b)
 }
 
@@ -75,6 +85,7 @@ func (p plain) Header() http.Header { return p.w.Header() }
 func (p plain) WriteHeader(status int) {
 	p.w.status = status
 	p.w.Header().Del("X-Content-Type-Options")
+	p.w.arm()
 	p.w.ResponseWriter.WriteHeader(status)
 }
 

@@ -2,9 +2,12 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -34,5 +37,37 @@ func TestHTTPClientThatDoesNotRead(t *testing.T) {
 	w.Await("the end of the upstream call", func() bool { return w.Sandbox.Sandbox.Stats().StreamsOpen == 0 })
 	if _, err := io.Copy(io.Discard, res.Body); err == nil {
 		t.Error("the stream ended as if it were whole")
+	}
+}
+
+// TestNoAnswerWaitsForItsReader: a client that asks many times and reads nothing is cut off,
+// whatever it asks for.
+func TestNoAnswerWaitsForItsReader(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/openapi.json", "/metrics", "/healthz", "/nowhere", "/v1//events", "/v1/models", "/genbus/v1/models"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Core.WriteTimeout = 200 * time.Millisecond
+			conn, err := net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			var ask bytes.Buffer
+			if err := w.Request(http.MethodGet, path, "").Write(&ask); err != nil {
+				t.Fatal(err)
+			}
+			many := bytes.Repeat(ask.Bytes(), 100)
+			if err := conn.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			for err == nil {
+				_, err = conn.Write(many)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the client may keep its connection, and reads nothing")
+			}
+		})
 	}
 }

@@ -100,10 +100,10 @@ func (s *sseWriter) write() error {
 		return s.err
 	}
 	now := time.Now()
-	s.arm(now)
 	if !s.opened {
 		s.writeHeader()
 	}
+	s.arm(now) // for longer than the header's
 	s.last = now
 	if _, err := s.x.ResponseWriter.Write(b); err != nil {
 		s.err = lost(err)

@@ -32,7 +32,7 @@ func (h *Handler) vendorRoutes() {
 // vendor serves one vendor's own clients, in the vendor's own envelopes.
 func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		x := &vendorExchange{exchange: &exchange{response: asResponse(w, r), r: r, h: h}, wire: p}
+		x := &vendorExchange{exchange: &exchange{response: h.asResponse(w, r), r: r, h: h}, wire: p}
 		if err := x.run(x.identify, x.serve); err != nil {
 			x.refuse(err)
 		}
