@@ -63,6 +63,8 @@ type Call struct {
 type Signature struct {
 	// AccessKey is the public half of the pair.
 	AccessKey string
+	// CoversBody says that Verify needs the body.
+	CoversBody bool
 	// Verify reports whether the request was signed with the secret half, now.
 	Verify func(secret string, now time.Time) error
 }

@@ -26,7 +26,12 @@ const (
 
 // onlyAPair configures one tenant that has a key pair and no API key.
 func onlyAPair(c *config.Config) {
-	c.APIKeys = []config.APIKey{{Tenant: "acme", AccessKey: pairKey, SecretKey: config.NewSecret(pairSecret)}}
+	c.APIKeys = nil
+	andAPair(c)
+}
+
+func andAPair(c *config.Config) {
+	c.APIKeys = append(c.APIKeys, config.APIKey{Tenant: "acme", AccessKey: pairKey, SecretKey: config.NewSecret(pairSecret)})
 }
 
 // signedBy gives the header that signs a request, and the others that go with it.
@@ -50,9 +55,10 @@ func (w *world) signedBy(signer upstream.Authorizer, method, path, body string) 
 // TestNoBodyIsReadOfAStranger: an unauthenticated call is refused before its body arrives.
 func TestNoBodyIsReadOfAStranger(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
+	w := newWorld(t, apitest.TwoTenants, andAPair)
 	w.Core.BodyTimeout = time.Minute
 	token := w.signedBy(kling.NewJWT("nobody", "0123456789abcdef"), http.MethodPost, apitest.KlingText, apitest.KlingBody)
+	forged := w.signedBy(kling.NewJWT(pairKey, "another-secret-of-it"), http.MethodPost, apitest.KlingText, apitest.KlingBody)
 	for _, path := range []string{
 		apitest.KlingText, apitest.KlingImage, apitest.JimengSubmit, apitest.JimengQuery, "/v1/videos", "/v1/video/generations", "/v1/chat/completions",
 		"/genbus/v1/videos", "/genbus/v1/chats", "/genbus/v1/videos/x/cancel",
@@ -60,6 +66,7 @@ func TestNoBodyIsReadOfAStranger(t *testing.T) {
 		for name, headers := range map[string][]string{
 			"no key": nil, "a wrong key": {"Authorization", "Bearer no"},
 			"the token of nobody":     {"Authorization", valueOf(token, "Authorization")},
+			"a forged token":          {"Authorization", valueOf(forged, "Authorization")},
 			"the signature of nobody": {"Authorization", "HMAC-SHA256 Credential=nobody/20260102/r/cv/request, SignedHeaders=host;x-date, Signature=00"},
 			"half a signature":        {"Authorization", "HMAC-SHA256 Credential=x"},
 		} {

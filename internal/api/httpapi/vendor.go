@@ -56,15 +56,15 @@ func (x *vendorExchange) identify(*exchange) (string, error) {
 	return tenant, nil
 }
 
-// bySignature finds the tenant by the vendor's own signature, which covers the
-// body: that is read only where the access key is known. Without a signature the
+// bySignature finds the tenant by the vendor's own signature. A body that it covers is
+// read before it is checked, where the access key is known. Without a signature the
 // call is refused as it was without it.
 func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	signature, signed := x.wire.Surface.Signature(x.r, nil)
 	if !signed {
 		return "", refusal
 	}
-	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known {
+	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known && signature.CoversBody {
 		x.tenant = tenant // whose limits hold until the signature is checked
 		if err := x.readBody(); err != nil {
 			return "", err

@@ -88,7 +88,8 @@ func (surface) Signature(r *http.Request, raw []byte) (upstream.Signature, bool)
 	}
 	a, err := parseAuthorization(header)
 	return upstream.Signature{
-		AccessKey: a.accessKey,
+		AccessKey:  a.accessKey,
+		CoversBody: true,
 		Verify: func(secret string, now time.Time) error {
 			if err != nil {
 				return err
