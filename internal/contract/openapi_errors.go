@@ -135,7 +135,7 @@ func refusal(codes []errcode.Code, surface string) object {
 	for _, name := range []string{"X-Request-Id", "Genbus-Job-Id", "Retry-After", "X-Should-Retry"} {
 		headers[name] = object{"$ref": "#/components/headers/" + name}
 	}
-	if slices.Contains(codes, errcode.InvalidAPIKey) && surface == "" {
+	if slices.Contains(codes, errcode.InvalidAPIKey) {
 		headers["Www-Authenticate"] = object{"schema": object{"type": "string"}}
 	}
 	headers["Genbus-Error-Code"] = object{

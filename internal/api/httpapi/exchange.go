@@ -118,19 +118,28 @@ func (x *exchange) fail(err error) {
 	if x.status != 0 {
 		return
 	}
-	x.jobID(f.JobID)
+	setRefusal(x.Header(), x.r, err)
+	f.WriteHTTP(x.response)
+}
+
+// setRefusal sets the headers of an answer that says an error, whatever its body is.
+func setRefusal(h http.Header, r *http.Request, err error) {
+	f := errcode.From(err)
+	if f.JobID != "" {
+		h[headerJobID] = []string{f.JobID}
+	}
 	var final *core.FinalError
 	switch {
 	case errors.As(err, &final):
-		x.Header()[errcode.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
-	case f.Code == errcode.AcceptanceUnknown && x.r.Header.Get("Idempotency-Key") != "":
-		x.Header()[errcode.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
+		h[errcode.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
+	case f.Code == errcode.AcceptanceUnknown && r.Header.Get("Idempotency-Key") != "":
+		h[errcode.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
 	case f.Code == errcode.InvalidAPIKey:
-		x.Header()["Www-Authenticate"] = []string{"Bearer"}
+		h["Www-Authenticate"] = []string{"Bearer"}
 	case f.Code == errcode.ShuttingDown:
-		x.Header()["Connection"] = []string{"close"}
+		h["Connection"] = []string{"close"}
 	}
-	f.WriteHTTP(x.response)
+	f.SetHeader(h)
 }
 
 // note logs an error that is ours to fix; callers are told the others.

@@ -83,9 +83,7 @@ func toHeader(key string) (string, bool) {
 // decoding.
 func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	f := errcode.FromStatus(err)
-	if f.JobID != "" {
-		w.Header()[headerJobID] = []string{f.JobID}
-	}
+	setRefusal(w.Header(), r, f)
 	f.WriteHTTP(w)
 }
 

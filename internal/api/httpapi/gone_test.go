@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -49,18 +50,30 @@ func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 }
 
 // TestUnknownAcceptanceIsRepeatedWithAKey: SDKs send a request again whose acceptance is
-// unknown only where the key makes the repeat attach.
+// unknown only where the key makes the repeat attach. That is said on every path.
 func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
 	t.Parallel()
-	for key, want := range map[string]string{"": "false", "k1": "true"} {
-		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/x", nil)
-		if key != "" {
-			r.Header.Set("Idempotency-Key", key)
-		}
-		h := &Handler{core: &core.Core{}, log: slog.New(slog.DiscardHandler)}
-		(&exchange{response: h.asResponse(w, r), r: r, h: h}).fail(errcode.New(errcode.AcceptanceUnknown, "no answer"))
-		if got := w.Header().Get("X-Should-Retry"); got != want {
-			t.Errorf("with key %q: X-Should-Retry %q, want %q", key, got, want)
+	kling, found := protocol.Find("kling")
+	if !found {
+		t.Fatal("there is no Kling")
+	}
+	for name, refuse := range map[string]func(*exchange, *errcode.Error){
+		"OpenAI's":   func(x *exchange, f *errcode.Error) { x.fail(f) },
+		"a vendor's": func(x *exchange, f *errcode.Error) { (&vendorExchange{exchange: x, wire: kling}).refuse(f) },
+		"the gateway's": func(x *exchange, f *errcode.Error) {
+			writeGatewayError(x.ctx(), nil, nil, x.response, x.r, f)
+		},
+	} {
+		for key, want := range map[string]string{"": "false", "k1": "true"} {
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/x", nil)
+			if key != "" {
+				r.Header.Set("Idempotency-Key", key)
+			}
+			h := &Handler{core: &core.Core{}, log: slog.New(slog.DiscardHandler)}
+			refuse(&exchange{response: h.asResponse(w, r), r: r, h: h}, errcode.New(errcode.AcceptanceUnknown, "no answer"))
+			if got := w.Header().Get("X-Should-Retry"); got != want {
+				t.Errorf("%s path with key %q: X-Should-Retry %q, want %q", name, key, got, want)
+			}
 		}
 	}
 }

@@ -172,8 +172,7 @@ func (x *vendorExchange) refuse(err error) {
 	if x.status != 0 {
 		return
 	}
-	x.jobID(f.JobID)
-	f.SetHeader(x.Header())
+	setRefusal(x.Header(), x.r, err)
 	status, answer := x.wire.Surface.Refuse(f, x.requestID())
 	_ = x.json(status, answer) // never fails
 }
