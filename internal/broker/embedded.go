@@ -158,7 +158,7 @@ func orDefault(v, otherwise int64) int64 {
 }
 
 func (e *embedded) inProcess() []nats.Option {
-	opts := []nats.Option{nats.InProcessServer(e.server)}
+	opts := []nats.Option{nats.InProcessServer(inProcess{e.server})}
 	if e.user != "" {
 		opts = append(opts, nats.UserInfo(e.user, e.password))
 	}

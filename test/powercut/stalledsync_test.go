@@ -16,65 +16,69 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// TestAStalledSyncHoldsUpItsOwnStream: the log takes writes while the disk does not end the sync
-// of a tenant's body, and so do the bodies of other tenants.
-func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
-	t.Parallel()
+// stalling is a broker whose disk does not end the sync of a tenant's body.
+type stalling struct{ *broker.Broker }
+
+func newStalling(t *testing.T) stalling {
+	t.Helper()
 	dir := t.TempDir()
 	var stalls atomic.Bool
 	stalled, goOn := make(chan struct{}, 1), make(chan struct{})
-	bodies := filepath.Join("OBJ_"+subject.Default().Bodies("stalled"), "msgs")
 	d := disk.Watch(dir, 0, func(name string, _ int) error {
-		if stalls.Load() && strings.HasSuffix(filepath.Dir(name), bodies) {
-			stalled <- struct{}{}
+		if stalls.Load() && strings.HasSuffix(filepath.Dir(name), filepath.Join(stalledStream, "msgs")) {
+			select {
+			case stalled <- struct{}{}:
+			default:
+			}
 			<-goOn
 		}
 		return nil
 	})
 	t.Cleanup(d.Close)
-	b := open(t, dir, false)
-	put := func(tenant string) error {
-		_, err := broker.NewBodies(b).PutNew(t.Context(), tenant, "x", []byte("body"))
-		return err
-	}
-	if err := put("stalled"); err != nil {
+	s := stalling{open(t, dir, false)}
+	if err := s.put(t, "stalled"); err != nil {
 		t.Fatal(err)
 	}
 	stalls.Store(true)
-	held := make(chan error, 1)
-	go func() { held <- put("stalled") }()
+	var group sync.WaitGroup
+	group.Go(func() { _ = s.put(t, "stalled") }) // whatever becomes of it
 	<-stalled
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		writeMany(t, b)
-		if err := put("other"); err != nil {
-			t.Errorf("a body of another tenant: %v", err)
-		}
-	}()
-	select {
-	case <-ended:
-	case <-time.After(4 * broker.PublishTimeout):
-		t.Error("writes wait for the sync of another stream")
-	}
-	stalls.Store(false)
-	close(goOn)
-	<-ended
-	if err := <-held; err != nil && !strings.Contains(err.Error(), "no answer") {
-		t.Error(err)
-	}
+	t.Cleanup(func() {
+		close(goOn)
+		group.Wait()
+	})
+	return s
 }
 
-// writeMany has many write to the log at once, until the server was asked anew how much of its
-// store is left.
-func writeMany(t *testing.T, b *broker.Broker) {
+var stalledStream = "OBJ_" + subject.Default().Bodies("stalled")
+
+func (s stalling) put(t *testing.T, tenant string) error {
+	_, err := broker.NewBodies(s.Broker).PutNew(t.Context(), tenant, "x", []byte("body"))
+	return err
+}
+
+// write writes an event of a job to the log, and fails where that takes longer than it may.
+func (s stalling) write(t *testing.T, job string) error {
+	begin := time.Now()
+	m := &nats.Msg{Subject: s.Names().Task(subject.Video, "tenant", job), Data: []byte("x")}
+	_, err := s.PublishExpecting(t.Context(), broker.Jobs, m, 0)
+	if took := time.Since(begin); took > broker.PublishTimeout+2*time.Second {
+		t.Errorf("a write took %s: %v", took, err)
+	}
+	return err
+}
+
+// TestAStalledSyncHoldsUpItsOwnStream: the log takes writes meanwhile, and so do the bodies of
+// other tenants.
+func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
+	t.Parallel()
+	s := newStalling(t)
 	var group sync.WaitGroup
-	end := time.Now().Add(2 * time.Second)
+	end := time.Now().Add(2 * time.Second) // the server is asked anew how much of its store is left
 	for i := range 4 * writesOfABatch {
 		group.Go(func() {
 			for n := 0; time.Now().Before(end); n++ {
-				m := &nats.Msg{Subject: b.Names().Task(subject.Video, "tenant", fmt.Sprintf("video_%d_%d", i, n)), Data: []byte("x")}
-				if _, err := b.PublishExpecting(t.Context(), broker.Jobs, m, 0); err != nil {
+				if err := s.write(t, fmt.Sprintf("video_%d_%d", i, n)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -82,4 +86,31 @@ func writeMany(t *testing.T, b *broker.Broker) {
 		})
 	}
 	group.Wait()
+	if err := s.put(t, "other"); err != nil {
+		t.Errorf("a body of another tenant: %v", err)
+	}
+}
+
+// TestAReadOfAStalledStreamHoldsUpNoCaller: the server answers reads on the goroutine that reads
+// the connection. Callers end in their time, and the connection is left for another one.
+func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
+	t.Parallel()
+	s := newStalling(t)
+	begin := time.Now()
+	if _, err := s.Last(t.Context(), stalledStream, "$O.>"); err == nil {
+		t.Error("a stream is read whose store is locked")
+	}
+	if took := time.Since(begin); took > broker.ReadTimeout+2*time.Second {
+		t.Errorf("a read took %s", took)
+	}
+	patience := time.Now().Add(time.Minute)
+	for n := 0; ; n++ {
+		err := s.write(t, fmt.Sprintf("video_%d", n))
+		if err == nil {
+			break
+		}
+		if time.Now().After(patience) {
+			t.Fatalf("the log takes no writes: %v", err)
+		}
+	}
 }
