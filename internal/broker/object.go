@@ -76,7 +76,8 @@ func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 
 // putChunks writes what r gives and completes info. Each chunk waits for the
 // answer to the one before it: that bounds the memory here and in the server,
-// and a chunk of this size is worth a round trip.
+// and a chunk of this size is worth a round trip. The answer is awaited also where ctx has
+// ended: the purge of what was stored would overtake the chunk.
 func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
 	size := min(maxChunk, o.c.MaxPayload()/2)
 	if known, ok := r.(*bytes.Reader); ok { // a small body needs no large buffer
@@ -97,8 +98,11 @@ func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io
 		if n == 0 {
 			continue
 		}
+		if ctx.Err() != nil {
+			return Body{}, context.Cause(ctx)
+		}
 		sum.Write(chunk[:n])
-		if _, err := o.c.Publish(ctx, &nats.Msg{Subject: objectChunks(info.Bucket, info.NUID), Data: chunk[:n]}); err != nil {
+		if _, err := o.c.Publish(context.WithoutCancel(ctx), &nats.Msg{Subject: objectChunks(info.Bucket, info.NUID), Data: chunk[:n]}); err != nil {
 			return Body{}, err
 		}
 		info.Chunks++
@@ -180,8 +184,8 @@ type purgeRequest struct {
 	Filter string `json:"filter"`
 }
 
-// purge removes what is on one of an object's subjects. A message whose answer was
-// lost may come after it; that one stays until the bucket's TTL.
+// purge removes what is on one of an object's subjects. A message whose answer did not come in
+// time may come after it; that one stays until the bucket's TTL.
 func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("purge %s: no answer within %s", subject, PublishTimeout))
 	defer cancel()
