@@ -1498,8 +1498,9 @@ type ClientWithResponsesInterface interface {
 
 // CreateGenerationResponse200Headers the declared response headers of an HTTP 200 response for CreateGeneration
 type CreateGenerationResponse200Headers struct {
-	GenbusJobId *string
-	XRequestId  string
+	GenbusJobId  *string
+	GenbusNotice *string
+	XRequestId   string
 }
 
 // CreateGenerationResponse400Headers the declared response headers of an HTTP 400 response for CreateGeneration
@@ -1710,8 +1711,9 @@ func (r CreateGenerationResponse) ContentType() string {
 
 // GetGenerationResponse200Headers the declared response headers of an HTTP 200 response for GetGeneration
 type GetGenerationResponse200Headers struct {
-	GenbusJobId *string
-	XRequestId  string
+	GenbusJobId  *string
+	GenbusNotice *string
+	XRequestId   string
 }
 
 // GetGenerationResponse400Headers the declared response headers of an HTTP 400 response for GetGeneration
@@ -2243,6 +2245,13 @@ func ParseCreateGenerationResponse(rsp *http.Response) (*CreateGenerationRespons
 			}
 			headers.GenbusJobId = &value
 		}
+		if values := rsp.Header.Values("Genbus-Notice"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Genbus-Notice", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.GenbusNotice = &value
+		}
 		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
@@ -2679,6 +2688,13 @@ func ParseGetGenerationResponse(rsp *http.Response) (*GetGenerationResponse, err
 				return nil, err
 			}
 			headers.GenbusJobId = &value
+		}
+		if values := rsp.Header.Values("Genbus-Notice"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Genbus-Notice", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.GenbusNotice = &value
 		}
 		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
 			var value string
