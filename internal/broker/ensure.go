@@ -121,7 +121,7 @@ func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig,
 		return false, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	s.c.unreplicated.learn(down, stream.CachedInfo())
-	if created {
+	if s.wasUnheard(want.Name) || created {
 		return true, nil
 	}
 	have := stream.CachedInfo().Config
@@ -161,7 +161,22 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 		stream, err = s.c.js.Stream(ctx, want.Name) // another replica was faster
 		return stream, false, err
 	}
+	if CutOff(err) {
+		s.mu.Lock()
+		s.unheard[want.Name] = true
+		s.mu.Unlock()
+	}
 	return stream, err == nil, wrapf(explainReplicas(err, s.replicas), "cannot be created")
+}
+
+// wasUnheard reports, once, whether a stream that is there was asked for without an answer: this
+// process has created it, as far as is known.
+func (s *Streams) wasUnheard(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unheard := s.unheard[name]
+	delete(s.unheard, name)
+	return unheard
 }
 
 // oneCreates waits until no other call in this process creates what is missing.

@@ -92,16 +92,17 @@ type Streams struct {
 	replicas int
 	creating chan struct{} // has the one who creates a missing stream
 
-	mu     sync.Mutex
-	logged map[string]string // how streams differ, as was logged, by name
-	seen   map[string]bool   // streams that this process has found or created
-	lost   map[string]int    // streams that were lost and created again
+	mu      sync.Mutex
+	logged  map[string]string // how streams differ, as was logged, by name
+	seen    map[string]bool   // streams that this process has found or created
+	lost    map[string]int    // streams that were lost and created again
+	unheard map[string]bool   // streams that it has asked for, and heard no answer
 }
 
 func newStreams(c *connection, limits Limits, replicas int) *Streams {
 	return &Streams{
 		c: c, limits: limits.withDefaults(), replicas: max(replicas, 1), creating: make(chan struct{}, 1),
-		logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{},
+		logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, unheard: map[string]bool{},
 	}
 }
 

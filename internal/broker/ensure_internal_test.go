@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// noAnswer is a JetStream whose first answer to the creation of a stream is lost.
+type noAnswer struct {
+	jetstream.JetStream
+	lost bool
+}
+
+func (j *noAnswer) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := j.JetStream.CreateStream(ctx, cfg)
+	if err == nil && !j.lost {
+		j.lost = true
+		return nil, context.DeadlineExceeded
+	}
+	return s, err
+}
+
+// TestAStreamThatIsCreatedWithoutAnAnswerWasLost: operators are told of a queue that was gone,
+// also where the answer to its creation does not come and it is found there.
+func TestAStreamThatIsCreatedWithoutAnAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	names := subject.Default()
+	b, err := Open(t.Context(), Options{
+		Names: names, Logger: slog.New(slog.DiscardHandler), Embedded: Embedded{DataDir: t.TempDir(), NoSync: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := b.Streams().Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.js.DeleteStream(t.Context(), names.Work()); err != nil {
+		t.Fatal(err)
+	}
+	lossy := &noAnswer{JetStream: b.js}
+	b.js = lossy
+	for range 2 {
+		if err := b.Streams().CreateMissing(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.Streams().Recreated(names.Work()); n != 1 || !lossy.lost {
+		t.Errorf("the queue was lost %d times", n)
+	}
+	if n := b.Streams().Recreated(names.Wait()); n != 0 {
+		t.Errorf("the backlog was lost %d times", n)
+	}
+}
