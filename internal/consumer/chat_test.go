@@ -18,26 +18,24 @@ import (
 
 func TestQueuedChat(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up, b := newSandbox(t), open(t)
-		r := newReplica(t, b, testConfig(t, up.URL()))
-		for _, stream := range []bool{false, true} {
-			request := map[bool]string{false: "whole", true: "streamed"}[stream]
-			id := publish(t, b, subject.Chat, request, chatRequest(request, "sandbox-chat", stream))
-			events := follow(t, r.log, id)
-			if got := phases(events); got != "queued in_progress completed" {
-				t.Fatalf("%s: phases %s, %v", request, got, last(events).Job.GetError())
-			}
-			c, _ := last(events).Job.(*genbusv1.Chat)
-			if !strings.Contains(string(c.GetReplyJson()), `"chat.completion"`) || c.GetUsage().GetTotalTokens() == 0 || c.GetAttempt() != 1 {
-				t.Errorf("%s: %v", request, c)
-			}
-			if blocks := chunkBlocks(t, b, id); uint64(len(blocks)) != c.GetChunkCount() || stream != (len(blocks) > 0) {
-				t.Errorf("%s: %d blocks are stored, the event says %d", request, len(blocks), c.GetChunkCount())
-			}
-			doneOnce(t, b, last(events))
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	for _, stream := range []bool{false, true} {
+		request := map[bool]string{false: "whole", true: "streamed"}[stream]
+		id := publish(t, b, subject.Chat, request, chatRequest(request, "sandbox-chat", stream))
+		events := follow(t, r.log, id)
+		if got := phases(events); got != "queued in_progress completed" {
+			t.Fatalf("%s: phases %s, %v", request, got, last(events).Job.GetError())
 		}
-	})
+		c, _ := last(events).Job.(*genbusv1.Chat)
+		if !strings.Contains(string(c.GetReplyJson()), `"chat.completion"`) || c.GetUsage().GetTotalTokens() == 0 || c.GetAttempt() != 1 {
+			t.Errorf("%s: %v", request, c)
+		}
+		if blocks := chunkBlocks(t, b, id); uint64(len(blocks)) != c.GetChunkCount() || stream != (len(blocks) > 0) {
+			t.Errorf("%s: %d blocks are stored, the event says %d", request, len(blocks), c.GetChunkCount())
+		}
+		doneOnce(t, b, last(events))
+	}
 }
 
 // chunkBlocks reads a chat's stored blocks, in order.

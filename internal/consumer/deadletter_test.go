@@ -35,26 +35,25 @@ func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 // attached when its account is back.
 func TestARemovedUpstreamLeavesALetter(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		first, second := newSandbox(t), newSandbox(t)
-		both := func(c *config.Config) {
-			withSecond(second.URL())(c)
-			for i := range c.Routes {
-				c.Routes[i].Upstreams = c.Routes[i].Upstreams[1:]
-			}
+	first, second := newSandbox(t), newSandbox(t)
+	both := func(c *config.Config) {
+		withSecond(second.URL())(c)
+		for i := range c.Routes {
+			c.Routes[i].Upstreams = c.Routes[i].Upstreams[1:]
 		}
-		one := newReplica(t, open(t), testConfig(t, first.URL(), both))
-		id := publish(t, one.Broker, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=60000", "a cat"))
-		follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
-		one.stop(true)
-		two := newReplica(t, open(t), testConfig(t, first.URL()))
-		end := last(follow(t, two.log, id))
-		if code := end.Job.GetError().GetCode(); code != "upstream_removed" {
-			t.Errorf("ended %v", end.Job.GetError())
-		}
-		checkLetter(t, two.Broker, id, "upstream_removed", "second")
-		doneOnce(t, two.Broker, end)
-	})
+	}
+	b := brokertest.Single(t)
+	one := newReplica(t, b, testConfig(t, first.URL(), both))
+	id := publish(t, one.Broker, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=60000", "a cat"))
+	follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+	one.stop(true)
+	two := newReplica(t, b, testConfig(t, first.URL()))
+	end := last(follow(t, two.log, id))
+	if code := end.Job.GetError().GetCode(); code != "upstream_removed" {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	checkLetter(t, two.Broker, id, "upstream_removed", "second")
+	doneOnce(t, two.Broker, end)
 }
 
 // TestARemovedRouteLeavesALetter of a task that was submitted, and none of one that

@@ -116,54 +116,52 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 func TestSubmissionsWaitForRoom(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b, m := open(t), telemetry.NewMetrics("test")
-		url, creates := longReplies(t, 100)
-		r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *Options) { o.Metrics = m })
-		admit := func(request admission.Request) subject.TaskName {
-			request.Tenant, request.Body = "acme", body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))
-			if request.Kind == subject.Chat {
-				request.Body = body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))
-			}
-			e, err := r.Admission.Admit(t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return e.Name()
+	b, m := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}), telemetry.NewMetrics("test")
+	url, creates := longReplies(t, 100)
+	r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *Options) { o.Metrics = m })
+	admit := func(request admission.Request) subject.TaskName {
+		request.Tenant, request.Body = "acme", body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))
+		if request.Kind == subject.Chat {
+			request.Body = body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))
 		}
-		late := admit(admission.Request{Kind: subject.Video, ExpiresAt: time.Now().Add(5 * time.Second)})
-		waiting := []subject.TaskName{admit(admission.Request{Kind: subject.Video}), admit(admission.Request{Kind: subject.Chat})}
-		fillLog(t, b, 0.9)
-		shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
-		if err := r.Start(t.Context()); err != nil {
+		e, err := r.Admission.Admit(t.Context(), request)
+		if err != nil {
 			t.Fatal(err)
 		}
-		end := last(follow(t, r.log, late.ID))
-		if end.Job.GetError().GetCode() != string(errcode.Expired) {
-			t.Errorf("%s ended with %v", late.ID, end.Job.GetError())
-		}
-		doneOnce(t, b, end)
-		shortly(t, "submissions are held", func() bool {
-			videos, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "video"})
-			chats, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "chat"})
-			return videos > 0 && chats > 0
-		})
-		if n := len(creates()); n != 0 {
-			t.Errorf("%d creates without room", n)
-		}
-		for _, n := range waiting {
-			if e, err := r.log.Get(t.Context(), n); err != nil || e.Version() != 1 {
-				t.Errorf("%s has %d events, %v", n.ID, e.Version(), err)
-			}
-		}
-		makeRoom(t, b)
-		allEnded(t, b, r.log, waiting)
-		for _, n := range waiting {
-			if e, err := r.log.Get(t.Context(), n); err != nil || e.Job.GetExecution().GetUpstream() != config.SandboxUpstream {
-				t.Errorf("%s went to %v, %v", n.ID, e.Job.GetExecution(), err)
-			}
-		}
+		return e.Name()
+	}
+	late := admit(admission.Request{Kind: subject.Video, ExpiresAt: time.Now().Add(5 * time.Second)})
+	waiting := []subject.TaskName{admit(admission.Request{Kind: subject.Video}), admit(admission.Request{Kind: subject.Chat})}
+	fillLog(t, b, 0.9)
+	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end := last(follow(t, r.log, late.ID))
+	if end.Job.GetError().GetCode() != string(errcode.Expired) {
+		t.Errorf("%s ended with %v", late.ID, end.Job.GetError())
+	}
+	doneOnce(t, b, end)
+	shortly(t, "submissions are held", func() bool {
+		videos, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "video"})
+		chats, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "chat"})
+		return videos > 0 && chats > 0
 	})
+	if n := len(creates()); n != 0 {
+		t.Errorf("%d creates without room", n)
+	}
+	for _, n := range waiting {
+		if e, err := r.log.Get(t.Context(), n); err != nil || e.Version() != 1 {
+			t.Errorf("%s has %d events, %v", n.ID, e.Version(), err)
+		}
+	}
+	makeRoom(t, b)
+	allEnded(t, b, r.log, waiting)
+	for _, n := range waiting {
+		if e, err := r.log.Get(t.Context(), n); err != nil || e.Job.GetExecution().GetUpstream() != config.SandboxUpstream {
+			t.Errorf("%s went to %v, %v", n.ID, e.Job.GetExecution(), err)
+		}
+	}
 }
 
 // TestRefusalNeedsNoRoom: a request with a request id that is never accepted leaves the
@@ -171,27 +169,25 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 func TestRefusalNeedsNoRoom(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b := open(t)
-		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
-		in := r.intake(subject.Video)
-		fillLog(t, b, 1)
-		shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
-		id := publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
-		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, out := in.Admit(t.Context(), brokertest.Next(t, cons)); out != nil {
-			t.Errorf("settled with %v", out)
-		}
-		if n := messages(t, b, b.Names().Rejected()); n != 1 {
-			t.Errorf("%d letters", n)
-		}
-		if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
-			t.Errorf("the log has %v, %v", e.Job, err)
-		}
-	})
+	b := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20})
+	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+	in := r.intake(subject.Video)
+	fillLog(t, b, 1)
+	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
+	id := publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
+	cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, out := in.Admit(t.Context(), brokertest.Next(t, cons)); out != nil {
+		t.Errorf("settled with %v", out)
+	}
+	if n := messages(t, b, b.Names().Rejected()); n != 1 {
+		t.Errorf("%d letters", n)
+	}
+	if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
+		t.Errorf("the log has %v, %v", e.Job, err)
+	}
 }
 
 // makeRoom removes what fillLog has put there.

@@ -49,24 +49,22 @@ func pulls(t *testing.T, b *broker.Broker, stream string) func() int {
 // TestAnIdleRouteTakesItsJobs as they come, and asks for them once until then.
 func TestAnIdleRouteTakesItsJobs(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up, b := newSandbox(t), open(t)
-		asked := pulls(t, b, b.Names().Work())
-		cfg := testConfig(t, up.URL())
-		r := lazyReplica(t, b, cfg)
-		shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
-		before := asked()
-		_ = broker.Wait(t.Context(), 1500*time.Millisecond) // short requests would have been repeated
-		if n := asked() - before; n > 0 {
-			t.Errorf("idle routes asked %d times more", n)
+	up, b := newSandbox(t), brokertest.Single(t)
+	asked := pulls(t, b, b.Names().Work())
+	cfg := testConfig(t, up.URL())
+	r := lazyReplica(t, b, cfg)
+	shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
+	before := asked()
+	_ = broker.Wait(t.Context(), 1500*time.Millisecond) // short requests would have been repeated
+	if n := asked() - before; n > 0 {
+		t.Errorf("idle routes asked %d times more", n)
+	}
+	for i := range 3 {
+		id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
+		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("ended %v", end.Job)
 		}
-		for i := range 3 {
-			id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
-			if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-				t.Errorf("ended %v", end.Job)
-			}
-		}
-	})
+	}
 }
 
 // TestAStopOfAnIdleRouteLeavesNothing delivered: what comes then is delivered to another

@@ -42,60 +42,58 @@ func resolveLetters(t testing.TB, b *broker.Broker) {
 func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		const bound, queued = 2, 6
-		up, b := newSandbox(t), open(t)
-		r := idleReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = bound },
-			videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 1, 4 })))
-		for i := range bound {
-			if _, err := tryVideo(t, r, "acme", fmt.Sprint("unknown-", i), "sandbox-video:drop=after_create"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var waiting []joblog.Entry
-		for i := range queued {
-			e, err := tryVideo(t, r, "acme", fmt.Sprint("waits-", i), "sandbox-video")
-			if err != nil {
-				t.Fatal(err)
-			}
-			waiting = append(waiting, e)
-		}
-		if err := r.Start(t.Context()); err != nil {
+	const bound, queued = 2, 6
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = bound },
+		videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 1, 4 })))
+	for i := range bound {
+		if _, err := tryVideo(t, r, "acme", fmt.Sprint("unknown-", i), "sandbox-video:drop=after_create"); err != nil {
 			t.Fatal(err)
 		}
-		r.eventually(t, "the tenant at its bound", func() bool { return countOn(t, b, b.Names().Dead(), ">") == bound })
-		_, err := tryVideo(t, r, "acme", "refused", "sandbox-video")
-		if f := errcode.From(err); f == nil || f.Code != errcode.DeadLettersFull || f.RetryAfter == 0 {
-			t.Errorf("a new request of the tenant: %v", err)
+	}
+	var waiting []joblog.Entry
+	for i := range queued {
+		e, err := tryVideo(t, r, "acme", fmt.Sprint("waits-", i), "sandbox-video")
+		if err != nil {
+			t.Fatal(err)
 		}
-		for i := range 3 {
-			e, err := tryVideo(t, r, "other", fmt.Sprint(i), "sandbox-video")
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.eventually(t, "the other tenant's video", func() bool {
-				e, err := r.log.Get(t.Context(), e.Name())
-				return err == nil && e.Terminal()
-			})
+		waiting = append(waiting, e)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(t, "the tenant at its bound", func() bool { return countOn(t, b, b.Names().Dead(), ">") == bound })
+	_, err := tryVideo(t, r, "acme", "refused", "sandbox-video")
+	if f := errcode.From(err); f == nil || f.Code != errcode.DeadLettersFull || f.RetryAfter == 0 {
+		t.Errorf("a new request of the tenant: %v", err)
+	}
+	for i := range 3 {
+		e, err := tryVideo(t, r, "other", fmt.Sprint(i), "sandbox-video")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n := up.Sandbox.Stats().Creates; n != bound+3 {
-			t.Errorf("%d creates, want %d", n, bound+3)
+		r.eventually(t, "the other tenant's video", func() bool {
+			e, err := r.log.Get(t.Context(), e.Name())
+			return err == nil && e.Terminal()
+		})
+	}
+	if n := up.Sandbox.Stats().Creates; n != bound+3 {
+		t.Errorf("%d creates, want %d", n, bound+3)
+	}
+	for _, e := range waiting {
+		if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+			t.Errorf("a job that waits is %v, %v", now.Job, err)
 		}
-		for _, e := range waiting {
-			if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
-				t.Errorf("a job that waits is %v, %v", now.Job, err)
-			}
+	}
+	resolveLetters(t, b)
+	for _, e := range waiting {
+		if end := last(follow(t, r.log, e.Job.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("%s ended %v", e.Job.GetId(), end.Job.GetError())
 		}
-		resolveLetters(t, b)
-		for _, e := range waiting {
-			if end := last(follow(t, r.log, e.Job.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-				t.Errorf("%s ended %v", e.Job.GetId(), end.Job.GetError())
-			}
-		}
-		if n := up.Sandbox.Stats().Creates; n != bound+3+queued {
-			t.Errorf("%d creates in the end, want %d", n, bound+3+queued)
-		}
-	})
+	}
+	if n := up.Sandbox.Stats().Creates; n != bound+3+queued {
+		t.Errorf("%d creates in the end, want %d", n, bound+3+queued)
+	}
 }
 
 // TestTheStreamOfLettersNearlyFull stops the submissions of all tenants while there is
@@ -104,35 +102,33 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
 	const size = 200 << 10
-	brokertest.EachLimited(t, broker.Limits{DeadMaxBytes: 4 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up, b := newSandbox(t), open(t)
-		r := idleReplica(t, b, testConfig(t, up.URL()))
-		letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "old", Data: garbage(size), Error: &genbusv1.TaskError{Code: "poisoned"}}
-		put := func(id string, count int) {
-			for i := range count {
-				if err := r.holder.Letters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
-					t.Fatal(err)
-				}
+	up, b := newSandbox(t), brokertest.SingleLimited(t, broker.Limits{DeadMaxBytes: 4 << 20})
+	r := idleReplica(t, b, testConfig(t, up.URL()))
+	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "old", Data: garbage(size), Error: &genbusv1.TaskError{Code: "poisoned"}}
+	put := func(id string, count int) {
+		for i := range count {
+			if err := r.holder.Letters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
+				t.Fatal(err)
 			}
 		}
-		put("job", 6)
-		if _, err := tryVideo(t, r, "acme", "one", "sandbox-video"); err != nil {
-			t.Fatalf("with room for more: %v", err)
-		}
-		put("more", 6)
-		tries := 0
-		r.eventually(t, "a refusal", func() bool {
-			tries++
-			_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
-			return errcode.CodeOf(err) == errcode.DeadLettersFull
-		})
-		if err := r.holder.Letters.Put(t.Context(), letter, "in-work", "x"); err != nil {
-			t.Errorf("the letter of a job in work has no room: %v", err)
-		}
-		if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {
-			t.Error("a letter of a job was pushed out")
-		}
+	}
+	put("job", 6)
+	if _, err := tryVideo(t, r, "acme", "one", "sandbox-video"); err != nil {
+		t.Fatalf("with room for more: %v", err)
+	}
+	put("more", 6)
+	tries := 0
+	r.eventually(t, "a refusal", func() bool {
+		tries++
+		_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
+		return errcode.CodeOf(err) == errcode.DeadLettersFull
 	})
+	if err := r.holder.Letters.Put(t.Context(), letter, "in-work", "x"); err != nil {
+		t.Errorf("the letter of a job in work has no room: %v", err)
+	}
+	if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {
+		t.Error("a letter of a job was pushed out")
+	}
 }
 
 // boundOf gives each tenant so many letters.

@@ -89,45 +89,43 @@ var settled = map[string]func(*replica, testing.TB) *genbusv1.OrphansSettled{"fa
 func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b, up, m := open(t), newSentBodies(t), telemetry.NewMetrics("test")
-		item := storeItem(t, b, "gone", videoID("line"), 0)
-		ids := []string{item.GetId(), waitItem(t, b, "gone", videoID("wait"), 0).GetId()}
-		without := newReplica(t, b, testConfig(t, up.url), func(o *Options) { o.Metrics = m })
-		labels := map[string]string{"kind": "video", "route": "gone"}
-		reaches(t, m, 2, "genbus_orphaned_jobs", labels)
-		want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}
-		var found []queue.OrphanedRoute
-		var err error
-		defer func() { t.Logf("found %+v, %v", found, err) }()
-		without.eventually(t, fmt.Sprintf("the orphans %+v", want), func() bool {
-			found, err = without.Queue.Orphans(t.Context())
-			if err == nil && len(found) == 1 {
-				found[0].Oldest = found[0].Oldest.UTC()
-			}
-			return err == nil && slices.Equal(found, []queue.OrphanedRoute{want})
-		})
-		other := publish(t, b, subject.Video, "other", videoRequest("other", "sandbox-video", "a cat"))
-		if end := last(follow(t, without.log, other)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-			t.Errorf("a job of another route ended %v", end.Job.GetError())
+	b, up, m := brokertest.Single(t), newSentBodies(t), telemetry.NewMetrics("test")
+	item := storeItem(t, b, "gone", videoID("line"), 0)
+	ids := []string{item.GetId(), waitItem(t, b, "gone", videoID("wait"), 0).GetId()}
+	without := newReplica(t, b, testConfig(t, up.url), func(o *Options) { o.Metrics = m })
+	labels := map[string]string{"kind": "video", "route": "gone"}
+	reaches(t, m, 2, "genbus_orphaned_jobs", labels)
+	want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}
+	var found []queue.OrphanedRoute
+	var err error
+	defer func() { t.Logf("found %+v, %v", found, err) }()
+	without.eventually(t, fmt.Sprintf("the orphans %+v", want), func() bool {
+		found, err = without.Queue.Orphans(t.Context())
+		if err == nil && len(found) == 1 {
+			found[0].Oldest = found[0].Oldest.UTC()
 		}
-		for _, id := range ids {
-			if _, err := without.Queue.Items.Find(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || len(up.of(id)) != 0 {
-				t.Errorf("%s has no item (%v), or was sent (%d)", id, err, len(up.of(id)))
-			}
-		}
-		without.stop(true)
-		with := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) {
-			r.Name = map[bool]string{true: "gone", false: r.Name}[r.Name == config.SandboxVideoRoute]
-		})))
-		for _, id := range ids {
-			end := last(follow(t, with.log, id))
-			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.of(id)) != 1 {
-				t.Errorf("%s ended %v, sent %d times", id, end.Job.GetError(), len(up.of(id)))
-			}
-			doneOnce(t, b, end)
-		}
+		return err == nil && slices.Equal(found, []queue.OrphanedRoute{want})
 	})
+	other := publish(t, b, subject.Video, "other", videoRequest("other", "sandbox-video", "a cat"))
+	if end := last(follow(t, without.log, other)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("a job of another route ended %v", end.Job.GetError())
+	}
+	for _, id := range ids {
+		if _, err := without.Queue.Items.Find(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || len(up.of(id)) != 0 {
+			t.Errorf("%s has no item (%v), or was sent (%d)", id, err, len(up.of(id)))
+		}
+	}
+	without.stop(true)
+	with := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) {
+		r.Name = map[bool]string{true: "gone", false: r.Name}[r.Name == config.SandboxVideoRoute]
+	})))
+	for _, id := range ids {
+		end := last(follow(t, with.log, id))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.of(id)) != 1 {
+			t.Errorf("%s ended %v, sent %d times", id, end.Job.GetError(), len(up.of(id)))
+		}
+		doneOnce(t, b, end)
+	}
 }
 
 // TestWaitingOrphanEndsAtItsDeadline: nothing serves its route, and it ends once, as any

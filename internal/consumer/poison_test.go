@@ -124,19 +124,17 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b := open(t)
-		up := newSandbox(t)
-		id := submittedVideo(t, b, up.URL())
-		deliver(t, b, 10+2)
-		r := newReplica(t, b, testConfig(t, up.URL()))
-		end := last(follow(t, r.log, id))
-		if code := end.Job.GetError().GetCode(); code != "poisoned" {
-			t.Errorf("ended %v", end.Job.GetError())
-		}
-		checkLetter(t, b, id, "poisoned", "sandbox")
-		doneOnce(t, b, end)
-	})
+	b := brokertest.Single(t)
+	up := newSandbox(t)
+	id := submittedVideo(t, b, up.URL())
+	deliver(t, b, 10+2)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	end := last(follow(t, r.log, id))
+	if code := end.Job.GetError().GetCode(); code != "poisoned" {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	checkLetter(t, b, id, "poisoned", "sandbox")
+	doneOnce(t, b, end)
 }
 
 // TestWhatKillsItsHoldersDuringASubmissionIsUnknown: its upstream may have it, and

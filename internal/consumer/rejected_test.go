@@ -65,29 +65,27 @@ func countOn(t testing.TB, b *broker.Broker, stream, filter string) (n uint64) {
 func TestGarbagePushesOutNoLetter(t *testing.T) {
 	t.Parallel()
 	limits := broker.Limits{DeadMaxBytes: 4 << 20, RejectedMaxBytes: 64 << 20}
-	brokertest.EachLimited(t, limits, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		const count, size = 200, 100 << 10
-		b := open(t)
-		r := newReplica(t, b, testConfig(t, newSandbox(t).URL()))
-		publishGarbage(t, b, "careful", 1, 10)
-		paid := publish(t, b, subject.Video, "paid", videoRequest("paid", "sandbox-video:drop=after_create", "a cat"))
-		if end := last(follow(t, r.log, paid)); end.Job.GetError().GetCode() != "submission_outcome_unknown" {
-			t.Fatalf("the paid job ended %v", end.Job.GetError())
-		}
-		publishGarbage(t, b, "noisy", count, size)
-		publishGarbage(t, b, "noisy", 5*count, 1)
-		r.eventually(t, "an empty inbox", func() bool { return countOn(t, b, b.Names().Requests(), ">") == 0 })
-		checkLetterOf(t, b, paid)
-		if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "careful")); n != 1 {
-			t.Errorf("%d letters of the careful tenant's request", n)
-		}
-		if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetter(subject.Video, "noisy", "large")); n != broker.RejectedPerSubject {
-			t.Errorf("%d large letters of the noisy tenant, want %d", n, broker.RejectedPerSubject)
-		}
-		if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "noisy")); n != 5*count+broker.RejectedPerSubject {
-			t.Errorf("%d letters of the noisy tenant, want the small ones and the last of the large ones", n)
-		}
-	})
+	const count, size = 200, 100 << 10
+	b := brokertest.SingleLimited(t, limits)
+	r := newReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	publishGarbage(t, b, "careful", 1, 10)
+	paid := publish(t, b, subject.Video, "paid", videoRequest("paid", "sandbox-video:drop=after_create", "a cat"))
+	if end := last(follow(t, r.log, paid)); end.Job.GetError().GetCode() != "submission_outcome_unknown" {
+		t.Fatalf("the paid job ended %v", end.Job.GetError())
+	}
+	publishGarbage(t, b, "noisy", count, size)
+	publishGarbage(t, b, "noisy", 5*count, 1)
+	r.eventually(t, "an empty inbox", func() bool { return countOn(t, b, b.Names().Requests(), ">") == 0 })
+	checkLetterOf(t, b, paid)
+	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "careful")); n != 1 {
+		t.Errorf("%d letters of the careful tenant's request", n)
+	}
+	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetter(subject.Video, "noisy", "large")); n != broker.RejectedPerSubject {
+		t.Errorf("%d large letters of the noisy tenant, want %d", n, broker.RejectedPerSubject)
+	}
+	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "noisy")); n != 5*count+broker.RejectedPerSubject {
+		t.Errorf("%d letters of the noisy tenant, want the small ones and the last of the large ones", n)
+	}
 }
 
 // checkLetterOf checks that GENBUS_DEAD has the letter of a job, with its request, and

@@ -145,38 +145,36 @@ func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up, b := newSandbox(t), open(t)
-		var sent atomic.Bool
-		up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
-			if r.Method != http.MethodPost || sent.Swap(true) {
-				return nil
-			}
-			if err := refuseEvents(r.Context(), b, true); err != nil {
-				t.Error(err)
-			}
-			return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
-		})
-		r := newReplica(t, b, testConfig(t, up.URL()))
-		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
-		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
-		shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })
-		held := heldJob(r.holder, id)
-		if held == nil {
-			t.Fatal("the job is not held")
+	up, b := newSandbox(t), brokertest.Single(t)
+	var sent atomic.Bool
+	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method != http.MethodPost || sent.Swap(true) {
+			return nil
 		}
-		held.HandOver()
-		shortly(t, "the job is taken again", func() bool { again := heldJob(r.holder, id); return again != nil && again != held })
-		if err := refuseEvents(t.Context(), b, false); err != nil {
-			t.Fatal(err)
+		if err := refuseEvents(r.Context(), b, true); err != nil {
+			t.Error(err)
 		}
-		end := last(follow(t, r.log, id))
-		if code := end.Job.GetError().GetCode(); code != "submission_outcome_unknown" {
-			t.Errorf("ended %v with %q", end.Job.GetStatus(), code)
-		}
-		if s := up.Sandbox.Stats(); s.Creates != 1 {
-			t.Errorf("%d creates", s.Creates)
-		}
-		doneOnce(t, b, end)
+		return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
 	})
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
+	shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })
+	held := heldJob(r.holder, id)
+	if held == nil {
+		t.Fatal("the job is not held")
+	}
+	held.HandOver()
+	shortly(t, "the job is taken again", func() bool { again := heldJob(r.holder, id); return again != nil && again != held })
+	if err := refuseEvents(t.Context(), b, false); err != nil {
+		t.Fatal(err)
+	}
+	end := last(follow(t, r.log, id))
+	if code := end.Job.GetError().GetCode(); code != "submission_outcome_unknown" {
+		t.Errorf("ended %v with %q", end.Job.GetStatus(), code)
+	}
+	if s := up.Sandbox.Stats(); s.Creates != 1 {
+		t.Errorf("%d creates", s.Creates)
+	}
+	doneOnce(t, b, end)
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/subject"
@@ -15,27 +14,25 @@ import (
 // attaches.
 func TestAnUploadGoesWithItsMessage(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up, b := newSandbox(t), open(t)
-		r := newReplica(t, b, testConfig(t, up.URL()))
-		id := publish(t, b, subject.Video, "good", jobtest.Upload(t, b, "good", "sandbox-video"))
-		refused := publish(t, b, subject.Video, "bad", jobtest.Upload(t, b, "bad", "no-such-model"))
-		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-			t.Errorf("ended %v", end.Job.GetError())
-		}
-		if end := last(follow(t, r.log, refused)); end.Job.GetError().GetCode() != "model_not_found" {
-			t.Errorf("ended %v", end.Job.GetError())
-		}
-		r.eventually(t, "the accepted one's upload is gone, and only that", func() bool {
-			left := brokertest.Uploads(t, b.JetStream(), "acme")
-			return len(left) == 1 && left[0] == "upload-bad"
-		})
-		publish(t, b, subject.Video, "good", videoRequest("good", "sandbox-video", "a cat"))
-		r.eventually(t, "the inbox is empty", func() bool { return jobtest.InboxLeft(t, b) == 0 })
-		if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetId() != refused || up.Sandbox.Stats().Creates != 1 {
-			t.Errorf("%d creates, letters %v", up.Sandbox.Stats().Creates, letters)
-		}
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	id := publish(t, b, subject.Video, "good", jobtest.Upload(t, b, "good", "sandbox-video"))
+	refused := publish(t, b, subject.Video, "bad", jobtest.Upload(t, b, "bad", "no-such-model"))
+	if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	if end := last(follow(t, r.log, refused)); end.Job.GetError().GetCode() != "model_not_found" {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	r.eventually(t, "the accepted one's upload is gone, and only that", func() bool {
+		left := brokertest.Uploads(t, b.JetStream(), "acme")
+		return len(left) == 1 && left[0] == "upload-bad"
 	})
+	publish(t, b, subject.Video, "good", videoRequest("good", "sandbox-video", "a cat"))
+	r.eventually(t, "the inbox is empty", func() bool { return jobtest.InboxLeft(t, b) == 0 })
+	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetId() != refused || up.Sandbox.Stats().Creates != 1 {
+		t.Errorf("%d creates, letters %v", up.Sandbox.Stats().Creates, letters)
+	}
 }
 
 // TestALostUploadIsADeadLetter: it was never there, so that the message comes again

@@ -22,21 +22,19 @@ import (
 // of another one is sent after those in work, those in line, and one more.
 func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		const inFlight, places, movers, many = 2, 4, 8, 60
-		up, b := newSentBodies(t), open(t)
-		r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = inFlight, places })))
-		for i := range many {
-			admitVideo(t, r, "acme", fmt.Sprint("acme", i))
-		}
-		before := len(up.all())
-		end := entryOf(t, r, admitVideo(t, r, "other", "other").Name())
-		at := slices.Index(up.all(), "other")
-		if bound := before + inFlight + places + 1 + movers; end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || at < 0 || at > bound {
-			t.Errorf("%d jobs of the other tenant were sent before; the bound is %d", at, bound)
-		}
-		r.eventually(t, "all jobs are sent", func() bool { return len(up.all()) == many+1 })
-	})
+	const inFlight, places, movers, many = 2, 4, 8, 60
+	up, b := newSentBodies(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = inFlight, places })))
+	for i := range many {
+		admitVideo(t, r, "acme", fmt.Sprint("acme", i))
+	}
+	before := len(up.all())
+	end := entryOf(t, r, admitVideo(t, r, "other", "other").Name())
+	at := slices.Index(up.all(), "other")
+	if bound := before + inFlight + places + 1 + movers; end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || at < 0 || at > bound {
+		t.Errorf("%d jobs of the other tenant were sent before; the bound is %d", at, bound)
+	}
+	r.eventually(t, "all jobs are sent", func() bool { return len(up.all()) == many+1 })
 }
 
 // TestErasedJobIsNeverRun: jobs are cancelled and erased while two replicas bring

@@ -20,10 +20,11 @@ func Logger(t testing.TB) *slog.Logger {
 // Single opens a broker with an embedded server of its own, and its streams.
 func Single(t testing.TB) *broker.Broker {
 	t.Helper()
-	return single(t, broker.Limits{})
+	return SingleLimited(t, broker.Limits{})
 }
 
-func single(t testing.TB, limits broker.Limits) *broker.Broker {
+// SingleLimited is Single with other limits of the streams.
+func SingleLimited(t testing.TB, limits broker.Limits) *broker.Broker {
 	t.Helper()
 	return Open(t, broker.Options{
 		Names: subject.Default(), Logger: Logger(t), Limits: limits,
@@ -65,7 +66,7 @@ func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.
 func EachLimited(t *testing.T, limits broker.Limits, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
-		b := single(t, limits)
+		b := SingleLimited(t, limits)
 		test(t, func(testing.TB) *broker.Broker { return b })
 	})
 	t.Run("R3", func(t *testing.T) {
