@@ -129,7 +129,7 @@ func (s *sending) judge(err error) error {
 		s.spend()
 		return nil
 	case again(refused), refused.Retry && !s.absent:
-		// A limit is looked at before what was accepted is: it says nothing of a sending
+		// The rate is looked at before what was accepted is: it says nothing of a sending
 		// before this one.
 		return nil
 	default:

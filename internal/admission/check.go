@@ -32,9 +32,11 @@ func (a *Admission) Check(r Request) (c Checked, err error) {
 		c.Fingerprint = r.Fingerprint()
 	}
 	if r.Attached != nil {
-		return c, a.checkAttached(r, &c)
+		err = a.checkAttached(r, &c)
+	} else {
+		err = a.check(r, &c)
 	}
-	return c, a.check(r, &c)
+	return c, err
 }
 
 func (a *Admission) check(r Request, c *Checked) error {

@@ -49,7 +49,8 @@ func (c *connection) options() []nats.Option {
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsOut),
 		// No buffer while disconnected: a publish sent late, after its caller has
-		// given up, would be a write that no caller wants any more.
+		// given up, would be a write that no caller wants any more. While the embedded
+		// server reads nothing, there is one for all that (unhurried).
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { c.asyncError(s, err) }),

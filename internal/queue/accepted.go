@@ -16,9 +16,9 @@ import (
 // Accepted returns a job that is accepted and not in the log yet: its work item is
 // stored, and its caller was answered, while the log did not take the first event. That
 // is written here, as a consumer would; where the log still does not answer, the entry
-// has no sequence. Without a work item the error is joblog.ErrNotFound. The caller has
-// found the log empty before: the item of a job that is erased is removed before its log
-// is.
+// has no sequence. Without a work item the error is joblog.ErrNotFound. The log
+// is read after the item, and then the item again: that of a job that is erased is removed
+// before its log is.
 func (s Items) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	found, err := s.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {

@@ -77,6 +77,18 @@ func TestNoBodyIsReadOfAStranger(t *testing.T) {
 	}
 }
 
+// TestABodyThatASignatureCoversHasTheTenantsLimit: it is read before the signature is checked,
+// which may be a stranger's.
+func TestABodyThatASignatureCoversHasTheTenantsLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants, andAPair, func(c *config.Config) { c.Limits.Tenant.MaxBodyBytes = 1 << 10 })
+	body := strings.Replace(apitest.JimengBody, "{", "{"+strings.Repeat(" ", 2<<10), 1)
+	forged := w.signedBy(jimeng.NewSigner(pairKey, "another-secret-of-it"), http.MethodPost, apitest.JimengSubmit, body)
+	if a := w.Post(apitest.JimengSubmit, body, forged...); a.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
 func valueOf(headers []string, name string) string {
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == name {

@@ -17,11 +17,12 @@ const maxFirstAlloc = 1 << 20
 // body reads the whole body of a JSON request. It is read before anything is
 // forwarded: an upstream that answers at once breaks a request that is still
 // being sent.
-func (x *exchange) body() ([]byte, error) {
+func (x *exchange) body() ([]byte, error) { return x.bodyUpTo(x.bodyLimit()) }
+
+func (x *exchange) bodyUpTo(limit int64) ([]byte, error) {
 	if err := checkMediaType(x.r.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}
-	limit := x.bodyLimit()
 	if x.r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}

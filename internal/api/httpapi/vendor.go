@@ -65,8 +65,8 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 		return "", refusal
 	}
 	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known && signature.CoversBody {
-		x.tenant = tenant // whose limits hold until the signature is checked
-		if err := x.readBody(); err != nil {
+		// Until the signature is checked this may be a stranger's.
+		if err := x.readBody(min(x.bodyLimit(), int64(x.h.cfg.LimitsOf(tenant).MaxBodyBytes))); err != nil {
 			return "", err
 		}
 		signature, _ = x.wire.Surface.Signature(x.r, x.raw)
@@ -74,16 +74,16 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	return x.h.core.Callers.Signer(signature)
 }
 
-// readBody reads it once.
-func (x *vendorExchange) readBody() (err error) {
+// readBody reads it once, up to a limit in bytes.
+func (x *vendorExchange) readBody(limit int64) (err error) {
 	if x.r.Method == http.MethodPost && x.raw == nil {
-		x.raw, err = x.body()
+		x.raw, err = x.bodyUpTo(limit)
 	}
 	return err
 }
 
 func (x *vendorExchange) serve(*exchange) error {
-	if err := x.readBody(); err != nil {
+	if err := x.readBody(x.bodyLimit()); err != nil {
 		return err
 	}
 	call, err := x.wire.Surface.Read(x.r, x.raw)
