@@ -45,8 +45,8 @@ func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 func (r Reservation) Settle(enqueued bool) { r.settle(enqueued) }
 
 // choosePlace makes a new job ready while the ready window has room and, as far as is
-// known, no jobs wait in the backlog. settle is to be called with whether the item is
-// stored, or may be.
+// known, no jobs wait in the backlog that go before it. settle is to be called with whether
+// the item is stored, or may be.
 func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func(enqueued bool)) {
 	names, kind := q.b.Names(), subject.Kind(item.GetKind())
 	ready := itemKey{names.Work(), names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}
@@ -54,7 +54,7 @@ func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func
 		return ready, func(bool) {}
 	}
 	r := q.Route(kind, item.GetRoute())
-	if !r.hasBacklog(time.Now()) && r.window.reserve() {
+	if !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
 		return ready, r.window.settle
 	}
 	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(put bool) {

@@ -222,13 +222,14 @@ func (r *Route) put() {
 	r.backlog.wake()
 }
 
-// hasBacklog reports whether a new job has to go behind others: the replica that dispatches
-// knows each of them, and those that are passed over, and the others what it says. Before it does, and while none
-// dispatches, the count decides.
-func (r *Route) hasBacklog(now time.Time) bool {
+// hasBacklog reports whether a new job of a tenant has to go behind others: the replica that
+// dispatches knows each of them, and the others what it says. A tenant that is passed over is in
+// the way of its own jobs alone. Before the replica knows, and while none dispatches, the count
+// decides.
+func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	if r.lease.Held() {
 		waits, all := r.backlog.waits(now)
-		return waits || !all && r.waiting.Load() > 0
+		return waits || r.backlog.latest(tenant) > 0 || !all && r.waiting.Load() > 0
 	}
 	if _, congested, held := r.lease.Holder(now); held {
 		return congested
