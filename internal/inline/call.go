@@ -236,7 +236,7 @@ func (c *call) failed(err error) *errcode.Error {
 
 // awaitEvents waits for the last event of a chat whose events are required, and says why it
 // was not stored, or that the call ended before. What is not stored in that time may be later,
-// for those who follow the chat and for its usage.
+// for those who follow the chat and for its usage, where there is room to keep it.
 func (c *call) awaitEvents() error {
 	if c.rec == nil || !c.rec.required {
 		return nil
@@ -249,7 +249,9 @@ func (c *call) awaitEvents() error {
 	case <-c.rec.done:
 		err = c.rec.err
 	case <-timer.C:
+		c.rec.leave()
 	case <-c.ctx.Done():
+		c.rec.leave()
 		return c.explain(context.Cause(c.ctx)).ForJob(c.checked.ID)
 	}
 	if err == nil {

@@ -405,6 +405,54 @@ func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
 	x.stored(s.JobID())
 }
 
+// TestRequiredEventsAreGivenUpWithoutRoom for what they hold, when their caller waits no longer:
+// its time is over, or it leaves.
+func TestRequiredEventsAreGivenUpWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"time over": time.Second, "caller gone": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newScripted(t)
+			x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
+				return o.CheckedEvery(never).WaitsAtMost(wait).StoresFor(time.Hour)
+			}, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			go func() { up.blocks <- piece(0) }()
+			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			release := x.runner.FillWrites(t.Context())
+			defer release()
+			if !x.runner.FillBudget() {
+				t.Fatal("the budget is in use")
+			}
+			go func() {
+				up.blocks <- stop
+				close(up.blocks)
+			}()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := read(s)
+				ended <- err
+			}()
+			want := errcode.EventsNotStored
+			if wait == time.Hour {
+				x.wait(func() bool { return x.runner.Storing() == 1 })
+				want = errcode.CallerGone
+				leave()
+			}
+			code(t, <-ended, want)
+			x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 0 })
+			if n := x.counter("genbus_inline_events_dropped_total"); n != 1 {
+				t.Errorf("%v events dropped", n)
+			}
+		})
+	}
+}
+
 func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {
 	go func() { up.blocks <- stop }()
 	return x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed))

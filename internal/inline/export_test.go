@@ -41,6 +41,9 @@ func (r *Runner) FillWrites(ctx context.Context) (release func()) {
 	}
 }
 
+// FillBudget takes all that the events of inline chats may hold.
+func (r *Runner) FillBudget() bool { return r.budget.Take(maxRecordBytes) }
+
 // Storing is how many events wait for a place to be stored.
 func (r *Runner) Storing() (n int) {
 	r.writes.mu.Lock()

@@ -38,6 +38,9 @@ const eventsOfRecord = 2
 // errPatience is why a step was given up.
 var errPatience = errors.New("the events of an inline chat are not waited for any longer")
 
+// errMemory is why a reply is not kept.
+var errMemory = errors.New("the events of inline chats hold too much memory")
+
 // outcome is how a chat ended.
 type outcome struct {
 	from  pool.Account   // who replied
@@ -55,8 +58,8 @@ type record struct {
 	required bool          // the caller waits for the events
 	most     time.Duration // how long the first event may take
 	first    task.Event
-	budget   *publisher.Budget // nil where the events are required: the caller waits for room
-	ended    chan struct{}     // closed when outcome and giveUp are set
+	budget   *publisher.Budget // nil where the events are required: the caller waits for room, until leave
+	ended    chan struct{}     // closed when outcome, giveUp and storing are set
 	done     chan struct{}     // closed when there is nothing more to store, and err is set
 
 	// known is the sequence up to which the chat's log is known: 0 as long as it is not
@@ -73,8 +76,10 @@ type record struct {
 	left      time.Duration          // how long blocks may still wait for room
 	outcome   outcome
 	giveUp    time.Time // when what is not stored is given up
-	held      int       // bytes of the whole reply, which are taken from the budget
-	partial   bool      // there was no room for the whole reply
+	storing   context.Context
+	stop      context.CancelCauseFunc // ends storing: it is given up before
+	held      int                     // bytes of the whole reply, which are taken from the budget
+	partial   bool                    // there was no room for the whole reply
 
 	entry joblog.Entry // the last one that was stored
 	err   error        // what was not stored
@@ -121,10 +126,13 @@ func (c *record) add(ctx context.Context, block []byte) {
 	_ = c.assembler.Add(block) // its first error is that of the whole reply
 }
 
-// close says how the chat ended. It is called once.
+// close says how the chat ended. It is called once. Where it failed, no event has its reply.
 func (c *record) close(o outcome) {
 	if c == nil {
 		return
+	}
+	if o.fault != nil {
+		c.assembler = nil
 	}
 	c.held = len(o.reply)
 	if c.assembler != nil {
@@ -134,8 +142,23 @@ func (c *record) close(o outcome) {
 		o.reply, c.assembler, c.held, c.partial = nil, nil, 0, true
 	}
 	c.outcome, c.giveUp = o, time.Now().Add(c.r.o.storeTime)
+	c.storing, c.stop = context.WithCancelCause(c.ctx)
 	c.r.backlog.add()
 	close(c.ended)
+}
+
+// leave says that the caller no longer waits for required events, after close. The places of
+// the chat, which are given back then, bounded what replies hold; the budget of all does from
+// then on. Where it has no room nothing more is stored: a reply is held by each step of that.
+func (c *record) leave() {
+	if !c.r.budget.Take(c.held) {
+		c.stop(errMemory)
+		return
+	}
+	c.r.work.Go(func() {
+		<-c.done
+		c.r.budget.Give(c.held)
+	})
 }
 
 // start has the events stored.
@@ -171,7 +194,7 @@ func (c *record) run() {
 	stored := false
 	defer func() { c.r.backlog.remove(stored) }()
 	defer c.budget.Give(c.held)
-	ctx, cancel := context.WithDeadlineCause(c.ctx, c.giveUp, errPatience)
+	ctx, cancel := context.WithDeadlineCause(c.storing, c.giveUp, errPatience)
 	defer cancel()
 	if c.err != nil {
 		c.begin(ctx)

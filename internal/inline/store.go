@@ -151,7 +151,7 @@ func (c *record) fits(ctx context.Context, bytes int) bool {
 func (c *record) whole() ([]byte, error) {
 	switch {
 	case c.partial:
-		return nil, errors.New("the events of inline chats hold too much memory")
+		return nil, errMemory
 	case c.assembler == nil:
 		return c.outcome.reply, nil
 	default:
