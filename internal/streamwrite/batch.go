@@ -37,20 +37,33 @@ type batches struct {
 
 	mu        sync.Mutex
 	sent      map[string]*batch    // by id; those whose answer has not come
-	undecided map[string]undecided // by id; those whose answer did not come in time
+	undecided map[string]undecided // by id; those without an answer, and a lost one may stay
 	looking   bool                 // whether the stream has met an error
 }
 
-// undecided is a batch of which it is not known whether it is stored for good.
+// undecided is a batch of which it is not known whether it is stored for good. An answer to
+// what was sent behind it decides it.
 type undecided struct {
-	sent    uint64 // its place in Writer.sends
+	place
 	subject string // of one of its messages
+}
+
+// place is one in the order in which the server answers what a writer has sent. Where the
+// connection was lost there is no such order: the server may take what is left of the old one
+// after what came by the new one.
+type place struct {
+	connection uint64 // as Replies.connection says
+	sent       uint64 // in Writer.sends
+}
+
+func (p place) isBehind(other place) bool {
+	return p.connection == other.connection && p.sent > other.sent
 }
 
 // batch is one of them. stored is set before done is closed.
 type batch struct {
+	place
 	id     string
-	sent   uint64 // its place in Writer.sends
 	writes []*write
 	done   chan struct{}
 	stored bool
@@ -67,9 +80,9 @@ func (b *batches) open() bool {
 	return len(b.sent) > 0
 }
 
-func (b *batches) begin(writes []*write) *batch {
+func (b *batches) begin(writes []*write, at place) *batch {
 	b.last++
-	one := &batch{id: b.prefix + strconv.FormatUint(b.last, 36), sent: writes[0].sent, writes: writes, done: make(chan struct{})}
+	one := &batch{place: at, id: b.prefix + strconv.FormatUint(b.last, 36), writes: writes, done: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sent[one.id] = one
@@ -83,7 +96,7 @@ func (b *batches) end(one *batch, err error) {
 	b.mu.Lock()
 	delete(b.sent, one.id)
 	if err != nil && !refused(err) && !errors.Is(err, ErrNotSent) {
-		b.undecided[one.id] = undecided{one.sent, one.writes[0].m.Subject}
+		b.undecided[one.id] = undecided{one.place, one.writes[0].m.Subject}
 	}
 	b.mu.Unlock()
 	close(one.done)
@@ -96,10 +109,11 @@ func (b *batches) decide(one *batch) {
 	delete(b.undecided, one.id)
 }
 
-// processed takes any answer of the stream to something that was sent later than some batches.
-// It decides them where the stream has met no error, as the server answers the writes of a
-// stream in their order, and syncs a batch before it goes on. No write waits for what Sound
-// says, and no answer; one that comes meanwhile decides nothing.
+// processed takes any answer of the stream to something that was sent. It decides the batches
+// before that where the stream has met no error, as the server answers the writes of a stream in
+// their order, and syncs a batch before it goes on. The connection is that of now: where it is
+// the one of a batch, what was sent between the two went by it too. No write waits for what
+// Sound says, and no answer; one that comes meanwhile decides nothing.
 func (w *Writer) processed(sent uint64) {
 	b := &w.batches
 	b.mu.Lock()
@@ -107,14 +121,20 @@ func (w *Writer) processed(sent uint64) {
 	if b.looking || len(b.undecided) == 0 {
 		return
 	}
-	b.looking = true
+	at := place{w.replies.connection(), sent}
+	for _, u := range b.undecided {
+		b.looking = b.looking || at.isBehind(u.place)
+	}
+	if !b.looking {
+		return
+	}
 	go func() {
 		sound := w.o.Sound()
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.looking = false
 		if sound {
-			maps.DeleteFunc(b.undecided, func(_ string, u undecided) bool { return u.sent < sent })
+			maps.DeleteFunc(b.undecided, func(_ string, u undecided) bool { return at.isBehind(u.place) })
 		}
 	}()
 }
@@ -122,17 +142,32 @@ func (w *Writer) processed(sent uint64) {
 // askEvery is how often the server is asked about a batch whose answer did not come.
 const askEvery = time.Second
 
-// ask has the server answer behind a batch: it refuses to store a message as the successor of
-// one that cannot be.
-func (w *Writer) ask(of undecided) {
+// ask has the server answer behind a batch of which a message was read: it refuses to store a
+// message as the successor of one that cannot be. As the server had the batch when it was read,
+// what is sent from now on is behind it, also where its connection was lost.
+func (w *Writer) ask(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now := time.Now(); now.Sub(w.batches.asked) >= askEvery {
+	subject, undecided := w.batches.wasRead(id, place{w.replies.connection(), w.sends})
+	if now := time.Now(); undecided && now.Sub(w.batches.asked) >= askEvery {
 		w.batches.asked = now
-		m := nats.NewMsg(of.subject)
+		m := nats.NewMsg(subject)
 		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(math.MaxUint64, 10)}
 		w.sendAlone(&write{m: m, lane: Jobs, result: make(chan result, 1)})
 	}
+}
+
+// wasRead has a batch of a connection that was lost stand where the writer is, and tells the
+// subject of one of its messages where it is undecided.
+func (b *batches) wasRead(id string, now place) (subject string, is bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, is := b.undecided[id]
+	if is && u.connection != now.connection {
+		u.place = now
+		b.undecided[id] = u
+	}
+	return u.subject, is
 }
 
 // Settled waits until it is known what became of the batch that a message is part of, and
@@ -147,11 +182,11 @@ func (w *Writer) Settled(h nats.Header) bool {
 	}
 	w.batches.mu.Lock()
 	one := w.batches.sent[id[0]]
-	u, undecided := w.batches.undecided[id[0]]
+	_, undecided := w.batches.undecided[id[0]]
 	w.batches.mu.Unlock()
 	switch {
 	case undecided:
-		w.ask(u)
+		w.ask(id[0])
 		return false
 	case one == nil:
 		return true
@@ -160,35 +195,32 @@ func (w *Writer) Settled(h nats.Header) bool {
 	return one.stored
 }
 
-// shares reports whether what waits is to go as one batch. Those that no batch may have are
-// not kept waiting by one batch after the other. It needs the lock.
-func (w *Writer) shares() bool {
+// nextBatch takes what is to go as one batch: half of one that was refused, or what waits. Those
+// that no batch may have are not kept waiting by one batch after the other. It needs the lock.
+func (w *Writer) nextBatch() []*write {
 	if w.o.ShareFrom == 0 || w.batches.open() {
-		return false
+		return nil
 	}
 	if w.lanes[Jobs].alone.live+w.lanes[Inline].alone.live > 0 && w.singles < mostSynced {
-		return false
+		return nil
 	}
-	if len(w.batches.halves) > 0 {
-		return true
+	if writes := w.half(); len(writes) > 0 {
+		return writes
 	}
-	return w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live >= w.o.ShareFrom && w.o.Room()
+	if w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live < w.o.ShareFrom || !w.o.Room() {
+		return nil
+	}
+	return w.gather()
 }
 
-// sendBatch sends half of a batch that was refused, or what waits. It needs the lock.
-func (w *Writer) sendBatch() {
-	writes := w.half()
-	if len(writes) == 0 {
-		writes = w.gather()
-	}
-	if len(writes) == 0 {
-		return
-	}
+// sendBatch needs the lock.
+func (w *Writer) sendBatch(writes []*write) {
+	at := place{w.replies.connection(), w.sends + 1}
 	for _, op := range writes {
 		w.begin(op)
 	}
 	w.singles = 0
-	one := w.batches.begin(writes)
+	one := w.batches.begin(writes, at)
 	one.timer = time.AfterFunc(w.o.Timeout, func() { w.committed(one, nil, nats.ErrTimeout) })
 	if err := w.publishBatch(one); err != nil {
 		w.finish(one, nil, notSent(err))

@@ -208,6 +208,37 @@ func TestALateAnswerSettlesABatch(t *testing.T) {
 	}
 }
 
+// TestABatchOfALostConnectionIsNotSettled by what the next connection has answered, until that
+// was sent after a message of the batch was read: the server may have it in a buffer yet.
+func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
+	t.Parallel()
+	m := newMute(t, time.Minute)
+	first, failed := m.write(t.Context(), "log.1")
+	next := make(chan struct{})
+	m.nc.SetReconnectHandler(func(*nats.Conn) {
+		m.replies.Lost()
+		close(next)
+	})
+	if err := m.nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	<-next
+	if err := <-failed; !errors.Is(err, nats.ErrDisconnected) || errors.Is(err, streamwrite.ErrNotSent) {
+		t.Errorf("a batch whose connection was lost: %v", err)
+	}
+	for i := range 10 {
+		later, failed := m.write(t.Context(), fmt.Sprintf("log.later.%d", i))
+		m.answer(t, later, yes)
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.looks) > 0 || m.writer.Settled(first.Header) {
+		t.Error("a batch is settled that the server may not have seen")
+	}
+	m.settles(t, first.Header)
+}
+
 // TestWhatWasGivenUpMakesNoBatch: writes whose callers have gone away while they waited.
 func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 	t.Parallel()
@@ -300,10 +331,11 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 	group.Wait()
 }
 
-// halved is a mute server that has refused a batch: its first half is sent again, and the second
-// one waits. ends has an entry for each write that ends, and giveUp ends all.
+// halved is a mute server that has refused a batch: its first half is sent again, of which last is
+// the last message, and the second one waits. ends has an entry for each write that ends, and giveUp ends all.
 type halved struct {
 	mute
+	last   *nats.Msg
 	second []string // the subjects of the half that waits
 	ends   chan end
 	giveUp func()
@@ -354,7 +386,7 @@ func newHalved(t *testing.T) halved {
 	h.answer(t, h.batch(2)[1], `{"stream":"LOG","seq":7,"batch":"b","count":2}`)
 	all := h.batch(inHalves)
 	h.answer(t, all[inHalves-1], no)
-	h.batch(inHalves / 2)
+	h.last = h.batch(inHalves / 2)[inHalves/2-1]
 	for _, m := range all[inHalves/2:] {
 		h.second = append(h.second, m.Subject)
 	}
@@ -401,4 +433,27 @@ func TestHalvesAreGivenUp(t *testing.T) {
 	h := newHalved(t)
 	h.giveUp()
 	h.unsent(t)
+}
+
+// TestHalvesThatWereGivenUpLetNoBatchGo: what waits behind them is too few for one.
+func TestHalvesThatWereGivenUpLetNoBatchGo(t *testing.T) {
+	t.Parallel()
+	h := newHalved(t)
+	h.giveUp()
+	h.unsent(t)
+	waits, failed := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		_, err := h.writer.Write(seen{t.Context(), waits}, nats.NewMsg("log.few"), streamwrite.Jobs)
+		failed <- err
+	}()
+	<-waits
+	h.answer(t, h.last, no)
+	few := <-h.got
+	if few.Subject != "log.few" || few.Header.Get("Nats-Batch-Id") != "" {
+		t.Errorf("%s was sent with %v", few.Subject, few.Header)
+	}
+	h.answer(t, few, yes)
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
 }

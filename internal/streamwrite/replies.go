@@ -54,6 +54,10 @@ func (r *Replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint
 	return id, nil
 }
 
+// connection numbers the connection to the server: the next one has another number before
+// anything is sent by it.
+func (r *Replies) connection() uint64 { return r.nc.Stats().Reconnects }
+
 // forget gives up an answer, and reports whether it had not come yet.
 func (r *Replies) forget(id uint64) bool {
 	r.mu.Lock()

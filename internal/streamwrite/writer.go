@@ -178,8 +178,8 @@ const mostSynced = 8
 // send sends what may go out. It needs the lock.
 func (w *Writer) send() {
 	for {
-		for w.shares() {
-			w.sendBatch()
+		for writes := w.nextBatch(); len(writes) > 0; writes = w.nextBatch() {
+			w.sendBatch(writes)
 		}
 		op := w.next()
 		if op == nil {
