@@ -20,12 +20,14 @@ func (p inProcess) InProcessConn() (net.Conn, error) {
 	return newUnhurried(conn), nil
 }
 
-// unhurried is a connection whose writes wait for no reader. The server answers direct gets and
-// requests of its API on the goroutine that reads the connection, under the lock of the stream,
-// which is held while the stream is synced; and the client writes under a lock that all its
-// callers need. So, with a pipe between the two, a sync that stalls would hold up every caller
+// unhurried is a connection whose writes wait for no reader. The server answers direct gets on
+// the goroutine that reads the connection, under the lock of the stream, which is held while the
+// stream is synced; and the client writes under a lock that all its callers need. So, with a
+// pipe between the two, a direct get from a stream whose sync stalls would hold up every caller
 // beyond its context, and the pings by which the client leaves a connection without an answer.
-// What waits is what is sent until then.
+// What waits is what is sent until then. Requests of the server's API, as reads by the leader
+// are, have a few goroutines of the whole server, so that no connection waits for them: those
+// about a stalled stream can take all, and the others fail until the sync ends.
 type unhurried struct {
 	net.Conn
 
