@@ -21,6 +21,10 @@ const (
 	// pausedWithin bounds the read of a route's state on behalf of a caller who does
 	// not need JetStream otherwise.
 	pausedWithin = 250 * time.Millisecond
+	// resumeIn is when a pause ends that is lifted, by the server's clock. Where a pause ends by
+	// time, the server delivers what waits to the requests that it has; where it is taken back,
+	// not before their next heartbeat, or another message (nats-server 2.15.2).
+	resumeIn = 200 * time.Millisecond
 	// pausePoll is how often Pause asks whether all servers know.
 	pausePoll = 20 * time.Millisecond
 )
@@ -116,18 +120,25 @@ func (r *Route) Paused(ctx context.Context) bool {
 // the zero time resumes. It returns when all servers know, or when ctx ends: three
 // nodes answer when a change is only proposed.
 func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
-	js, work := r.b.JetStream(), r.b.Names().Work()
-	if until.IsZero() {
-		_, err = js.ResumeConsumer(ctx, work, r.durable)
-	} else {
-		_, err = js.PauseConsumer(ctx, work, r.durable, until)
+	pauses := !until.IsZero()
+	if !pauses {
+		var info *jetstream.ConsumerInfo
+		if info, err = r.Info(ctx); err == nil {
+			if !info.Paused {
+				return nil
+			}
+			until = info.TimeStamp.Add(resumeIn)
+		}
+	}
+	if err == nil {
+		_, err = r.b.JetStream().PauseConsumer(ctx, r.b.Names().Work(), r.durable, until)
 	}
 	if err != nil {
 		return fmt.Errorf("pause or resume %s route %s: %w", r.kind, r.name, errors.Join(context.Cause(ctx), broker.ErrUnavailable, err))
 	}
 	for {
 		info, err := r.Info(ctx)
-		if err == nil && info.Paused == !until.IsZero() {
+		if err == nil && info.Paused == pauses {
 			return nil
 		}
 		if broker.Wait(ctx, pausePoll) != nil {
