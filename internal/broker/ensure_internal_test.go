@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,20 +29,7 @@ func (j *noAnswer) CreateStream(ctx context.Context, cfg jetstream.StreamConfig)
 func TestAStreamThatIsCreatedWithoutAnAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	names := subject.Default()
-	b, err := Open(t.Context(), Options{
-		Names: names, Logger: slog.New(slog.DiscardHandler), Embedded: Embedded{DataDir: t.TempDir(), NoSync: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := b.Streams().Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b := openEmbedded(t, Limits{}, Embedded{DataDir: t.TempDir(), NoSync: true})
 	if err := b.js.DeleteStream(t.Context(), names.Work()); err != nil {
 		t.Fatal(err)
 	}

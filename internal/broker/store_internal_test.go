@@ -7,6 +7,24 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
+// openEmbedded opens a broker with its streams, until the test ends.
+func openEmbedded(t *testing.T, limits Limits, e Embedded) *Broker {
+	t.Helper()
+	b, err := Open(t.Context(), Options{Names: subject.Default(), Logger: slog.New(slog.DiscardHandler), Limits: limits, Embedded: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.Streams().Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestTheEmbeddedServerIsAskedOfItsDisk: whether a stream met no error, and whether there is
 // room for batches.
 func TestTheEmbeddedServerIsAskedOfItsDisk(t *testing.T) {
@@ -14,22 +32,8 @@ func TestTheEmbeddedServerIsAskedOfItsDisk(t *testing.T) {
 	for name, most := range map[string]int64{"room": 0, "none": 64 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, err := Open(t.Context(), Options{
-				Names: subject.Default(), Logger: slog.New(slog.DiscardHandler),
-				Limits:   Limits{RequestsMaxBytes: 1 << 20, TasksMaxBytes: 1 << 20, DeadMaxBytes: 1 << 20, RejectedMaxBytes: 1 << 20, UsageMaxBytes: 1 << 20, OpsMaxBytes: 1 << 20},
-				Embedded: Embedded{DataDir: t.TempDir(), MaxStore: most},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			if err := b.Streams().Ensure(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			small := Limits{RequestsMaxBytes: 1 << 20, TasksMaxBytes: 1 << 20, DeadMaxBytes: 1 << 20, RejectedMaxBytes: 1 << 20, UsageMaxBytes: 1 << 20, OpsMaxBytes: 1 << 20}
+			b := openEmbedded(t, small, Embedded{DataDir: t.TempDir(), MaxStore: most})
 			for _, stream := range batched(b.Names()) {
 				if !b.embedded.sound(stream) {
 					t.Errorf("stream %s has met an error", stream)

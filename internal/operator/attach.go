@@ -64,7 +64,7 @@ func taskOf(l letter, given string) (string, error) {
 
 // attachable reports whether the letter is about a video that was submitted to an upstream.
 func (l letter) attachable() bool {
-	return !l.unreadable && subject.Kind(l.GetKind()) == subject.Video && l.GetUpstream() != "" &&
+	return l.GetWork() != nil && subject.Kind(l.GetKind()) == subject.Video && l.GetUpstream() != "" &&
 		slices.Contains(attachable, errcode.Code(l.GetError().GetCode()))
 }
 
@@ -84,10 +84,9 @@ func printable(s string) bool {
 // attachment finds the route that polls the task, with the account that it was
 // submitted with.
 func (p *Letters) attachment(l letter, data []byte, taskID string) (*admission.Attachment, error) {
-	a, err := p.known(l, data)
-	if err != nil {
-		return nil, err
-	}
+	work := l.GetWork()
+	a := &admission.Attachment{Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()}}
+	a.Route.Name, a.Route.Protocol = work.GetRoute(), work.GetProtocol()
 	account := pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
 	task := &genbusv1.VideoTask{
 		Protocol: a.Route.Protocol, Execution: &genbusv1.Execution{Route: a.Route.Name, Upstream: account.Upstream, UpstreamKey: account.Key},
@@ -102,25 +101,9 @@ func (p *Letters) attachment(l letter, data []byte, taskID string) (*admission.A
 		Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
 		Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(),
 	}
+	var err error
 	a.Task.UpstreamTicket, err = ticket(l, home, a.Model, data)
 	return a, err
-}
-
-// known is what the letter says of its request. Letters of older versions have the
-// body only, of which admission finds the rest; route and protocol are then those
-// of now.
-func (p *Letters) known(l letter, data []byte) (*admission.Attachment, error) {
-	work := l.GetWork()
-	if work == nil {
-		c, err := p.Admission.Check(accepted(l, data))
-		if c.Route.Draining { // it polls all the same
-			err = nil
-		}
-		return &admission.Attachment{Route: c.Route, Model: c.Model, Asked: c.Asked}, err
-	}
-	a := &admission.Attachment{Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()}}
-	a.Route.Name, a.Route.Protocol = work.GetRoute(), work.GetProtocol()
-	return a, nil
 }
 
 // ticket is what the protocol needs with the id: the letter's where an answer was

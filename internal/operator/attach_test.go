@@ -246,12 +246,11 @@ func TestAttachIsRefused(t *testing.T) {
 		"an id that is none":     {func(*genbusv1.DeadLetter) {}, "a b", errcode.InvalidRequest},
 		"upstream removed":       {func(l *genbusv1.DeadLetter) { l.Upstream = "gone" }, "", errcode.UpstreamRemoved},
 		"protocol without route": {func(l *genbusv1.DeadLetter) { l.Work.Protocol = "gone" }, "", errcode.UpstreamRemoved},
-		"old, and request lost":  {func(l *genbusv1.DeadLetter) { l.Work, l.Data, l.DataRef = nil, nil, lostBody }, "", errcode.InputLost},
+		"no work item":           {func(l *genbusv1.DeadLetter) { l.Work = nil }, "", errcode.LetterUnusable},
 		"ticket lost": {func(l *genbusv1.DeadLetter) {
 			l.Data, l.DataRef, l.Work.Protocol, l.Work.Model = nil, lostBody, "jimeng", "sandbox-jimeng"
 		}, "", errcode.LetterUnusable},
 		"request lost":  {func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, lostBody }, "", ""},
-		"old":           {func(l *genbusv1.DeadLetter) { l.Work = nil }, "", ""},
 		"route renamed": {func(l *genbusv1.DeadLetter) { l.Work.Route = "gone" }, "", ""},
 	} {
 		l := proto.CloneOf(good)

@@ -74,7 +74,7 @@ func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
 	t.Parallel()
 	s := newStalling(t)
 	var group sync.WaitGroup
-	end := time.Now().Add(2 * time.Second) // the server is asked anew how much of its store is left
+	end := time.Now().Add(2 * time.Second) // long enough that the room of the store is read again
 	for i := range 4 * writesOfABatch {
 		group.Go(func() {
 			for n := 0; time.Now().Before(end); n++ {

@@ -3,6 +3,7 @@ package apitest
 import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -34,6 +35,10 @@ func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 		Kind: string(subject.Video), Tenant: tenant, Id: subject.JobID(subject.Video, tenant, "old"),
 		Data:  []byte(`{"model":"sandbox-video","prompt":"secret"}`),
 		Error: &genbusv1.TaskError{Code: "orphaned_submission"}, Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
+		Work: &genbusv1.WorkItem{
+			Id: subject.JobID(subject.Video, tenant, "old"), Kind: string(subject.Video), Tenant: tenant,
+			Model: "sandbox-video", Route: config.SandboxVideoRoute, Protocol: "primary", AcceptedAt: timestamppb.Now(),
+		},
 	}
 }
 
