@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -122,7 +121,7 @@ func (f *fetcher) fetch(ctx context.Context) (got int, err error) {
 
 // begin begins to work on a message, which has its slot.
 func (f *fetcher) begin(m jetstream.Msg) {
-	f.take(m, sync.OnceFunc(func() { f.free.release(1) }))
+	f.take(m, f.free.releaseOne)
 }
 
 // handBack gives back messages that arrived while the process stops, after the request that

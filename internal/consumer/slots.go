@@ -12,9 +12,15 @@ type slots struct {
 	all   int           // that there are
 	free  int           // below zero after there were made fewer than are taken
 	freed chan struct{} // has a token when free may have grown
+
+	releaseOne func() // made once: each held job has it
 }
 
-func newSlots(n int) *slots { return &slots{all: n, free: n, freed: make(chan struct{}, 1)} }
+func newSlots(n int) *slots {
+	s := &slots{all: n, free: n, freed: make(chan struct{}, 1)}
+	s.releaseOne = func() { s.release(1) }
+	return s
+}
 
 // reserve waits for at least one slot and takes up to limit.
 func (s *slots) reserve(ctx context.Context, limit int) (int, error) {

@@ -19,7 +19,7 @@ func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return j.Commit(ctx, e, j.Record.entry.Seq)
+	return j.Commit(ctx, e, j.Record.last().Seq)
 }
 
 // Persist commits what is paid for, again and again while the log does not answer:
@@ -33,7 +33,7 @@ func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) erro
 		if err != nil {
 			return err
 		}
-		switch err = j.Commit(ctx, e, j.Record.entry.Seq); {
+		switch err = j.Commit(ctx, e, j.Record.last().Seq); {
 		case err == nil && e.Terminal():
 			j.logEnd()
 			return ErrEnded
@@ -58,20 +58,20 @@ func (j *Job) End(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return j.endAt(ctx, e, j.Record.entry.Seq)
+	return j.endAt(ctx, e, j.Record.last().Seq)
 }
 
 // Bury stores the request as a dead letter, before the job ends: the other order would
 // lose it in a crash.
 func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
-	return j.Request.bury(ctx, j.Record.entry.Job, f)
+	return j.Request.bury(ctx, j.Record.last().Job, f)
 }
 
 // LetGo is the outcome for a job that is not ours any more: ErrEnded where it has ended, so
 // that it is finished, and ErrNotOurs.
 func (j *Job) LetGo(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.Name())
-	if err != nil || !current.Terminal() || j.Record.entry.Job != nil && !joblog.SameJob(j.Record.entry, current) {
+	if err != nil || !current.Terminal() || j.Record.last().Job != nil && !joblog.SameJob(j.Record.last(), current) {
 		return ErrNotOurs
 	}
 	j.Record.set(current)
@@ -103,7 +103,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 // ReserveSubmission reports whether the log has room for all that a submission may bring.
 // A job that has none is held, not failed: events that reach their age make room.
 func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
-	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.entry.Job)
+	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.last().Job)
 	if !ok {
 		j.holder.Metrics.SubmissionHeld(j.Name().Kind)
 		j.Logger().Debug("a submission waits for room in the task log")
@@ -116,12 +116,12 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()
-	if j.Request.item == nil || task.SameRequest(j.Request.item, j.Record.entry.Job.GetExecution()) { // a stale item's letter is not this job's
-		if err := j.Request.buryUnfound(ctx, j.Record.entry.Job); err != nil {
+	if j.Request.item == nil || task.SameRequest(j.Request.item, j.Record.last().Job.GetExecution()) { // a stale item's letter is not this job's
+		if err := j.Request.buryUnfound(ctx, j.Record.last().Job); err != nil {
 			return err
 		}
 	}
-	if err := j.holder.Log.Finish(ctx, j.Record.entry); err != nil {
+	if err := j.holder.Log.Finish(ctx, j.Record.last()); err != nil {
 		return fmt.Errorf("write the feed copy: %w", err)
 	}
 	return nil

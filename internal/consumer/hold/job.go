@@ -46,11 +46,11 @@ func (j *Job) Name() subject.TaskName { return j.Message.name }
 func (j *Job) Logger() *slog.Logger { return j.Message.logger() }
 
 // Entry is the job's last known event; zero until Load.
-func (j *Job) Entry() joblog.Entry { return j.Record.entry }
+func (j *Job) Entry() joblog.Entry { return j.Record.last() }
 
 // Reread reports, once, whether the last step asked for the log to be read again.
 func (j *Job) Reread() bool {
-	reread := j.reread || j.Record.entry.Job == nil
+	reread := j.reread || j.Record.last().Job == nil
 	j.reread = false
 	return reread
 }
@@ -61,12 +61,15 @@ func (j *Job) UntilReread(at time.Time) error {
 	return Until(at)
 }
 
+// Rest keeps a video's last event in less memory until it is asked for, or heard of.
+func (j *Job) Rest() { j.Record.rest() }
+
 // Release settles the message and forgets the job. calls is the number of polls.
 func (j *Job) Release(outcome error, calls int) {
 	// Forgotten first: once the item is gone, a new job may have the same id.
 	j.holder.held.remove(j.Message.name.ID)
 	j.Message.settle(outcome)
 	j.Record.show(genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
-	j.Message.endSpan(outcome, calls, j.Record.entry)
+	j.Message.endSpan(outcome, calls, j.Record.last())
 	j.Message.metrics.AddHeld(-1)
 }

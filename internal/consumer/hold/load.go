@@ -20,7 +20,7 @@ import (
 // Load reads the job from its log, writing its first event where admission did not get to
 // it. It returns nil when the job goes on from there.
 func (j *Job) Load(ctx context.Context) error {
-	if j.Record.entry.Job != nil {
+	if j.Record.last().Job != nil {
 		return j.reload(ctx)
 	}
 	d := j.Message.Delivery()
@@ -61,7 +61,7 @@ func (j *Job) begin(ctx context.Context) error {
 	if err := j.Commit(ctx, task.FromWork(j.Request.item), 0); err != nil {
 		return err
 	}
-	current, err := j.holder.Queue.Items.Confirm(ctx, j.Record.entry)
+	current, err := j.holder.Queue.Items.Confirm(ctx, j.Record.last())
 	if err != nil {
 		j.Logger().Warn("it is not known whether a job still has its work item", telemetry.KeyError, err)
 		return Return()
@@ -105,7 +105,7 @@ func (j *Job) reload(ctx context.Context) error {
 // adopt goes on from what the leader has. An event of another replica in a job that we
 // had begun with means that the job is no longer ours.
 func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
-	known := j.Record.entry.Job != nil
+	known := j.Record.last().Job != nil
 	switch {
 	case known && j.Record.isBegunAgain(current):
 		if j.Record.paidSince(current) {
@@ -113,7 +113,7 @@ func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 		}
 		j.Record.set(current)
 		return nil
-	case known && !joblog.SameJob(j.Record.entry, current):
+	case known && !joblog.SameJob(j.Record.last(), current):
 		return ErrNotOurs
 	case current.Terminal():
 		j.Record.set(current)
@@ -187,7 +187,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 		return ErrNotOurs
 	}
 	if next.Job == nil || !next.Terminal() {
-		next = j.Record.entry.Event
+		next = j.Record.last().Event
 	}
 	if next.Terminal() {
 		next.Job = proto.CloneOf(next.Job) // the log may have had it: others read that one
@@ -200,10 +200,10 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	}
 	j.Logger().Error("the log of a held job is gone", telemetry.KeyUpstreamID, j.Record.upstreamID())
 	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.Name().ID, j.Record.upstreamID())
-	if err := j.Request.bury(ctx, j.Record.entry.Job, f); err != nil {
+	if err := j.Request.bury(ctx, j.Record.last().Job, f); err != nil {
 		return err
 	}
-	e, err := task.Failed(j.Record.entry.Job, time.Now(), f.TaskError())
+	e, err := task.Failed(j.Record.last().Job, time.Now(), f.TaskError())
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	var lost *joblog.LostError
 	switch {
 	case err == nil:
-		j.Message.traceCommit(j.Record.entry)
+		j.Message.traceCommit(j.Record.last())
 		return nil
 	case errors.As(err, &lost) && e.Terminal() && j.Record.isBegunAgain(lost.Current):
 		return j.Commit(ctx, e, lost.Current.Seq) // what an end says is paid for
@@ -236,7 +236,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 // afterLost goes on after a commit that was not the first: from admission's first event, or
 // from an earlier write of ours that we had given up on.
 func (j *Job) afterLost(ctx context.Context, current joblog.Entry) error {
-	known := j.Record.entry
+	known := j.Record.last()
 	if err := j.adopt(ctx, current); err != nil {
 		return err
 	}
@@ -255,6 +255,6 @@ func (j *Job) endAt(ctx context.Context, e task.Event, last uint64) error {
 }
 
 func (j *Job) logEnd() {
-	end := j.Record.entry
+	end := j.Record.last()
 	j.holder.Logger.Log(j.Message.ctx, end.EndLevel(j.Request.buried), "job ended", end.EndAttrs()...)
 }

@@ -14,7 +14,7 @@ const maxDeliveries = 10
 // again without any progress may be what kills the processes that take it: end ends it. From
 // half of those deliveries on it is suspect.
 func (j *Job) CheckPoison(end func(*errcode.Error) error) error {
-	if n := j.unprogressed(); !j.judged && n > maxDeliveries && !j.Record.entry.Terminal() {
+	if n := j.unprogressed(); !j.judged && n > maxDeliveries && !j.Record.last().Terminal() {
 		return end(errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, n))
 	}
 	j.judged = true
@@ -27,14 +27,14 @@ func (j *Job) Suspect() bool { return j.judged && j.unprogressed() > maxDeliveri
 
 // unprogressed is how often the job was delivered since its last event.
 func (j *Job) unprogressed() int64 {
-	return int64(j.Message.Delivery().Count) - int64(j.Record.entry.Job.GetExecution().GetDeliveries())
+	return int64(j.Message.Delivery().Count) - int64(j.Record.last().Job.GetExecution().GetDeliveries())
 }
 
 // ResetPoisonCount records that a step with a suspect job is over, and that its holder lives: the
 // others died of something else. A crash of many processes must not end the jobs that they
 // held. It returns the outcome of that step, unless the job turns out to be lost.
 func (j *Job) ResetPoisonCount(outcome error) error {
-	e, err := task.ResetPoisonCount(j.Record.entry.Job, time.Now())
+	e, err := task.ResetPoisonCount(j.Record.last().Job, time.Now())
 	if err != nil { // it is being submitted, which is progress
 		return outcome
 	}

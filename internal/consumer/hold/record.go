@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/proto"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
@@ -21,7 +23,8 @@ type Record struct {
 	log     *joblog.Log
 	metrics *telemetry.RouteMetrics
 
-	entry   joblog.Entry      // zero until the log was read
+	entry   joblog.Entry      // zero until the log was read; last gives it
+	packed  []byte            // the entry's job, once it was at rest
 	shown   genbusv1.JobPhase // the phase that metrics know
 	unheard []string          // nonces of commits whose answer never came
 	// vanished is held against the log, once it was read.
@@ -36,17 +39,47 @@ type Record struct {
 // from no replica.
 const unread = math.MaxUint64
 
+// last is the last event that is known; zero until the log was read.
+func (r *Record) last() joblog.Entry {
+	if r.entry.Job == nil && r.packed != nil {
+		video := new(genbusv1.VideoTask)
+		if err := proto.Unmarshal(r.packed, video); err != nil { // bytes that rest has made: never
+			return joblog.Entry{} // the log is read again
+		}
+		r.entry.Job = video
+	}
+	return r.entry
+}
+
+// rest keeps a video's last event as bytes until it is asked for. They are a third as long,
+// and the collector does not look into them: very many tasks are in work, and nearly all of
+// them wait for their next poll.
+func (r *Record) rest() {
+	video, ok := r.entry.Job.(*genbusv1.VideoTask)
+	if !ok {
+		return
+	}
+	if r.packed == nil {
+		packed, err := proto.Marshal(video)
+		if err != nil {
+			return
+		}
+		r.packed = packed
+	}
+	r.entry.Job = nil
+}
+
 // Phase is the one in the log; unspecified until that was read.
 func (r *Record) Phase() genbusv1.JobPhase {
-	if r.entry.Job == nil {
+	if r.last().Job == nil {
 		return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
 	}
-	return r.entry.Job.GetExecution().GetPhase()
+	return r.last().Job.GetExecution().GetPhase()
 }
 
 // upstreamID is the upstream's id of the task, as far as the log knew it.
 func (r *Record) upstreamID() string {
-	v, _ := r.entry.Job.(*genbusv1.VideoTask)
+	v, _ := r.last().Job.(*genbusv1.VideoTask)
 	return v.GetUpstreamTaskId()
 }
 
@@ -66,7 +99,7 @@ func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
 
 // set takes what the log has.
 func (r *Record) set(e joblog.Entry) {
-	r.entry, r.vanished = e, staleCheck{}
+	r.entry, r.packed, r.vanished = e, nil, staleCheck{}
 	r.version.Store(e.Version())
 	r.upTo.Store(e.Seq)
 	r.show(e.Job.GetExecution().GetPhase())
@@ -105,26 +138,26 @@ func (r *Record) isOurs(e joblog.Entry) bool {
 // isBegunAgain reports whether the log of this job had vanished, and has the job's first
 // event again, which any reader of the work item may have written.
 func (r *Record) isBegunAgain(current joblog.Entry) bool {
-	return r.entry.Job != nil && current.Version() == 1 && !current.Terminal() && current.Version() < r.entry.Version() &&
-		current.Job.GetCreatedAt().AsTime().Equal(r.entry.Job.GetCreatedAt().AsTime())
+	return r.last().Job != nil && current.Version() == 1 && !current.Terminal() && current.Version() < r.last().Version() &&
+		current.Job.GetCreatedAt().AsTime().Equal(r.last().Job.GetCreatedAt().AsTime())
 }
 
 // paidSince reports whether this holder knows what a log that has begun again does not, and
 // what is not to be repeated: the job's end, or that a video was submitted.
 func (r *Record) paidSince(begun joblog.Entry) bool {
-	_, video := r.entry.Job.(*genbusv1.VideoTask)
-	return r.entry.Terminal() || video && r.entry.Job.GetExecution().GetFirstSubmitAt() != nil && begun.Job.GetExecution().GetFirstSubmitAt() == nil
+	_, video := r.last().Job.(*genbusv1.VideoTask)
+	return r.last().Terminal() || video && r.last().Job.GetExecution().GetFirstSubmitAt() != nil && begun.Job.GetExecution().GetFirstSubmitAt() == nil
 }
 
 // begunElsewhere reports whether an item comes for the first time of a job that another
 // replica has begun with since the item was put.
 func (r *Record) begunElsewhere(d Delivery) bool {
 	switch {
-	case d.Count > 1, r.isOurs(r.entry):
+	case d.Count > 1, r.isOurs(r.last()):
 		return false
 	case d.Recorded == "":
-		return r.entry.Version() > 1
+		return r.last().Version() > 1
 	default:
-		return d.Recorded != strconv.FormatUint(r.entry.Seq, 10)
+		return d.Recorded != strconv.FormatUint(r.last().Seq, 10)
 	}
 }

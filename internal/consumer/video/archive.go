@@ -64,7 +64,7 @@ var errInterrupted = errors.New("the task's log is read again")
 // is asked for.
 type archiving struct {
 	task      *heldTask
-	interrupt interrupter
+	interrupt *interrupter // of the job
 
 	// result is the upstream's answer; nil before it has finished.
 	result *upstream.VideoState
@@ -83,6 +83,9 @@ type archiving struct {
 	// begun is true when no earlier holder has copied anything.
 	begun bool
 }
+
+// began reports whether this process has found the task finished.
+func (a *archiving) began() bool { return a.result != nil }
 
 // interrupter ends the copy in hand, or the one that the step in hand begins later. The
 // zero value has none.

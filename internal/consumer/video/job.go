@@ -11,14 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // job is one held task's schedule. Its steps run one at a time: busy is set while a
 // goroutine is at work, and who wants the job to step again while it is busy sets again.
 type job struct {
-	runner  *Runner
-	held    *hold.Job
-	release func()
+	runner    *Runner
+	held      *hold.Job
+	release   func()
+	interrupt interrupter // of the copy in hand
 
 	mu       sync.Mutex
 	busy     bool
@@ -26,14 +28,30 @@ type job struct {
 	leaving  bool        // return the message after the step in hand
 	timer    *time.Timer // the next step, when not busy
 	wake     time.Time   // when that is
+	due      time.Time   // when the step in hand was to run
 	stale    bool        // read the log before the next step
 	resolved bool        // settled; nothing happens any more
 
 	// Only the goroutine at work touches what follows.
-	task      *heldTask
-	submit    *submission
-	polling   *polling
-	archiving *archiving
+	*steps  // nil while the task rests
+	resting resting
+}
+
+// steps are what the steps of a task share.
+type steps struct {
+	task      heldTask
+	submit    submission
+	polling   polling
+	archiving archiving
+}
+
+// resting is what is left of a task that waits for its next poll, and of which there is
+// nothing else to know than what its log says: very many tasks are in work, and nearly all
+// of them wait.
+type resting struct {
+	lease *pool.Lease
+	polls int
+	last  telemetry.PollOutcome
 }
 
 // Take begins with a task that was delivered. release is called when its slot is free.
@@ -47,14 +65,33 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 }
 
 func (r *Runner) newJob(held *hold.Job, release func()) *job {
-	t := &heldTask{runner: r, held: held}
-	a := &archiving{task: t}
-	j := &job{
-		runner: r, held: held, release: release,
-		task: t, submit: &submission{task: t}, polling: &polling{task: t, archiving: a}, archiving: a,
-	}
-	t.assigned.ticket = pool.NewTicket(func() { j.kick(time.Now()) })
+	j := &job{runner: r, held: held, release: release}
+	j.rouse()
 	return j
+}
+
+// rouse makes what the steps share.
+func (j *job) rouse() {
+	if j.steps != nil {
+		return
+	}
+	s := &steps{task: heldTask{runner: j.runner, held: j.held, pollAt: j.wake}}
+	s.submit.task = &s.task
+	s.archiving.task, s.archiving.interrupt = &s.task, &j.interrupt
+	s.polling.task, s.polling.archiving = &s.task, &s.archiving
+	s.polling.polls, s.polling.last = j.resting.polls, j.resting.last
+	s.task.assigned.ticket, s.task.assigned.lease = pool.NewTicket(func() { j.kick(time.Now()) }), j.resting.lease
+	j.steps, j.resting = s, resting{}
+}
+
+// rest lets go of what the steps share, where the task waits until at for its next poll.
+func (j *job) rest(at time.Time) {
+	if !j.polling.rests() || !at.Equal(j.task.pollAt) {
+		return
+	}
+	j.resting = resting{lease: j.task.assigned.lease, polls: j.polling.polls, last: j.polling.last}
+	j.steps = nil
+	j.held.Rest()
 }
 
 // kick runs the next step now, or after the one in hand.
@@ -66,7 +103,7 @@ func (j *job) kick(due time.Time) {
 	case j.busy:
 		j.again = true
 	default:
-		j.busy, j.task.due = true, due
+		j.busy, j.due = true, due
 		if j.timer != nil {
 			j.timer.Stop()
 		}
@@ -76,6 +113,7 @@ func (j *job) kick(due time.Time) {
 
 // work runs steps until the job can wait or is settled.
 func (j *job) work() {
+	j.rouse()
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
 		if hold.Waits(outcome) && j.held.Suspect() && !j.submit.wasReturned() {
@@ -95,9 +133,12 @@ func (j *job) continues(outcome error) bool {
 		outcome, waits = hold.Return(), false // the process stops
 	}
 	if waits && j.again {
-		j.again, j.task.due = false, time.Now()
+		j.again, j.due = false, time.Now()
 		j.mu.Unlock()
 		return true
+	}
+	if waits {
+		j.rest(wait.Until)
 	}
 	j.busy = false
 	if waits {
@@ -129,6 +170,7 @@ func (j *job) sleepUntil(at time.Time) {
 
 // leave settles the message and forgets the job.
 func (j *job) leave(outcome error) {
+	j.rouse()
 	j.task.assigned.release()
 	j.held.Release(outcome, j.polling.polls)
 	j.release()
@@ -149,7 +191,7 @@ func (j *job) Confirm() {
 	j.mu.Lock()
 	j.stale = true
 	j.mu.Unlock()
-	j.archiving.interrupt.now()
+	j.interrupt.now()
 	j.kick(time.Now())
 }
 
@@ -183,7 +225,8 @@ func (j *job) takeStale() bool {
 func (j *job) step() error {
 	ctx := j.held.Message.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
-	j.archiving.interrupt.step() // before it is read what was heard
+	j.task.due = j.due
+	j.interrupt.step() // before it is read what was heard
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {
 			return err

@@ -29,9 +29,16 @@ type polling struct {
 	answer   *upstream.VideoState  // to the last poll, while it is not in the log
 	failures int                   // polls that failed in a row
 	failed   error                 // what the last of them said; nil after a good poll
-	asked    bool                  // this process has polled
 	polls    int                   // in this hold
 	last     telemetry.PollOutcome // of the poll before
+}
+
+// rests reports whether the log and the number of polls are all that is known of the task:
+// the last poll has brought nothing that is not in the log.
+func (p *polling) rests() bool {
+	phase := p.task.held.Record.Phase()
+	asking := phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTED || phase == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS
+	return asking && p.answer == nil && p.failed == nil && !p.archiving.began()
 }
 
 // poll asks the upstream once. Nothing that goes wrong here fails a task; only the deadline
@@ -57,11 +64,10 @@ func (p *polling) poll(ctx context.Context) error {
 	t.assigned.resume(table, a)
 	finished := x.GetArchiveUntil() != nil || p.archiving.result != nil
 	now, wrong := t.holder().Broker.Clock().Now()
-	if wrong == nil && late(x, now) && !finished && p.asked {
+	if wrong == nil && late(x, now) && !finished && p.polls > 0 {
 		return t.fail(ctx, p.unfinished(a.Upstream))
 	}
 	state, err := p.ask(ctx, client)
-	p.asked = true
 	switch {
 	case errors.Is(err, hold.ErrShutdown):
 		return hold.Return()

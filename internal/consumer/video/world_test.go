@@ -25,9 +25,9 @@ type process struct {
 	runners *Runners
 }
 
-func newProcess(t *testing.T, b *broker.Broker, url string) process {
+func newProcess(t *testing.T, b *broker.Broker, url string, change ...func(*config.Config)) process {
 	t.Helper()
-	p := jobtest.NewProcess(t, b, jobtest.Config(t, url), telemetry.NewMetrics("test"))
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, url, change...), telemetry.NewMetrics("test"))
 	p.Start(t)
 	return process{p, New(Options{
 		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Quota.Reserve, PutBack: p.Queue.PutBack,
