@@ -40,8 +40,10 @@ type idleResult struct {
 // replicasResult is one number of replicas, all of them together. What is said of a job
 // is without what idle replicas would have used in that time.
 type replicasResult struct {
-	Kind      string  `json:"kind"`
-	Replicas  int     `json:"replicas"`
+	Kind     string `json:"kind"`
+	Replicas int    `json:"replicas"`
+	// ShareOf is set of one replica that had the jobs of one among that many, not all of them.
+	ShareOf   int     `json:"share_of,omitzero"`
 	Jobs      int     `json:"jobs"`
 	IdleCores float64 `json:"idle_cores"`
 	// IdleMessages are those in both directions, for each second.
@@ -117,6 +119,13 @@ func (c fleetCommand) Run(ctx context.Context) error {
 		r, err := w.replicas(ctx, c, n)
 		if err != nil {
 			return fmt.Errorf("%d replicas: %w", n, err)
+		}
+		report.Replicas = append(report.Replicas, r)
+	}
+	if most := slices.Max(append([]int{0}, c.Replicas...)); most > 1 {
+		r, err := w.share(ctx, c, most)
+		if err != nil {
+			return fmt.Errorf("one replica with its share of the jobs: %w", err)
 		}
 		report.Replicas = append(report.Replicas, r)
 	}
@@ -197,6 +206,20 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 	return r, nil
 }
 
+// share measures one replica with as many jobs as each of n has. A process with little to do
+// takes more for each job than one with much: only what n replicas take beyond that is what
+// their number costs.
+func (w *workshop) share(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
+	c.Rate /= float64(n)
+	c.JobsFor = max(c.JobsFor, shareFor)
+	r, err := w.replicas(ctx, c, 1)
+	r.ShareOf = n
+	return r, err
+}
+
+// shareFor is how long a share of the jobs is published, at least: there are few.
+const shareFor = time.Minute
+
 // warmUpJobs are published for each replica before anything is measured.
 const warmUpJobs = 5
 
@@ -220,7 +243,7 @@ func (r replicasResult) messages() float64 { return r.ToServer + r.FromServer }
 
 // compareReplicas fills in the ratios to one replica, where that was measured.
 func compareReplicas(all []replicasResult) {
-	one := slices.IndexFunc(all, func(r replicasResult) bool { return r.Replicas == 1 })
+	one := slices.IndexFunc(all, func(r replicasResult) bool { return r.Replicas == 1 && r.ShareOf == 0 })
 	if one < 0 {
 		return
 	}
@@ -258,7 +281,11 @@ func (r fleetReport) tables() []table {
 		if m.Replicas == most && most > 1 && m.CPURatio > 0 && m.MessagesRatio > 0 {
 			verdict = aim(m.CPURatio <= aimFleetRatio && m.MessagesRatio <= aimFleetRatio)
 		}
-		replicas.add(fmt.Sprint(m.Replicas), m.Kind, fmt.Sprint(m.Jobs), number(m.IdleCores), number(m.IdleMessages), number(m.CPU), ratio(m.CPURatio),
+		name := fmt.Sprint(m.Replicas)
+		if m.ShareOf > 0 {
+			name += fmt.Sprintf(", with 1/%d of the jobs", m.ShareOf)
+		}
+		replicas.add(name, m.Kind, fmt.Sprint(m.Jobs), number(m.IdleCores), number(m.IdleMessages), number(m.CPU), ratio(m.CPURatio),
 			number(m.ToServer), number(m.FromServer), ratio(m.MessagesRatio), verdict, number(m.ServerCPU), m.LoadAvg)
 	}
 	return []table{idle, replicas}

@@ -82,11 +82,12 @@ func TestPerJob(t *testing.T) {
 func TestReplicasAreComparedWithOne(t *testing.T) {
 	t.Parallel()
 	all := []replicasResult{
+		{Replicas: 1, ShareOf: 4, CPU: 20, ToServer: 10, FromServer: 12},
 		{Replicas: 4, CPU: 11, ToServer: 10, FromServer: 13},
 		{Replicas: 1, CPU: 10, ToServer: 10, FromServer: 10},
 	}
 	compareReplicas(all)
-	if r := all[0]; math.Abs(r.CPURatio-1.1) > 1e-9 || math.Abs(r.MessagesRatio-1.15) > 1e-9 || all[1].CPURatio != 1 {
+	if r := all[1]; math.Abs(r.CPURatio-1.1) > 1e-9 || math.Abs(r.MessagesRatio-1.15) > 1e-9 || all[0].CPURatio != 2 || all[2].CPURatio != 1 {
 		t.Errorf("compared %+v", all)
 	}
 	verdict := func(all ...replicasResult) string {
@@ -96,10 +97,10 @@ func TestReplicasAreComparedWithOne(t *testing.T) {
 		}
 		return b.String()
 	}
-	if text := verdict(all...); !strings.Contains(text, "| met ") {
+	if text := verdict(all...); !strings.Contains(text, "| met ") || !strings.Contains(text, "| 1, with 1/4 of the jobs |") {
 		t.Error(text)
 	}
-	all[0].MessagesRatio = 1.3
+	all[1].MessagesRatio = 1.3
 	if text := verdict(all...); !strings.Contains(text, "| missed ") {
 		t.Error(text)
 	}
