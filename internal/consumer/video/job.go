@@ -96,23 +96,33 @@ func (j *job) rest(at time.Time) {
 
 // kick runs the next step now, or after the one in hand.
 func (j *job) kick(due time.Time) {
+	if j.begin(due) {
+		go j.work()
+	}
+}
+
+// begin reports whether the caller has to work on the job now. If so, Jobs counts it.
+func (j *job) begin(due time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case j.resolved:
+		return false
 	case j.busy:
 		j.again = true
-	default:
-		j.busy, j.due = true, due
-		if j.timer != nil {
-			j.timer.Stop()
-		}
-		j.runner.shared.Holder.Jobs.Go(j.work)
+		return false
 	}
+	j.busy, j.due = true, due
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	j.runner.shared.Holder.Jobs.Add(1)
+	return true
 }
 
 // work runs steps until the job can wait or is settled.
 func (j *job) work() {
+	defer j.runner.shared.Holder.Jobs.Done()
 	j.rouse()
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
@@ -137,11 +147,9 @@ func (j *job) continues(outcome error) bool {
 		j.mu.Unlock()
 		return true
 	}
-	if waits {
-		j.rest(wait.Until)
-	}
 	j.busy = false
 	if waits {
+		j.rest(wait.Until)
 		j.sleepUntil(wait.Until)
 		j.mu.Unlock()
 		return false
@@ -164,7 +172,9 @@ func (j *job) sleepUntil(at time.Time) {
 		j.mu.Lock()
 		due := j.wake
 		j.mu.Unlock()
-		j.kick(due)
+		if j.begin(due) {
+			j.work() // the timer's goroutine has nothing else to do
+		}
 	})
 }
 
