@@ -19,8 +19,10 @@ import (
 type Attachment struct {
 	// Task names the task; its deadline is set at acceptance.
 	Task *genbusv1.AttachedTask
-	// Route is whose consumer polls it: one that speaks the task's protocol.
-	Route config.Route
+	// Route is whose consumer polls it: one that speaks the task's protocol. Refusal says why
+	// there is none, or what else a new job lacks.
+	Route   config.Route
+	Refusal error
 	// Model is the name that the client used.
 	Model string
 	Asked upstream.Asked

@@ -72,7 +72,7 @@ func (a *Admission) checkAttached(r Request, c *Checked) error {
 	}
 	t := r.Attached
 	c.Route, c.Model, c.Body, c.Asked = t.Route, t.Model, r.Body.Bytes(), t.Asked
-	return nil
+	return t.Refusal
 }
 
 // write sets the body that the upstream gets: the client's own bytes, or the

@@ -37,10 +37,7 @@ func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog
 	if err != nil && (errcode.CodeOf(err) != errcode.InputLost || l.GetWork() == nil) {
 		return joblog.Entry{}, err // a request that is lost is missed only where nothing else is known of it
 	}
-	attachment, err := p.attachment(l, data, taskID)
-	if err != nil {
-		return joblog.Entry{}, err
-	}
+	attachment := p.attachment(l, data, taskID)
 	r := accepted(l, data)
 	r.Protocol, r.Attached, r.ExpiresAt = attachment.Route.Protocol, attachment, time.Time{} // it was started
 	return p.resolve(ctx, l, r)
@@ -81,29 +78,31 @@ func printable(s string) bool {
 	return true
 }
 
-// attachment finds the route that polls the task, with the account that it was
-// submitted with.
-func (p *Letters) attachment(l letter, data []byte, taskID string) (*admission.Attachment, error) {
+// attachment is the task, with the route that polls it by the account that it was submitted
+// with. That there is none is for admission to say: the letter may have its job already.
+func (p *Letters) attachment(l letter, data []byte, taskID string) *admission.Attachment {
 	work := l.GetWork()
-	a := &admission.Attachment{Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()}}
-	a.Route.Name, a.Route.Protocol = work.GetRoute(), work.GetProtocol()
 	account := pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
+	a := &admission.Attachment{
+		Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()},
+		Task: &genbusv1.AttachedTask{
+			Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
+			Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(),
+		},
+	}
+	a.Route.Name, a.Route.Protocol = work.GetRoute(), work.GetProtocol()
 	task := &genbusv1.VideoTask{
 		Protocol: a.Route.Protocol, Execution: &genbusv1.Execution{Route: a.Route.Name, Upstream: account.Upstream, UpstreamKey: account.Key},
 	}
 	home, _ := p.Routes.Home(task)
 	if _, ok := p.Routes.Client(task); !ok {
-		return nil, errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
+		a.Refusal = errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
 			l.seq, account, a.Route.Protocol)
+		return a
 	}
 	a.Route = home.Route
-	a.Task = &genbusv1.AttachedTask{
-		Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
-		Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(),
-	}
-	var err error
-	a.Task.UpstreamTicket, err = ticket(l, home, a.Model, data)
-	return a, err
+	a.Task.UpstreamTicket, a.Refusal = ticket(l, home, a.Model, data)
+	return a
 }
 
 // ticket is what the protocol needs with the id: the letter's where an answer was

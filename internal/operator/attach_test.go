@@ -141,6 +141,39 @@ func TestAttachAfterACrash(t *testing.T) {
 	})
 }
 
+// TestAttachAfterACrashAndAReload: the account that the task was submitted with is gone since the
+// job was accepted. Its letter is removed, and no other task is attached in its place.
+func TestAttachAfterACrashAndAReload(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		for name, crash := range crashes {
+			up := newSandbox(t)
+			one := newReplica(t, open(t), up).start()
+			l, other := one.orphan(name), one.orphan("not attached: "+name)
+			one.stop()
+			e := one.attachWithoutRemoval(l.GetSequence())
+			crash(t, one, e)
+			two := newReplica(t, open(t), up, func(c *config.Config) {
+				c.Upstreams["later"] = c.Upstreams[config.SandboxUpstream]
+				delete(c.Upstreams, config.SandboxUpstream)
+				for i := range c.Routes {
+					c.Routes[i].Upstream, c.Routes[i].Upstreams = "later", nil
+				}
+			})
+			if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); errcode.CodeOf(err) != errcode.LetterResolved {
+				t.Errorf("%s: attached to another task: %v", name, err)
+			}
+			if again, err := two.Attach(t.Context(), l.GetSequence(), ""); err != nil || again.Job.GetId() != e.Job.GetId() {
+				t.Errorf("%s: %v, %v", name, again.Job, err)
+			}
+			two.gone(l.GetSequence())
+			if _, err := two.Attach(t.Context(), other.GetSequence(), ""); errcode.CodeOf(err) != errcode.UpstreamRemoved {
+				t.Errorf("%s: a letter without a job: %v", name, err)
+			}
+		}
+	})
+}
+
 // attachWithoutRemoval is an attachment that ends after the acceptance.
 func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
@@ -148,12 +181,8 @@ func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	attachment, err := r.attachment(l, l.GetData(), l.GetUpstreamTaskId())
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	request := accepted(l, l.GetData())
-	request.Attached = attachment
+	request.Attached = r.attachment(l, l.GetData(), l.GetUpstreamTaskId())
 	return r.accept(l, request)
 }
 
@@ -254,6 +283,7 @@ func TestAttachIsRefused(t *testing.T) {
 		"route renamed": {func(l *genbusv1.DeadLetter) { l.Work.Route = "gone" }, "", ""},
 	} {
 		l := proto.CloneOf(good)
+		l.Id = subject.JobID(subject.Video, "acme", name)
 		row.change(l)
 		seq := store(t, r, l, "x")
 		e, err := r.Attach(t.Context(), seq, row.given)
