@@ -139,10 +139,10 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 				return a, nil
 			case a.Error != "" && ctx.Err() == nil:
 				x.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
-				x.role.peers.avoid(a.replica)
+				x.role.peers.failed(a.replica, time.Now())
 			}
 		case <-hedge.C:
-			x.role.peers.avoid(replicas[0])
+			x.role.peers.avoid(replicas[0], time.Now())
 			for _, replica := range x.role.peers.ready(time.Now()) {
 				if !slices.Contains(replicas, replica) && len(replicas) < mostAskedAtAll {
 					replicas = append(replicas, replica)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// avoidFor is how long one that has not answered is asked after the others, askFor how
+	// avoidFor is how long one that is slow is asked after the others, askFor how
 	// long one is asked after its last claim, and mostAsked how many are asked one question.
 	avoidFor  = 5 * time.Second
 	askFor    = time.Minute
@@ -64,12 +64,18 @@ func (p *peers) ready(now time.Time) (replicas []string) {
 	return replicas[:min(len(replicas), mostAsked)]
 }
 
-// avoid has a replica asked after the others for a while, and no more where it stops.
-func (p *peers) avoid(replica string) {
+// avoid has a replica that is slow asked after the others for a while.
+func (p *peers) avoid(replica string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
 	p.avoided[replica] = now.Add(avoidFor)
+}
+
+// failed is avoid for one that has not answered: where it stops, it is asked no more.
+func (p *peers) failed(replica string, now time.Time) {
+	p.avoid(replica, now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if now.Sub(p.had[replica]) > time.Second { // it does not claim to keep it any more
 		delete(p.had, replica)
 	}

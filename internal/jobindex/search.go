@@ -211,7 +211,7 @@ func (x *Index) askToSearch(ctx context.Context, s Search) (Found, error) {
 			err = broker.ErrNoAnswer
 		}
 		if silent {
-			x.role.peers.avoid(replica)
+			x.role.peers.failed(replica, time.Now())
 		}
 	}
 	return Found{}, err

@@ -1,0 +1,29 @@
+package jobindex
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/lease"
+)
+
+// TestASlowKeeperThatStopsIsAsked after the others, until it does not answer: it has the index
+// until its end, and may be the only one.
+func TestASlowKeeperThatStopsIsAsked(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p := &peers{
+		self: "self", leases: map[string]*lease.Lease{"0": lease.New("self"), "1": lease.New("self")},
+		had: map[string]time.Time{"slow": now.Add(-2 * time.Second), "other": now.Add(-3 * time.Second)}, avoided: map[string]time.Time{},
+	}
+	if asked := p.ready(now); !slices.Equal(asked, []string{"slow", "other"}) {
+		t.Errorf("%v are asked", asked)
+	}
+	if p.avoid("slow", now); !slices.Equal(p.ready(now), []string{"other", "slow"}) {
+		t.Errorf("one was slow, and %v are asked", p.ready(now))
+	}
+	if p.failed("other", now); !slices.Equal(p.ready(now), []string{"slow"}) {
+		t.Errorf("the other one has not answered, and %v are asked", p.ready(now))
+	}
+}
