@@ -330,7 +330,15 @@ func otherRoute(kind string) func(*config.Config) {
 func putSecondSend(t testing.TB, b *broker.Broker, first *genbusv1.WorkItem) {
 	t.Helper()
 	item := proto.CloneOf(first)
-	item.Route, item.AcceptedAt = "other", timestamppb.New(first.GetAcceptedAt().AsTime().Add(time.Millisecond))
+	item.AcceptedAt = timestamppb.New(first.GetAcceptedAt().AsTime().Add(time.Millisecond))
+	putCopy(t, b, item)
+}
+
+// putCopy stores the item on the other route, as an operator's move does that is cut off then.
+func putCopy(t testing.TB, b *broker.Broker, of *genbusv1.WorkItem) {
+	t.Helper()
+	item := proto.CloneOf(of)
+	item.Route = "other"
 	putItemAt(t, b, b.Names().WorkItem(subject.Kind(item.GetKind()), "other", "acme", item.GetId()), item)
 }
 
@@ -349,11 +357,12 @@ func otherItems(t testing.TB, r *replica, n subject.TaskName) (found int) {
 	return found
 }
 
-// TestASecondSendOnAnotherRouteGivesWay: while replicas were restarted with a model on
-// another route, two sends of one request were stored on both. The job was made of the
-// first, and a replica without the other route has it in its call. A replica that has both
-// drops the second item, and the chat is called once.
-func TestASecondSendOnAnotherRouteGivesWay(t *testing.T) {
+// TestASecondItemOnAnotherRouteGivesWay: while replicas were restarted with a model on
+// another route, two sends of one request were stored on both; or an operator's move was cut off,
+// and the route is served again. The job was made of the first item, and a replica without the
+// other route has it in its call. A replica that has both drops the second item, and the chat is
+// called once.
+func TestASecondItemOnAnotherRouteGivesWay(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		var calls atomic.Int64
@@ -368,31 +377,44 @@ func TestASecondSendOnAnotherRouteGivesWay(t *testing.T) {
 		}})
 		b := open(t)
 		older := newReplica(t, b, testConfig(t, url, onCluster))
-		item := recordedItem(t, subject.Chat, "v")
-		putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)
-		follow(t, older.log, item.GetId(), genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
-		newReplica(t, open(t), testConfig(t, url, onCluster, otherRoute(config.KindChat)))
-		putSecondSend(t, b, item)
-		older.eventually(t, "the second item is dropped", func() bool { return otherItems(t, older, joblog.NameOf(item)) == 0 })
-		close(goOn)
-		end := last(follow(t, older.log, item.GetId()))
-		if calls.Load() != 1 || end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-			t.Errorf("%d calls, ended %v", calls.Load(), end.Job.GetError())
+		sent, moved := recordedItem(t, subject.Chat, "sent"), recordedItem(t, subject.Chat, "moved")
+		items := []*genbusv1.WorkItem{sent, moved}
+		for _, item := range items {
+			putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)
+			follow(t, older.log, item.GetId(), genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 		}
-		older.noItems(t, end.Name())
+		newReplica(t, open(t), testConfig(t, url, onCluster, otherRoute(config.KindChat)))
+		putSecondSend(t, b, sent)
+		putCopy(t, b, moved)
+		for _, item := range items {
+			older.eventually(t, "the second item is dropped", func() bool { return otherItems(t, older, joblog.NameOf(item)) == 0 })
+		}
+		close(goOn)
+		for _, item := range items {
+			end := last(follow(t, older.log, item.GetId()))
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetRoute() != item.GetRoute() {
+				t.Errorf("ended %v", end.Job)
+			}
+			older.noItems(t, end.Name())
+		}
+		if calls.Load() != 2 {
+			t.Errorf("%d calls of two chats", calls.Load())
+		}
 	})
 }
 
-// TestASecondSendCarriesOnAlone: the item that the job was made of is gone.
-func TestASecondSendCarriesOnAlone(t *testing.T) {
+// TestASecondItemCarriesOnAlone: the item that the job was made of is gone.
+func TestASecondItemCarriesOnAlone(t *testing.T) {
 	t.Parallel()
-	b, up := brokertest.Single(t), newSentBodies(t)
-	item := itemOf("v", config.SandboxVideoRoute, "cat")
-	pastOf(t, forerunner(t, b), item)
-	putSecondSend(t, b, item)
-	r := newReplica(t, b, testConfig(t, up.url, otherRoute(config.KindVideo)))
-	if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
-		t.Errorf("ended %v, sent %v", end.Job.GetError(), up.all())
+	for name, put := range map[string]func(testing.TB, *broker.Broker, *genbusv1.WorkItem){"of a second send": putSecondSend, "a copy": putCopy} {
+		b, up := brokertest.Single(t), newSentBodies(t)
+		item := itemOf("v", config.SandboxVideoRoute, "cat")
+		pastOf(t, forerunner(t, b), item)
+		put(t, b, item)
+		r := newReplica(t, b, testConfig(t, up.url, otherRoute(config.KindVideo)))
+		if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
+			t.Errorf("%s: ended %v, sent %v", name, end.Job.GetError(), up.all())
+		}
 	}
 }
 

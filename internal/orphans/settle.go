@@ -183,7 +183,7 @@ func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1
 // isElsewhere reports whether a job goes on without its orphaned item: the item is of
 // another request than the job, or its request has one on a route that is configured. The
 // item that the job was made of has to be a copy of it then: that of another send gives way
-// to it (queue.Items.Redundant).
+// to it (queue.Queue.Redundant).
 func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) (bool, error) {
 	if current.Job != nil && !task.SameRequest(item, current.Job.GetExecution()) {
 		return true, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 )
 
 // Item is a stored work item.
@@ -93,24 +92,6 @@ func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 		}
 	}
 	return out, nil
-}
-
-// Redundant reports whether a job, which has not ended, goes on without this work item of its
-// request: the job was made of another send, and the item of that is on another route. There
-// it stays until the job has ended or an operator has moved it; of two items on one route
-// the dispatcher keeps the ready one. It takes two looks to know.
-func (s Items) Redundant(ctx context.Context, item *genbusv1.WorkItem, e joblog.Entry) (bool, error) {
-	if task.SameAcceptance(item, e.Job.GetCreatedAt()) {
-		return false, nil
-	}
-	all, err := s.All(ctx, e.Name())
-	for _, i := range all {
-		other, err := i.Decode()
-		if err == nil && other.GetRoute() != item.GetRoute() && task.SameAcceptance(other, e.Job.GetCreatedAt()) {
-			return true, nil
-		}
-	}
-	return false, err
 }
 
 // itemKey is where a job's work item may be.

@@ -134,9 +134,9 @@ func (j *Job) first(ctx context.Context, current joblog.Entry) error {
 	if !task.SameRequest(j.Request.item, current.Job.GetExecution()) {
 		return j.staleItem()
 	}
-	redundant, err := j.holder.Queue.Items.Redundant(ctx, j.Request.item, current)
+	redundant, err := j.holder.Queue.Redundant(ctx, j.Request.item, current)
 	if err != nil {
-		return fmt.Errorf("look for the item that the job was made of: %w", err)
+		return fmt.Errorf("look for the item that the job goes on by: %w", err)
 	}
 	if redundant {
 		return j.staleItem()
