@@ -453,6 +453,49 @@ func TestRequiredEventsAreGivenUpWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestRequiredBlocksAreWithinTheBudget from when their caller has left: the places of the chat are
+// given back then, and its blocks are stored for 10 s more.
+func TestRequiredBlocksAreWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	for name, leaves := range map[string]func(context.CancelFunc, *inline.Stream){
+		"context": func(cancel context.CancelFunc, s *inline.Stream) { cancel(); _, _ = s.Next() },
+		"close":   func(_ context.CancelFunc, s *inline.Stream) { s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up, server := newScripted(t), brokertest.Alone(t)
+			b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: server.ClientURL()})
+			x := setup(t, b, up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { up.blocks <- piece(0) }()
+			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			server.Shutdown()
+			server.WaitForShutdown()
+			if _, err := s.Next(); err != nil {
+				t.Fatal(err)
+			}
+			leaves(cancel, s)
+			if x.runner.FillBudget() {
+				t.Error("a block that is being stored is in no budget")
+			}
+			ended, end := context.WithCancel(t.Context())
+			end()
+			if err := x.runner.Close(ended); err == nil {
+				t.Error("the events were stored without a broker")
+			}
+			if !x.runner.FillBudget() {
+				t.Error("the budget was not given back")
+			}
+			_ = b.Close() // the parts that are closed next would wait for their answers
+		})
+	}
+}
+
 func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {
 	go func() { up.blocks <- stop }()
 	return x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed))

@@ -31,8 +31,8 @@ import (
 
 // maxRecordBytes is what the events of all inline chats that are not stored yet may hold
 // together, in bytes: blocks, and the replies of chats that have ended. Where events are
-// required, blocks are not in it, of which a chat has 1 MiB at most, and a reply is from when
-// its caller no longer waits: before, the places of routes and tenants bound what is held.
+// required they are in it from when their caller no longer waits: before, the places of routes
+// and tenants bound what is held, with 1 MiB of blocks of each chat at most.
 const maxRecordBytes = 64 << 20
 
 // Causes that end a call early.

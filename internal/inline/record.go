@@ -148,16 +148,24 @@ func (c *record) close(o outcome) {
 }
 
 // leave says that the caller no longer waits for required events, after close. The places of
-// the chat, which are given back then, bounded what replies hold; the budget of all does from
-// then on. Where it has no room nothing more is stored: a reply is held by each step of that.
+// the chat, which are given back then, bounded what its blocks and its reply hold; the budget of
+// all does from then on. Where it has no room nothing more is stored: what is held is held by each
+// step of that.
 func (c *record) leave() {
-	if !c.r.budget.Take(c.held) {
+	if c == nil || !c.required {
+		return
+	}
+	held := c.held
+	if c.writer != nil {
+		held += c.writer.Held()
+	}
+	if !c.r.budget.Take(held) {
 		c.stop(errMemory)
 		return
 	}
 	c.r.work.Go(func() {
 		<-c.done
-		c.r.budget.Give(c.held)
+		c.r.budget.Give(held)
 	})
 }
 

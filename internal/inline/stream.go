@@ -130,6 +130,7 @@ func (s *Stream) end() {
 	if !s.over {
 		s.over = true
 		s.c.rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
+		s.c.rec.leave()
 	}
 	s.up.Close()
 	s.c.release()
