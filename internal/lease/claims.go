@@ -22,7 +22,7 @@ type message struct {
 	Ask bool `json:"ask,omitempty"`
 }
 
-// maxClaims bounds the leases in one message.
+// maxClaims bounds the leases in one message, with their names.
 const maxClaims = 1000
 
 // Options makes Claims. All but Listen are required. The functions are called by several
@@ -121,14 +121,16 @@ func (c *Claims) say(leases map[string]*Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	m := message{Claims: map[string]claim{}}
+	m, size := message{Claims: map[string]claim{}}, 0
 	for key, l := range leases {
-		if said, ok := l.claim(now); ok {
-			m.Claims[key] = said
+		said, ok := l.claim(now)
+		if !ok {
+			continue
 		}
-		if len(m.Claims) == maxClaims {
+		m.Claims[key] = said
+		if size += 1 + len(said.Names); size >= maxClaims {
 			c.send(m)
-			m.Claims = map[string]claim{}
+			m.Claims, size = map[string]claim{}, 0
 		}
 	}
 	if len(m.Claims) > 0 {

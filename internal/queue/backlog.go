@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -127,6 +129,17 @@ func (b *backlog) passOver(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.passOver(t.tenant, t.seq, time.Now().Add(d))
+}
+
+// heldBack are the tenants whose jobs wait for something else than room, in order; all is false,
+// and there are none, where they are more than most.
+func (b *backlog) heldBack(most int) (tenants []string, all bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.roundRobin.heldBack) > most {
+		return nil, false
+	}
+	return slices.Sorted(maps.Keys(b.roundRobin.heldBack)), true
 }
 
 func (b *backlog) hit(t turn) {

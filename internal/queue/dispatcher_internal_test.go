@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -321,11 +322,14 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 
 // TestATenantThatIsPassedOverIsNoBacklog for the others: while it has as many dead letters as it
 // may have, no job of it becomes ready, and theirs have room in the ready window. A new job of its
-// own goes behind those of it that wait, as there may be a place for a letter by then.
+// own goes behind those of it that wait, as there may be a place for a letter by then, whichever
+// replica it comes to.
 func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	q, cfg := idle(t, b)
+	second, _ := idle(t, b)
+	listen(t, second)
 	cfg.Limits.Tenant.MaxDeadLetters = 1
 	waiting := wait(t, q)
 	item, err := q.Items.Find(t.Context(), joblog.NameOf(waiting))
@@ -350,15 +354,19 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	if n := r.backlog.tenants(); n != 1 || d.moved != 0 {
 		t.Fatalf("%d jobs of a tenant without room for letters are moved; %d tenants wait", d.moved, n)
 	}
-	for tenant, stream := range map[string]string{"acme": b.Names().Wait(), "other": b.Names().Work()} {
-		waiting.Tenant = tenant
-		place, settle := q.choosePlace(waiting)
-		settle(false)
-		if place.stream != stream {
-			t.Errorf("while acme is passed over, a new job of %s is put into %s", tenant, place.stream)
+	d.report(now)
+	<-second.Route(subject.Video, config.SandboxVideoRoute).backlog.signal // it has heard of it
+	for i, replica := range []*Queue{q, second} {
+		replica.Route(subject.Video, config.SandboxVideoRoute).Resize(4)
+		for tenant, stream := range map[string]string{"acme": b.Names().Wait(), "other": b.Names().Work()} {
+			waiting.Tenant = tenant
+			place, settle := replica.choosePlace(waiting)
+			settle(false)
+			if place.stream != stream {
+				t.Errorf("while acme is passed over, replica %d puts a new job of %s into %s", i, tenant, place.stream)
+			}
 		}
 	}
-	d.report(now)
 	d.report(now.Add(congestedFor))
 	if _, congested, _ := r.lease.Holder(now); congested {
 		t.Error("the other replicas are told that the route is congested, and its ready window is empty")
@@ -366,6 +374,68 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	r.backlog.add(reading, "other", item.Seq+1)
 	if !r.hasBacklog("third", now) {
 		t.Error("a tenant that is not passed over is no backlog either")
+	}
+}
+
+// listen has a replica hear of the others until the test ends.
+func listen(t testing.TB, q *Queue) {
+	t.Helper()
+	silence := q.claims.Unheard(time.Now())
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		q.Run(ctx, brokertest.Logger(t))
+	}()
+	t.Cleanup(func() { stop(); <-stopped })
+	for q.claims.Unheard(time.Now()) == silence {
+		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestManyTenantsThatAreHeldBack, as they are passed over or a move has failed, are not told of by
+// name: new jobs of all tenants go behind theirs.
+func TestManyTenantsThatAreHeldBack(t *testing.T) {
+	t.Parallel()
+	q, _ := idle(t, brokertest.Single(t))
+	r := q.Route(subject.Video, config.SandboxVideoRoute)
+	now := time.Now()
+	d := &dispatcher{q: q, route: r}
+	r.lease.Take(now, false)
+	reading := r.backlog.clear(now)
+	for i := range maxNamed + 1 {
+		r.backlog.add(reading, fmt.Sprintf("t%03d", i), uint64(i+1))
+	}
+	for i := range maxNamed + 1 {
+		if _, congested, _ := r.lease.Holder(now); congested {
+			t.Fatalf("%d tenants are held back, and the route is congested", i)
+		}
+		job, _ := r.backlog.next(now)
+		if i%2 == 0 {
+			r.backlog.passOver(job, time.Hour)
+		} else {
+			r.backlog.putBack(job, time.Hour)
+		}
+		d.report(now)
+		if named := r.lease.Named(job.tenant); named != (i < maxNamed) {
+			t.Fatalf("%d tenants are held back; the last one is named: %t", i+1, named)
+		}
+	}
+	if _, congested, _ := r.lease.Holder(now); !congested {
+		t.Error("too many tenants are held back, and new jobs go before theirs")
+	}
+	for range 2 {
+		job, _ := r.backlog.next(now.Add(2 * time.Hour))
+		r.backlog.hit(job)
+	}
+	d.report(now)
+	if _, congested, _ := r.lease.Holder(now); congested || !r.lease.Named("t050") || r.lease.Named("t000") {
+		t.Error("of two tenants a job became ready, and they are still held back, or the others are not")
 	}
 }
 

@@ -18,6 +18,9 @@ type roundRobin struct {
 	// postponed are the jobs that are in no tenant's queue for a while, the first ones first.
 	postponed []postponedJob
 	size      uint64 // jobs of all tenants
+	// heldBack are the tenants of which the last job that was looked at waits for something else
+	// than room.
+	heldBack map[string]struct{}
 }
 
 // postponedJob is a job that waits for itself alone.
@@ -41,7 +44,9 @@ type tenantQueue struct {
 	missed int
 }
 
-func newRoundRobin() *roundRobin { return &roundRobin{tenants: map[string]*tenantQueue{}} }
+func newRoundRobin() *roundRobin {
+	return &roundRobin{tenants: map[string]*tenantQueue{}, heldBack: map[string]struct{}{}}
+}
 
 // add adds a job. Sequences come in order, except for those that are put back.
 func (r *roundRobin) add(tenant string, seq uint64) {
@@ -93,7 +98,9 @@ func (r *roundRobin) requeue(t *tenantQueue) {
 // putBack adds a job again that could not be moved, and has its tenant wait until then.
 func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.add(tenant, seq)
-	r.tenants[tenant].notBefore = until
+	t := r.tenants[tenant]
+	t.notBefore = until
+	r.heldBack[t.tenant] = struct{}{}
 }
 
 // postpone is putBack for a job that does not have its tenant wait. The times come in order.
@@ -126,6 +133,7 @@ func (r *roundRobin) waits(now time.Time) bool {
 
 // hit notes that a tenant's job was where it was expected.
 func (r *roundRobin) hit(tenant string) {
+	delete(r.heldBack, tenant)
 	if t := r.tenants[tenant]; t != nil {
 		t.missed = 0
 	}
@@ -133,6 +141,7 @@ func (r *roundRobin) hit(tenant string) {
 
 // miss notes that another replica had moved a tenant's job, and counts those in a row.
 func (r *roundRobin) miss(tenant string) int {
+	delete(r.heldBack, tenant)
 	t := r.tenants[tenant]
 	if t == nil {
 		return 0

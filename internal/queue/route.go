@@ -41,7 +41,8 @@ type Route struct {
 	// lease is held by the replica that dispatches the route. The moves are safe although
 	// several do (mover.move): it saves reads of jobs that another one has moved, and makes one
 	// order of tenants for all replicas. Its flag says that the route is congested: jobs in the
-	// backlog wait for room, and the other replicas put new ones behind them.
+	// backlog wait for room, and the other replicas put new ones behind them. Its names are the
+	// tenants that are held back, for whose new jobs they do that in any case.
 	lease *lease.Lease
 
 	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
@@ -243,7 +244,7 @@ func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 		return waits || r.backlog.latest(tenant) > 0 || !all && r.waiting.Load() > 0
 	}
 	if _, congested, held := r.lease.Holder(now); held {
-		return congested
+		return congested || r.lease.Named(tenant)
 	}
 	return r.waiting.Load() > 0
 }
