@@ -375,6 +375,24 @@ func TestProblemsAreLimited(t *testing.T) {
 	}
 }
 
+// TestProblemsAreInTheOrderOfTheFile: what is not in it comes first, and of more problems than are shown the first ones
+// are.
+func TestProblemsAreInTheOrderOfTheFile(t *testing.T) {
+	t.Parallel()
+	_, err := loadText("log: {level: loud}\nroutes: [{name: r, kind: vidoe, upstream: u, models: [m]}]\nhttp:\n  zebra: 1\n  addr: x\nupstreams: {u: {base_url: x}}\n", "GENBUS_GRPC_ADDR=y")
+	var at []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		at = append(at, strings.Join(strings.Split(line, ":")[:2], ":"))
+	}
+	if got, want := strings.Join(at, " "), "GENBUS_GRPC_ADDR: grpc.addr is \"y\"; want host c.yaml:1 c.yaml:2 c.yaml:4 c.yaml:5 c.yaml:6"; got != want {
+		t.Errorf("the problems are at\n%s, want\n%s", got, want)
+	}
+	_, err = loadText("log: {level: loud}\n" + upstreamU + "routes:\n" + strings.Repeat("- {kind: chat, models: [a b], upstream: u, max_in_flight: 1}\n", 100) + "http: {addr: x}\n")
+	if first, _, _ := strings.Cut(err.Error(), "\n"); !strings.HasPrefix(first, "c.yaml:1: log.level") || strings.Contains(err.Error(), "http.addr") {
+		t.Errorf("of many problems are shown\n%v", err)
+	}
+}
+
 func TestFileThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Source{File: "/none", ReadFile: files{}.read})

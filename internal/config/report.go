@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,8 +22,13 @@ type report struct {
 	vars     map[string]string // YAML path to the environment variable that set it
 	reported map[string]bool   // keys with a problem: a second one would only follow from the first
 	lost     map[string]bool   // keys whose value was written, and could not be taken: what is missing there is no problem of its own
-	problems []error
-	dropped  int
+	problems []problem
+}
+
+// problem is one line of the error.
+type problem struct {
+	line int // in the file; 0 for what is not there: a variable, or a default
+	text string
 }
 
 func newReport(file string) *report {
@@ -44,11 +51,8 @@ func (r *report) say(key, text string) {
 		return
 	}
 	r.reported[key] = true
-	if len(r.problems) == maxProblems {
-		r.dropped++
-		return
-	}
-	r.problems = append(r.problems, errors.New(r.where(key)+strings.TrimLeft(key+" "+text, " ")))
+	line, where := r.where(key)
+	r.problems = append(r.problems, problem{line, where + strings.TrimLeft(key+" "+text, " ")})
 }
 
 // lose is say for a value that cannot be taken as a whole.
@@ -79,24 +83,31 @@ func (r *report) reportedBelow(key string) bool {
 }
 
 // where names the variable that set key, or else the file and the line of key or of the nearest parent that is
-// in it. It is empty for a default.
-func (r *report) where(key string) string {
+// in it. It is empty for a default. The line is 0 where none is named.
+func (r *report) where(key string) (line int, text string) {
 	if name, ok := r.vars[key]; ok && name != key {
-		return name + ": "
+		return 0, name + ": "
 	}
 	for path := key; path != ""; path = parent(path) {
 		if line, ok := r.lines[path]; ok {
-			return fmt.Sprintf("%s:%d: ", r.file, line)
+			return line, fmt.Sprintf("%s:%d: ", r.file, line)
 		}
 	}
-	return ""
+	return 0, ""
 }
 
+// err joins the problems in the order of the file, so that it is corrected from its top to its end. What is not in the
+// file comes first.
 func (r *report) err() error {
-	if r.dropped > 0 {
-		return errors.Join(append(r.problems, fmt.Errorf("and %d more problems", r.dropped))...)
+	slices.SortStableFunc(r.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	var all []error
+	for _, p := range r.problems[:min(len(r.problems), maxProblems)] {
+		all = append(all, errors.New(p.text))
 	}
-	return errors.Join(r.problems...)
+	if dropped := len(r.problems) - len(all); dropped > 0 {
+		all = append(all, fmt.Errorf("and %d more problems", dropped))
+	}
+	return errors.Join(all...)
 }
 
 // parent cuts the last step of a path: routes[0].name, routes[0], routes.
