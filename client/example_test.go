@@ -52,7 +52,7 @@ func call(url string, example func(ctx context.Context, c *client.Client) error)
 func Example() {
 	run(func(ctx context.Context, c *client.Client) error {
 		task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
-			RequestId: "order-7",
+			RequestId: "go-7",
 			Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
 				Model: "sandbox-video", Prompt: "a paper boat on a quiet lake",
 			}},

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -132,4 +133,29 @@ func declares(decl ast.Decl) (string, *ast.CommentGroup) {
 		}
 	}
 	return "", nil
+}
+
+// sampleID is a request id that a sample sends: as a header, a field of JSON or of Go, or an
+// example of OpenAPI.
+var sampleID = regexp.MustCompile(`(?:Idempotency-Key"?: "?|"(?:request_id|external_task_id|example)": ?"|RequestId: +"|request-id:)([a-z]+-\d+)`)
+
+// TestSamplesHaveTheirOwnRequestIDs: a reader who follows two pages is not told that the id of
+// the first one was used for another request.
+func TestSamplesHaveTheirOwnRequestIDs(t *testing.T) {
+	pages := documents(t)
+	for _, name := range []string{"client/example_test.go", "docs/openapi.json"} {
+		pages[name] = read(t, name)
+	}
+	first := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		for _, m := range sampleID.FindAllStringSubmatch(pages[name], -1) {
+			if other, used := first[m[1]]; used && other != name {
+				t.Errorf("%s and %s both send the request id %s", other, name, m[1])
+			}
+			first[m[1]] = name
+		}
+	}
+	if len(first) < 5 {
+		t.Errorf("only %v were found", first)
+	}
 }
