@@ -57,6 +57,9 @@ type Options struct {
 	// Reread is how often a follower looks at the log although nothing came: the
 	// cheap way in which events arrive may lose one. Default: 10 s.
 	Reread time.Duration
+	// Notice hears what genbus tells of a job that SubmitVideo or SubmitChat sent, in addition
+	// to its state: NoticeRoutePaused. It is called before they return, and may be nil.
+	Notice func(jobID, notice string)
 	// Logger hears of what is survived: lost connections, streams that cannot be read,
 	// handlers that fail. It never hears of prompts and results. Default: nothing is logged.
 	Logger *slog.Logger
@@ -70,14 +73,18 @@ type Client struct {
 	tenant string
 	wait   time.Duration
 	reread time.Duration
+	notice func(jobID, notice string)
 	log    *slog.Logger
 }
+
+// NoticeRoutePaused says that a job waits because an operator has paused its route.
+const NoticeRoutePaused = string(ErrRoutePaused)
 
 // New returns a client on a connection. The connection may be in the middle of a
 // reconnect; give it nats.MaxReconnects(-1) if it is to outlive long outages. It
 // fails for a tenant or a prefix that is no legal name.
 func New(nc *nats.Conn, o Options) (*Client, error) {
-	c := &Client{nc: nc, tenant: cmp.Or(o.Tenant, "default"), wait: cmp.Or(o.Wait, 30*time.Second), reread: cmp.Or(o.Reread, 10*time.Second), log: o.Logger}
+	c := &Client{nc: nc, tenant: cmp.Or(o.Tenant, "default"), wait: cmp.Or(o.Wait, 30*time.Second), reread: cmp.Or(o.Reread, 10*time.Second), notice: o.Notice, log: o.Logger}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

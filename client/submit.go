@@ -86,5 +86,8 @@ func (c *Client) call(ctx context.Context, r request, answer proto.Message) erro
 	if err := proto.Unmarshal(reply.Data, answer); err != nil {
 		return &Error{Code: ErrAcceptanceUnknown, Message: "the answer cannot be read: " + err.Error(), JobID: c.JobID(r.kind, r.id), RequestID: r.id, Err: err}
 	}
+	if notice := reply.Header.Get(subject.HeaderNotice); notice != "" && c.notice != nil {
+		c.notice(reply.Header.Get(subject.HeaderJobID), notice)
+	}
 	return nil
 }

@@ -58,9 +58,9 @@ func detail(e task.Event) string {
 	}
 	switch j := e.Job.(type) {
 	case *genbusv1.VideoTask:
-		switch {
-		case len(j.GetVideos()) > 0:
-			return "  " + j.GetVideos()[0].GetUrl()
+		switch at := places(j); {
+		case len(at) > 0:
+			return "  " + at[0]
 		case j.GetProgress() > 0:
 			return fmt.Sprintf("  %d %%", j.GetProgress())
 		}

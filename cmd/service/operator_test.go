@@ -336,6 +336,16 @@ func TestOperatorFleetCommand(t *testing.T) {
 	if out := c.ok("replicas"); !strings.Contains(out, replicas.Replicas[0].ID) || !strings.Contains(out, "serves") || strings.Count(out, "\n") != 2 {
 		t.Errorf("printed\n%s", out)
 	}
+	for _, limit := range []string{"0", "-1", "101"} {
+		if out, code := c.run("tenants", "--limit="+limit); code != exitUsage || !strings.Contains(out, "--limit: "+limit+" is no limit; want 1 to 100") {
+			t.Errorf("a limit of %s ended with %d: %s", limit, code, out)
+		}
+	}
+	for _, list := range [][]string{{"jobs", "list"}, {"dead", "list"}, {"audit"}, {"operations", "list"}} {
+		if out, code := c.run(append(list, "--limit=-1")...); code != exitUsage || !strings.Contains(out, "--limit: -1 is no limit; want 1 or more, or 0 for all") {
+			t.Errorf("%v with a negative limit ended with %d: %s", list, code, out)
+		}
+	}
 	if out := c.ok("tenants"); !strings.Contains(out, "acme") || !strings.HasSuffix(out, "\n1 of 1\n") {
 		t.Errorf("printed\n%s", out)
 	}
@@ -403,6 +413,17 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	})
 	if status := w.statusOf(t, id); status != "queued" {
 		t.Errorf("the job of a paused route is %s", status)
+	}
+	const notice = "waits, as an operator has paused its route (route_paused)\n"
+	for _, by := range [][]string{{"--server", w.GRPCAddr().String()}, {"--nats", w.NATSURL(), "--tenant", "acme"}} {
+		tenant := userCommand{t: t, env: []string{"GENBUS_API_KEY=acme-0123456789abcdef"}, args: by}
+		await(t, "the notice of a submission", func() bool {
+			id, said, _ := tenant.run("submit", "video", "--detach", "--request-id", "paused"+by[0], "-m", "sandbox-video", "a cat")
+			return said == "genbus: "+strings.TrimSpace(id)+": the job "+notice
+		})
+	}
+	if out := c.ok("jobs", "show", id); !strings.Contains(out, notice) {
+		t.Errorf("a job of a paused route is shown as\n%s", out)
 	}
 	if out := c.ok("resume", "video", config.SandboxVideoRoute); !strings.Contains(out, "running") {
 		t.Errorf("resume printed\n%s", out)

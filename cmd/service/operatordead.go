@@ -51,8 +51,12 @@ func (c deadListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 	})
 }
 
-// eachPage asks for pages until there are no more, or limit items are listed; 0 is for all.
+// eachPage asks for pages until there are no more, or limit items are listed; 0 is for all. The
+// limit is the flag --limit.
 func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)) error {
+	if limit < 0 {
+		return wrongUse("--limit: %d is no limit; want 1 or more, or 0 for all", limit)
+	}
 	for listed := 0; ; {
 		size := maxPage
 		if limit > 0 {

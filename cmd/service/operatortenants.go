@@ -11,13 +11,16 @@ import (
 type tenantsCommand struct {
 	Kind  string `help:"Only jobs of this kind count: video or chat."`
 	Route string `help:"Only jobs of this route count."`
-	Limit int    `help:"Most tenants to list, up to 100." default:"20"`
+	Limit int    `help:"Most tenants to list, 1 to 100." default:"20"`
 }
 
 // Run lists tenants.
 func (c tenantsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	if c.Limit < 1 || c.Limit > maxPage {
+		return wrongUse("--limit: %d is no limit; want 1 to %d: tenants are listed on one page", c.Limit, maxPage)
+	}
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		answer, err := call.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: c.Kind, Route: c.Route, PageSize: int32(min(max(c.Limit, 1), maxPage))})
+		answer, err := call.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: c.Kind, Route: c.Route, PageSize: int32(c.Limit)})
 		if err != nil {
 			return answered(err)
 		}

@@ -47,7 +47,7 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 			return err
 		}
 		defer nc.Close()
-		by, err := client.New(nc, client.Options{Tenant: c.Tenant, Prefix: c.Prefix})
+		by, err := client.New(nc, client.Options{Tenant: c.Tenant, Prefix: c.Prefix, Notice: printNotice})
 		if err != nil {
 			return wrongUse("%w", err)
 		}

@@ -86,6 +86,8 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 				t.Errorf("a video without an address was followed with:\n%s", out)
 			} else if out := (userCommand{t: t, args: byGRPC.args}).ok("tasks", "get", content[1]); !strings.Contains(out, " /v1/videos/"+content[1]+"/content\n") {
 				t.Errorf("it is shown as\n%s", out)
+			} else if out := (userCommand{t: t, args: byNATS.args}).ok("events", "--done", "--id", content[1]); !strings.HasSuffix(out, "  /v1/videos/"+content[1]+"/content\n") {
+				t.Errorf("its end is printed as\n%s", out)
 			}
 			if out := c.ok("submit", "chat", "--model", "sandbox-chat", "hello"); !strings.HasPrefix(out, "You wrote 1 word") || strings.Count(out, "\n") != 1 {
 				t.Errorf("a chat was printed as %q", out)
@@ -144,6 +146,7 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			{[]string{"tasks", "get", id[:len(id)-1]}, exitUsage},
 			{[]string{"tasks", "cancel", "video_aaaaaaaaaaaaaaaaaaaaaaaaaa"}, exitNotFound},
 			{[]string{"tasks", "list", "--status", "done"}, exitUsage},
+			{[]string{"tasks", "list", "--limit=-1"}, exitUsage},
 		} {
 			if _, problems, code := byGRPC.run(row.args...); code != row.code {
 				t.Errorf("%v ended with %d, want %d: %s", row.args, code, row.code, problems)

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/genbus/genbus/client"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// printNotice prints what genbus told of a job in addition to its state. The standard output has what
+// was asked for, which a program may read.
+func printNotice(jobID, notice string) {
+	text := "notice " + notice
+	if notice == client.NoticeRoutePaused {
+		text = "the job waits, as an operator has paused its route (" + notice + ")"
+	}
+	fmt.Fprintf(os.Stderr, "genbus: %s: %s\n", clean(jobID), clean(text))
+}
+
+// noticed is every call of a command by gRPC, and prints the notice that came with its answer.
+func noticed(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var header metadata.MD
+	err := call(ctx, method, request, reply, conn, append(opts, grpc.Header(&header))...)
+	if id, notice := header.Get(subject.HeaderJobID), header.Get(subject.HeaderNotice); len(id) > 0 && len(notice) > 0 {
+		printNotice(id[0], notice[0])
+	}
+	return err
+}
