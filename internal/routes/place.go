@@ -1,9 +1,12 @@
 package routes
 
 import (
+	"net/url"
+	"strings"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
@@ -30,11 +33,23 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 		return content.Place{}, errcode.New(errcode.UpstreamRemoved,
 			"upstream %q of task %s is not configured any more, so its content cannot be read", account.Upstream, task.GetId()).ForJob(task.GetId())
 	}
+	if now.cfg.Sandbox.Enabled && account.Upstream == config.SandboxUpstream && ofStoppedSandbox(task.GetUpstreamTaskId(), found.endpoint.BaseURL, url) {
+		return content.Place{}, errcode.New(errcode.ContentExpired,
+			"the sandbox that made task %s has stopped, and the one that runs now does not know the task: its content is gone", task.GetId()).ForJob(task.GetId())
+	}
 	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[account.Upstream].PrivateResults}
 	if pather, ok := found.client.(upstream.ContentPather); ok && url == "" {
 		place.Path = pather.ContentPath(Ref(task))
 	}
 	return place, nil
+}
+
+// ofStoppedSandbox reports whether a result is a file of a sandbox before the one at baseURL: a
+// sandbox names its files by its tasks, and each one that serve starts has another port. To the
+// reader of content the old port would be a private address of no upstream.
+func ofStoppedSandbox(id, baseURL, result string) bool {
+	u, err := url.Parse(result)
+	return err == nil && strings.HasPrefix(u.Path, "/files/"+id) && !content.SameOrigin(baseURL, result)
 }
 
 // Client is the client that reads a task, in the protocol and with the account

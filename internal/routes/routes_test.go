@@ -165,6 +165,31 @@ func TestPlaceOfAResult(t *testing.T) {
 	}
 }
 
+// TestPlaceOfAStoppedSandbox: what serve --sandbox makes is at a port that another start does not
+// have, and is gone then. The files of the sandbox that runs, and those in a URL, are read.
+func TestPlaceOfAStoppedSandbox(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	if err := cfg.AddSandbox("http://127.0.0.1:7002"); err != nil {
+		t.Fatal(err)
+	}
+	built, err := routes.New(cfg, telemetry.NewMetrics("v1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(built.Close)
+	task := &genbusv1.VideoTask{
+		Id: "video_1", Protocol: "primary", UpstreamTaskId: "t", Execution: &genbusv1.Execution{Route: config.SandboxVideoRoute, Upstream: config.SandboxUpstream},
+	}
+	for url, want := range map[string]errcode.Code{
+		"http://127.0.0.1:7001/files/t.mp4": errcode.ContentExpired, "http://127.0.0.1:7001/a.mp4": "", "file:///files/../etc": "", "http://127.0.0.1:7002/files/t.mp4": "", "data:video/mp4;base64,AAAA": "",
+	} {
+		if _, err := built.Place(task, url); errcode.CodeOf(err) != want {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+	}
+}
+
 // TestModelsAreMerged: names of routes, and what their upstreams list, each once
 // with what is said of it.
 func TestModelsAreMerged(t *testing.T) {
