@@ -57,7 +57,7 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 		letters = fmt.Sprintf("dead letters: %d to decide (submission_outcome_unknown), %d others, %d not looked at, %d rejected requests",
 			d.GetOutcomeUnknown(), d.GetOther(), d.GetUncounted(), d.GetRejected())
 	}
-	if err := p.say(m, "\n%s; %s; %d replicas", unfinished, letters, m.GetReplicas()); err != nil {
+	if err := p.say(m, "\n%s; %s; %d replicas; as of %s", unfinished, letters, m.GetReplicas(), moment(m.GetAsOf())); err != nil {
 		return err
 	}
 	if missing := m.GetMissing(); len(missing) > 0 {

@@ -34,8 +34,6 @@ type Overview struct {
 
 	mu     sync.Mutex
 	latest *snapshot
-
-	pausers map[string]pauser // of the snapshot that is being made
 }
 
 // snapshot is one overview, for all that ask for it.
@@ -44,6 +42,8 @@ type snapshot struct {
 	done  chan struct{} // closed once the others are set
 	out   *genbusv1.GetOverviewResponse
 	err   error
+
+	pausers map[string]pauser // by route, those of the snapshot before until this one is made
 }
 
 // pauser is who paused a route, as it was looked up.
@@ -58,14 +58,14 @@ func NewOverview(routes *Routes, letters *deadletter.Counter, member *fleet.Memb
 	return &Overview{routes: routes, letters: letters, fleet: member}
 }
 
-// Get is the overview, at most a second old when the call began. It is shared, and must not be
-// changed.
+// Get is the overview, at most a second old when the call began, and not older than the last
+// Outdate. It is shared, and must not be changed.
 func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
 	s, first := p.join(time.Now())
 	if first {
 		// The others wait for it too, so that the end of this call must not end it.
 		making, cancel := context.WithTimeout(context.WithoutCancel(ctx), overviewPatience)
-		s.out, s.err = p.build(making)
+		s.out, s.err = p.build(making, s)
 		cancel()
 		close(s.done)
 		return s.out, s.err
@@ -78,21 +78,31 @@ func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, erro
 	}
 }
 
+// Outdate has the next Get make an overview, whatever is known: an operator who has paused a route
+// is to see that.
+func (p *Overview) Outdate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest = nil
+}
+
 // join is the snapshot that is being made, or was lately; first: the caller makes it.
 func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var known map[string]pauser
 	if s = p.latest; s != nil {
 		select {
 		case <-s.done:
 			if now.Sub(s.began) < overviewEvery {
 				return s, false
 			}
+			known = s.pausers
 		default:
 			return s, false
 		}
 	}
-	p.latest = &snapshot{began: now, done: make(chan struct{})}
+	p.latest = &snapshot{began: now, done: make(chan struct{}), pausers: known}
 	return p.latest, true
 }
 
@@ -104,9 +114,9 @@ const (
 	partReplicas    = "replicas"
 )
 
-// build makes an overview. One is made at a time. A part that fails is left out, so that it hides
+// build makes an overview, which is to be that of a snapshot. A part that fails is left out, so that it hides
 // none of the others; where the broker told of no part, the error says why.
-func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
+func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOverviewResponse, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
 	var states []*genbusv1.RouteState
 	var rates jobindex.Rates
@@ -114,7 +124,7 @@ func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, er
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		if states, noRoutes = p.routes.states(ctx); noRoutes == nil {
-			p.addPausers(ctx, states)
+			of.pausers = p.addPausers(ctx, states, of.pausers)
 		}
 	})
 	parts.Go(func() { rates, noIndex = p.routes.Rates.Rates(ctx) })
@@ -165,10 +175,9 @@ func minutes(of []jobindex.Minute) []*genbusv1.RouteMinute {
 }
 
 // addPausers says who paused the routes that are paused. That reads the records of each, so it
-// is remembered for a while.
-func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState) {
-	known := p.pausers
-	p.pausers = map[string]pauser{}
+// is remembered for a while: known is what was read before.
+func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState, known map[string]pauser) map[string]pauser {
+	pausers := map[string]pauser{}
 	for _, s := range states {
 		if !s.GetPaused() {
 			continue
@@ -179,9 +188,10 @@ func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState
 			by = pauser{at: time.Now()}
 			by.since, by.by = p.routes.pausedBy(ctx, s.GetKind(), s.GetName())
 		}
-		p.pausers[name] = by
+		pausers[name] = by
 		s.PausedSince, s.PausedBy = by.since, by.by
 	}
+	return pausers
 }
 
 // healths are the upstreams of all replicas, by name.

@@ -181,8 +181,13 @@ func TestAnOverviewIsUsedForASecond(t *testing.T) {
 			if other, first := all.join(began.Add(overviewEvery - 1)); first || other != s {
 				t.Error("another one is made within a second")
 			}
-			if next, first := all.join(began.Add(overviewEvery)); !first || next == s {
+			next, first := all.join(began.Add(overviewEvery))
+			if !first || next == s {
 				t.Error("none is made after a second")
+			}
+			all.Outdate() // while it is made, perhaps of what was before
+			if latest, first := all.join(began.Add(overviewEvery)); !first || latest == next {
+				t.Error("none is made after a change")
 			}
 		})
 	}
@@ -205,7 +210,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	})
 	build := func() *genbusv1.GetOverviewResponse {
 		t.Helper()
-		got, err := all.build(t.Context())
+		got, err := all.build(t.Context(), &snapshot{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +251,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	r.Rates = jobindex.New(jobindex.Options{Log: r.o.Log, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}) // never ready
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if got, err := all.build(ended); err == nil {
+	if got, err := all.build(ended, &snapshot{}); err == nil {
 		t.Errorf("of nothing: %v", got)
 	}
 }
@@ -301,7 +306,7 @@ func BenchmarkOverview(b *testing.B) {
 	all := r.overview(func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: "me"} })
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, err := all.build(b.Context()); err != nil || len(got.GetRoutes()) != 20 || got.GetDeadLetters().GetOther() != 100 {
+		if got, err := all.build(b.Context(), &snapshot{}); err != nil || len(got.GetRoutes()) != 20 || got.GetDeadLetters().GetOther() != 100 {
 			b.Fatal(got, err)
 		}
 	}

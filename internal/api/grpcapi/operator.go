@@ -247,6 +247,7 @@ func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteR
 		}
 		return err
 	})
+	s.operator.Overview.Outdate() // also where an error leaves open whether it holds
 	return out, err
 }
 
@@ -257,6 +258,7 @@ func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRout
 		out.Route, err = s.operator.Routes.Resume(ctx, m.GetKind(), m.GetName())
 		return err
 	})
+	s.operator.Overview.Outdate()
 	return out, err
 }
 

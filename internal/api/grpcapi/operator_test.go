@@ -299,6 +299,29 @@ func TestOperatorCancels(t *testing.T) {
 	}
 }
 
+// TestOverviewShowsAPauseAtOnce, and its end, although an overview is used for a second.
+func TestOverviewShowsAPauseAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.WithOperator)
+	w.Durables()
+	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	wantPausedBy := func(want string) {
+		t.Helper()
+		for _, r := range apitest.Must[*genbusv1.GetOverviewResponse](t)(client.GetOverview(ctx, &genbusv1.GetOverviewRequest{})).GetRoutes() {
+			if s := r.GetRoute(); s.GetName() == config.SandboxVideoRoute && (s.GetPaused() != (want != "") || s.GetPausedBy() != want) {
+				t.Errorf("the overview has the route as %v, want it paused by %q", s, want)
+			}
+		}
+	}
+	wantPausedBy("")
+	for range 2 {
+		apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+		wantPausedBy("ops")
+		apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+		wantPausedBy("")
+	}
+}
+
 // TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
 // of the route is a second old at most.
 func TestPausedRouteRefusesInlineChats(t *testing.T) {
