@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -307,6 +308,9 @@ func TestOperatorJobsCommand(t *testing.T) {
 			}
 		}
 	}
+	unread := w.acmeVideo(t, "sandbox-video:poll_status=503", "third secret")
+	failing := regexp.MustCompile(`\npolls +the last \d+ failed, the last one at \S+Z: status 503, code `)
+	await(t, "failing polls are shown", func() bool { return failing.MatchString(c.ok("jobs", "show", unread)) })
 	if out, code := c.run("jobs", "show", "nothing"); code != exitNotFound || !strings.Contains(out, "not_found: ") {
 		t.Errorf("%d %q", code, out)
 	}

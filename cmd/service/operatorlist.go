@@ -153,6 +153,9 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		cells("created", moment(j.GetCreatedAt())), cells("start by", moment(m.GetStartBy())), cells("end by", moment(m.GetEndBy())),
 		cells("trace", m.GetTraceId()), cells("work item", workItemLine(m.GetWorkItem())),
 	}
+	if h := m.GetWorkItem().GetHeld(); h.GetPollsFailed() > 0 {
+		rows = append(rows, cells("polls", fmt.Sprintf("the last %d failed, the last one at %s: %s", h.GetPollsFailed(), moment(h.GetLastPollErrorAt()), h.GetLastPollError())))
+	}
 	if e := m.GetError(); e != nil {
 		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
 	}
@@ -189,6 +192,21 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 		fmt.Sprint(h.GetAttempt()), progress, accountOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
 }
 
+// holderOf says who holds a job where it is not, or may not be, the replica that wrote last.
+func holderOf(w *genbusv1.WorkItemPlace) string {
+	heard := ""
+	if w.GetReplicaHeardAt() != nil {
+		heard = " (last heard of at " + moment(w.GetReplicaHeardAt()) + ")"
+	}
+	switch {
+	case w.GetHolder() != "" && w.GetHolder() != w.GetReplica():
+		return "; it is replica " + w.GetHolder() + " that holds it now"
+	case w.GetReplicaGone():
+		return ", which is gone" + heard + "; no replica says that it holds the job, and one takes it within the route's ack_wait"
+	}
+	return ""
+}
+
 func workItemLine(w *genbusv1.WorkItemPlace) string {
 	since := moment(w.GetSince())
 	switch w.GetState() {
@@ -197,7 +215,7 @@ func workItemLine(w *genbusv1.WorkItemPlace) string {
 	case genbusv1.WorkItemPlace_STATE_READY:
 		return "ready for a replica since " + since
 	case genbusv1.WorkItemPlace_STATE_IN_HAND:
-		return fmt.Sprintf("in hand since %s, by replica %s", since, w.GetReplica())
+		return fmt.Sprintf("in hand since %s, by replica %s", since, w.GetReplica()) + holderOf(w)
 	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:
 	}
 	return "none"

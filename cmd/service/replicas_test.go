@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -276,4 +278,28 @@ func TestStoppedInAChat(t *testing.T) {
 	if c.GetAttempt() != 2 || !strings.Contains(string(c.GetReplyJson()), "by second") || len(up.sent()) != 2 || up.of(up.cut, "second") != 0 {
 		t.Errorf("attempt %d, reply %s, POSTs %v", c.GetAttempt(), c.GetReplyJson(), up.sent())
 	}
+}
+
+// TestAKilledHolderIsShown: the log names it until another replica changes something, so that an
+// operator who looks at the job is told that it is gone, and then who has taken the job.
+func TestAKilledHolderIsShown(t *testing.T) {
+	t.Parallel()
+	b, up := newBed(t), newHandUpstream(t)
+	o := memberOptions{upstream: up.url + "/first", ackWait: 2 * shortWait, more: fmt.Sprintf("operator_keys: [{name: ops, key_sha256: %x}]\n", sha256.Sum256([]byte(opsKey)))}
+	first := b.start(o)
+	n := b.send(subject.Video, "v", oneVideo("v"))
+	b.awaitPhase(n, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	second := b.start(o)
+	c := command{t: t, server: second.grpc, key: opsKey}
+	shows := func(pattern string) {
+		t.Helper()
+		looks := regexp.MustCompile(`\nwork item +in hand since \S+Z, by replica (\w+)` + pattern + `\n`)
+		await(t, pattern, func() bool { return looks.MatchString(c.ok("jobs", "show", n.ID)) })
+	}
+	shows("")
+	tell(t, first.Kill)
+	shows(`, which is gone \(last heard of at \S+Z\); no replica says .*`)
+	shows(`; it is replica \w+ that holds it now`)
+	up.complete()
+	b.awaitEnd(n)
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
@@ -106,6 +107,9 @@ func New(ctx context.Context, o Options) *Consumer {
 
 // Held is how many jobs this process holds.
 func (c *Consumer) Held() int { return c.holder.Held() }
+
+// HeldJob is what is known of a job that this process holds, by its id; nil where it does not.
+func (c *Consumer) HeldJob(id string) *genbusv1.HeldJob { return c.holder.HeldJob(id) }
 
 // Drain stops taking work at once, hands over what is only held, and waits for
 // the calls in hand until ctx ends; then it cuts them. It returns when nothing

@@ -48,6 +48,8 @@ const (
 	headerHost    = "genbus-host"
 	// headerLeaving is set in the last message of a replica that stops.
 	headerLeaving = "genbus-leaving"
+	// headerJob is set in a question that is for the holder of a job, and has the job's id.
+	headerJob = "genbus-job"
 )
 
 // Options make a Member. All are required, but for Alone.
@@ -60,6 +62,9 @@ type Options struct {
 	// State is what this replica says of itself. It is called by several goroutines, and must
 	// not block.
 	State func() *genbusv1.ReplicaState
+	// Held is what this replica says of a job that it holds, by the job's id; nil for one that it
+	// does not hold. It is called and must behave as State.
+	Held func(id string) *genbusv1.HeldJob
 	// Alone says that there is no other replica.
 	Alone bool
 }
@@ -141,13 +146,23 @@ func (m *Member) heard(msg *nats.Msg) {
 	if !broker.IsInbox(msg.Reply) {
 		return
 	}
-	data, err := proto.Marshal(m.o.State())
+	state := m.stateOf(msg.Header.Get(headerJob))
+	data, err := proto.Marshal(state)
 	if err == nil {
 		err = msg.Respond(data)
 	}
 	if err != nil {
 		m.o.Logger.Debug("another replica's question was not answered", "replica", id, telemetry.KeyError, err)
 	}
+}
+
+// stateOf is the answer to a question: this replica's state, or where it is for the holder of a
+// job, what of it that one asks for.
+func (m *Member) stateOf(job string) *genbusv1.ReplicaState {
+	if job == "" {
+		return m.o.State()
+	}
+	return &genbusv1.ReplicaState{Id: m.o.Self, Host: m.o.Host, HeldJob: m.o.Held(job)}
 }
 
 // note remembers a replica, or forgets one that stops, and reports whether it is to be told
@@ -180,8 +195,18 @@ func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 
 // within a second, by id, and those that were heard of lately and did not. Those that did not
 // answer the last times either are waited for a fifth of a second, until they are heard again.
 func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
-	states = []*genbusv1.ReplicaState{m.o.State()}
-	if m.o.Alone {
+	return m.ask(ctx, "")
+}
+
+// AskForHolder is Ask for what each replica says of a job, in the field held_job: the rest of a
+// state is its id and host. It waits for no other answer once the holder has answered.
+func (m *Member) AskForHolder(ctx context.Context, job string) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
+	return m.ask(ctx, job)
+}
+
+func (m *Member) ask(ctx context.Context, job string) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
+	states = []*genbusv1.ReplicaState{m.stateOf(job)}
+	if m.o.Alone || states[0].GetHeldJob() != nil {
 		return states, nil, nil
 	}
 	awaited := m.others()
@@ -193,6 +218,9 @@ func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, sile
 	defer func() { _ = sub.Unsubscribe() }()
 	question := m.message()
 	question.Reply = inbox
+	if job != "" {
+		question.Header[headerJob] = []string{job}
+	}
 	if err := m.o.Conn.PublishMsg(question); err != nil {
 		return nil, nil, fmt.Errorf("ask the other replicas: %w", err)
 	}
@@ -204,7 +232,7 @@ func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, sile
 }
 
 // gather takes answers from next until all that are awaited have answered, or have had their
-// time.
+// time, or the holder of the job that is asked for has answered.
 func (m *Member) gather(ctx context.Context, awaited map[string]replica, next func(context.Context) (*nats.Msg, error)) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica) {
 	full, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -230,6 +258,9 @@ func (m *Member) gather(ctx context.Context, awaited map[string]replica, next fu
 		}
 		delete(awaited, state.GetId())
 		states = append(states, state)
+		if state.GetHeldJob() != nil {
+			return states, nil // the others did not have their time
+		}
 	}
 	for _, r := range awaited {
 		silent = append(silent, r.SilentReplica)

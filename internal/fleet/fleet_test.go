@@ -29,6 +29,12 @@ func join(t *testing.T, b *broker.Broker, id string) (m *fleet.Member, leave fun
 		State: func() *genbusv1.ReplicaState {
 			return &genbusv1.ReplicaState{Id: id, Host: "host-" + id, Upstreams: []*genbusv1.UpstreamState{{Name: "u"}}}
 		},
+		Held: func(job string) *genbusv1.HeldJob {
+			if job != "held-by-"+id {
+				return nil
+			}
+			return &genbusv1.HeldJob{PollsFailed: 7}
+		},
 	})
 	leave, err := m.Start(t.Context())
 	if err != nil {
@@ -83,10 +89,25 @@ func TestAllReplicasAreAsked(t *testing.T) {
 	for _, m := range []*fleet.Member{a, b, c} {
 		eventually(t, m, []string{"a", "b", "c"}, nil)
 	}
+	for _, asks := range []*fleet.Member{a, b, c} {
+		states, silent, err := asks.AskForHolder(t.Context(), "held-by-b")
+		if err != nil || len(silent) > 0 {
+			t.Fatal(silent, err)
+		}
+		if i := slices.IndexFunc(states, func(s *genbusv1.ReplicaState) bool { return s.GetHeldJob().GetPollsFailed() == 7 }); i < 0 || states[i].GetId() != "b" || states[i].GetUpstreams() != nil {
+			t.Errorf("the holder is not found in %v", states)
+		}
+	}
+	if states, silent, err := a.AskForHolder(t.Context(), "held-by-none"); err != nil || len(states) != 3 || len(silent) > 0 {
+		t.Errorf("for a job without a holder %v, %v, %v", states, silent, err)
+	}
 	leave()
 	eventually(t, a, []string{"a", "c"}, nil)
 	lost.Conn().Close()
 	eventually(t, a, []string{"a"}, []string{"c"})
+	if states, silent, err := a.AskForHolder(t.Context(), "held-by-c"); err != nil || len(states) != 1 || len(silent) != 1 || silent[0].GetId() != "c" {
+		t.Errorf("for a job of a replica that is lost %v, %v, %v", states, silent, err)
+	}
 }
 
 // TestWhatIsNoReplicaIsNotHeard: another client of NATS cannot have itself listed by a message

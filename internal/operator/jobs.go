@@ -17,6 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
@@ -39,6 +40,7 @@ type Jobs struct {
 	Index  *jobindex.Index
 	Queue  *queue.Queue
 	Eraser erasure.Eraser
+	Fleet  *fleet.Member
 }
 
 // Search looks for jobs in the index.
@@ -356,8 +358,32 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Record
 		if since := heldSince(history, out.GetReplica()); !since.IsZero() {
 			out.Since = timestamppb.New(since)
 		}
+		p.addHolder(ctx, out, e.Name().ID)
 	}
 	return out, err
+}
+
+// addHolder asks all replicas who holds a job: the log names only the one that wrote last, which
+// may be gone, and a replica that goes on with the job writes nothing until something changes. Where
+// they cannot be asked, nothing is known.
+func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id string) {
+	states, silent, err := p.Fleet.AskForHolder(ctx, id)
+	if err != nil {
+		return
+	}
+	out.ReplicaGone = true
+	for _, s := range states {
+		if s.GetHeldJob() != nil {
+			out.Holder, out.Held, out.ReplicaGone = s.GetId(), s.GetHeldJob(), false
+			return
+		}
+		out.ReplicaGone = out.GetReplicaGone() && s.GetId() != out.GetReplica()
+	}
+	for _, s := range silent {
+		if s.GetId() == out.GetReplica() {
+			out.ReplicaHeardAt = s.GetHeardAt()
+		}
+	}
 }
 
 // heldSince is when a replica wrote the first of its events at the end of a job's history.

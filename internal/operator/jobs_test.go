@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -155,6 +156,33 @@ func TestWaitingJobsHaveAPlace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAJobInHandNamesItsHolder, which says that its polls fail. To a replica that none answers, the
+// one that wrote last is gone.
+func TestAJobInHandNamesItsHolder(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
+	e := r.admit(subject.Video, "film-1", `{"model":"sandbox-video:poll_status=503","prompt":"x"}`)
+	me := r.o.Log.Writer()
+	var got *genbusv1.WorkItemPlace
+	r.eventually("polls fail", func() bool {
+		got = r.describe(&genbusv1.GetJobRequest{Id: e.Job.GetId()}).GetWorkItem()
+		return got.GetHeld().GetPollsFailed() > 1
+	})
+	if held := got.GetHeld(); got.GetReplica() != me || got.GetHolder() != me || got.GetReplicaGone() || !held.GetLastPollErrorAt().IsValid() || !strings.HasPrefix(held.GetLastPollError(), "status 503, code ") {
+		t.Errorf("the place is %v", got)
+	}
+	r.Fleet = fleet.New(fleet.Options{Alone: true, Self: "another", Held: func(string) *genbusv1.HeldJob { return nil }})
+	got = r.describe(&genbusv1.GetJobRequest{Id: e.Job.GetId()}).GetWorkItem()
+	if got.GetReplica() != me || got.GetHolder() != "" || !got.GetReplicaGone() || got.GetHeld() != nil {
+		t.Errorf("without the holder the place is %v", got)
+	}
+	r.Fleet = fleet.New(fleet.Options{Alone: true, Self: "another", Held: func(string) *genbusv1.HeldJob { return &genbusv1.HeldJob{} }})
+	got = r.describe(&genbusv1.GetJobRequest{Id: e.Job.GetId()}).GetWorkItem()
+	if got.GetReplica() != me || got.GetHolder() != "another" || got.GetReplicaGone() {
+		t.Errorf("with another holder the place is %v", got)
+	}
 }
 
 // TestJobsOfOneIDAreNamed where it is not theirs alone.

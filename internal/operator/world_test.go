@@ -26,6 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/joblog/joblogtest"
@@ -141,7 +142,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 			Config: live, Table: table, Queue: jobs, Rates: index, Audit: audit.Log{Broker: b, Logger: brokertest.Logger(t)},
 			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
 		},
-		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}},
+		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}, Fleet: fleet.New(fleet.Options{Alone: true, Self: log.Writer(), Held: work.HeldJob})},
 	}
 	r.requests = Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: r.Letters, Admission: adm}
 	t.Cleanup(func() {

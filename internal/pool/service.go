@@ -41,7 +41,7 @@ const tellEvery = time.Minute
 // waits for the upstream says nothing. An answer is told by its status and code alone,
 // because its text may repeat a prompt.
 func (s *service) notice(err *upstream.Error, job Job, route string, now time.Time) {
-	s.trouble, s.troubleAt = describe(err), now
+	s.trouble, s.troubleAt = err.Outline(), now
 	if now.Sub(s.told) < tellEvery {
 		return
 	}

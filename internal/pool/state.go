@@ -2,7 +2,6 @@ package pool
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -121,16 +120,8 @@ func (p *Pool) Polled(name string, err *upstream.Error) {
 	}
 	s.polls.count(err != nil, now)
 	if err != nil {
-		s.pollTrouble, s.pollTroubleAt = describe(err), now
+		s.pollTrouble, s.pollTroubleAt = err.Outline(), now
 	}
-}
-
-// describe is a failure without the upstream's words.
-func describe(err *upstream.Error) string {
-	if err.HTTPStatus != 0 {
-		return fmt.Sprintf("status %d, code %q", err.HTTPStatus, err.Code)
-	}
-	return err.Error()
 }
 
 // recentMinutes is how long calls are counted.

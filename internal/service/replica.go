@@ -17,6 +17,7 @@ import (
 func (s *Service) newFleet(host string, adm *admission.Admission) *fleet.Member {
 	return fleet.New(fleet.Options{
 		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.tasks.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
+		Held: func(id string) *genbusv1.HeldJob { return s.consumer.HeldJob(id) },
 		State: func() *genbusv1.ReplicaState {
 			return &genbusv1.ReplicaState{
 				Id: s.tasks.Writer(), Host: host, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),

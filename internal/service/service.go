@@ -176,6 +176,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Metrics: s.metrics, Logger: s.log, LocalKey: s.localKey,
 	})
 	record := audit.Log{Broker: s.broker, Logger: s.log}
+	member := s.newFleet(hostname(), adm)
 	op := operator.Operator{
 		Audit: record,
 		Letters: &operator.Letters{
@@ -186,10 +187,9 @@ func (s *Service) startWork(ctx context.Context) error {
 			Config: s.live, Table: s.routes, Queue: jobs, Rates: s.index, Audit: record,
 			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
 		},
-		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},
+		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser, Fleet: member},
 	}
 	op.Requests = operator.Requests{Config: s.live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
-	member := s.newFleet(hostname(), adm)
 	op.Replicas = operator.Replicas{Fleet: member}
 	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live, Fleet: member, Bodies: bodies}, operator.Streams{Broker: s.broker}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: s.broker}}, member)

@@ -99,6 +99,14 @@ func (e *Error) Error() string {
 	return s
 }
 
+// Outline is the error without the upstream's words, which may quote a prompt.
+func (e *Error) Outline() string {
+	if e.HTTPStatus != 0 {
+		return fmt.Sprintf("status %d, code %q", e.HTTPStatus, e.Code)
+	}
+	return e.Error()
+}
+
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 

@@ -953,9 +953,20 @@ type WorkItemPlace struct {
 	// The replica that wrote the latest event; for a job in hand.
 	Replica string `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"`
 	// When the job came into this state, as far as the log says.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// The replica that says that it holds the job now; empty where none of those that answered
+	// does. Only of a job in hand.
+	Holder string `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What the holder says of it; absent without one.
+	Held *HeldJob `protobuf:"bytes,6,opt,name=held,proto3" json:"held,omitempty"`
+	// Whether the replica that wrote the latest event did not answer: it was killed, has stopped,
+	// or hangs. Only of a job in hand that has no holder.
+	ReplicaGone bool `protobuf:"varint,7,opt,name=replica_gone,json=replicaGone,proto3" json:"replica_gone,omitempty"`
+	// When that one was last heard of; absent where it said that it stops, or where that was more
+	// than three minutes ago.
+	ReplicaHeardAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=replica_heard_at,json=replicaHeardAt,proto3" json:"replica_heard_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WorkItemPlace) Reset() {
@@ -1016,11 +1027,39 @@ func (x *WorkItemPlace) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *WorkItemPlace) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *WorkItemPlace) GetHeld() *HeldJob {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *WorkItemPlace) GetReplicaGone() bool {
+	if x != nil {
+		return x.ReplicaGone
+	}
+	return false
+}
+
+func (x *WorkItemPlace) GetReplicaHeardAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReplicaHeardAt
+	}
+	return nil
+}
+
 var File_genbus_v1_operator_job_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\n" +
-	"\x1cgenbus/v1/operator_job.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x05\n" +
+	"\x1cgenbus/v1/operator_job.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgenbus/v1/operator_holder.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x05\n" +
 	"\x0fListJobsRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x16\n" +
@@ -1118,12 +1157,16 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\aheaders\x18\x11 \x03(\v2'.genbus.v1.JobHistoryEvent.HeadersEntryR\aheaders\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfe\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x03\n" +
 	"\rWorkItemPlace\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.genbus.v1.WorkItemPlace.StateR\x05state\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\x04R\x05ahead\x12\x18\n" +
 	"\areplica\x18\x03 \x01(\tR\areplica\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"U\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06holder\x18\x05 \x01(\tR\x06holder\x12&\n" +
+	"\x04held\x18\x06 \x01(\v2\x12.genbus.v1.HeldJobR\x04held\x12!\n" +
+	"\freplica_gone\x18\a \x01(\bR\vreplicaGone\x12D\n" +
+	"\x10replica_heard_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0ereplicaHeardAt\"U\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x0f\n" +
@@ -1160,6 +1203,7 @@ var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(JobPhase)(0),                 // 12: genbus.v1.JobPhase
 	(*TaskError)(nil),             // 13: genbus.v1.TaskError
 	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*HeldJob)(nil),               // 15: genbus.v1.HeldJob
 }
 var file_genbus_v1_operator_job_proto_depIdxs = []int32{
 	10, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
@@ -1188,11 +1232,13 @@ var file_genbus_v1_operator_job_proto_depIdxs = []int32{
 	9,  // 23: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
 	0,  // 24: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
 	10, // 25: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	15, // 26: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
+	10, // 27: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_job_proto_init() }
@@ -1201,6 +1247,7 @@ func file_genbus_v1_operator_job_proto_init() {
 		return
 	}
 	file_genbus_v1_job_proto_init()
+	file_genbus_v1_operator_holder_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -197,7 +197,9 @@ type ReplicaState struct {
 	Upstreams []*UpstreamState `protobuf:"bytes,9,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
 	// The tenants that it refused most in the last hour because of their limits, 100 at most;
 	// left out by ListReplicas.
-	Refusals      []*TenantRefusals `protobuf:"bytes,10,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	Refusals []*TenantRefusals `protobuf:"bytes,10,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// The job that replicas were asked for, where this one holds it; left out by ListReplicas.
+	HeldJob       *HeldJob `protobuf:"bytes,11,opt,name=held_job,json=heldJob,proto3" json:"held_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -298,6 +300,13 @@ func (x *ReplicaState) GetUpstreams() []*UpstreamState {
 func (x *ReplicaState) GetRefusals() []*TenantRefusals {
 	if x != nil {
 		return x.Refusals
+	}
+	return nil
+}
+
+func (x *ReplicaState) GetHeldJob() *HeldJob {
+	if x != nil {
+		return x.HeldJob
 	}
 	return nil
 }
@@ -827,11 +836,11 @@ var File_genbus_v1_operator_replica_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_replica.proto\x12\tgenbus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x15\n" +
+	" genbus/v1/operator_replica.proto\x12\tgenbus.v1\x1a\x1fgenbus/v1/operator_holder.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x15\n" +
 	"\x13ListReplicasRequest\"}\n" +
 	"\x14ListReplicasResponse\x123\n" +
 	"\breplicas\x18\x01 \x03(\v2\x17.genbus.v1.ReplicaStateR\breplicas\x120\n" +
-	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\x92\x03\n" +
+	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xc1\x03\n" +
 	"\fReplicaState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -845,7 +854,8 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"indexReady\x126\n" +
 	"\tupstreams\x18\t \x03(\v2\x18.genbus.v1.UpstreamStateR\tupstreams\x125\n" +
 	"\brefusals\x18\n" +
-	" \x03(\v2\x19.genbus.v1.TenantRefusalsR\brefusals\"E\n" +
+	" \x03(\v2\x19.genbus.v1.TenantRefusalsR\brefusals\x12-\n" +
+	"\bheld_job\x18\v \x01(\v2\x12.genbus.v1.HeldJobR\aheldJob\"E\n" +
 	"\x0eTenantRefusals\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
 	"\tlast_hour\x18\x02 \x01(\x04R\blastHour\"j\n" +
@@ -919,6 +929,7 @@ var file_genbus_v1_operator_replica_proto_goTypes = []any{
 	(*UpstreamState)(nil),         // 9: genbus.v1.UpstreamState
 	(*UpstreamKeyState)(nil),      // 10: genbus.v1.UpstreamKeyState
 	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*HeldJob)(nil),               // 12: genbus.v1.HeldJob
 }
 var file_genbus_v1_operator_replica_proto_depIdxs = []int32{
 	3,  // 0: genbus.v1.ListReplicasResponse.replicas:type_name -> genbus.v1.ReplicaState
@@ -927,23 +938,24 @@ var file_genbus_v1_operator_replica_proto_depIdxs = []int32{
 	11, // 3: genbus.v1.ReplicaState.config_read_at:type_name -> google.protobuf.Timestamp
 	9,  // 4: genbus.v1.ReplicaState.upstreams:type_name -> genbus.v1.UpstreamState
 	4,  // 5: genbus.v1.ReplicaState.refusals:type_name -> genbus.v1.TenantRefusals
-	11, // 6: genbus.v1.SilentReplica.heard_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: genbus.v1.ListUpstreamsResponse.upstreams:type_name -> genbus.v1.UpstreamOnReplica
-	5,  // 8: genbus.v1.ListUpstreamsResponse.silent:type_name -> genbus.v1.SilentReplica
-	9,  // 9: genbus.v1.UpstreamOnReplica.upstream:type_name -> genbus.v1.UpstreamState
-	0,  // 10: genbus.v1.UpstreamState.breaker:type_name -> genbus.v1.UpstreamState.Breaker
-	11, // 11: genbus.v1.UpstreamState.open_until:type_name -> google.protobuf.Timestamp
-	11, // 12: genbus.v1.UpstreamState.paused_until:type_name -> google.protobuf.Timestamp
-	11, // 13: genbus.v1.UpstreamState.last_error_at:type_name -> google.protobuf.Timestamp
-	11, // 14: genbus.v1.UpstreamState.last_poll_error_at:type_name -> google.protobuf.Timestamp
-	10, // 15: genbus.v1.UpstreamState.keys:type_name -> genbus.v1.UpstreamKeyState
-	11, // 16: genbus.v1.UpstreamKeyState.paused_until:type_name -> google.protobuf.Timestamp
-	11, // 17: genbus.v1.UpstreamKeyState.cooldown_until:type_name -> google.protobuf.Timestamp
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	12, // 6: genbus.v1.ReplicaState.held_job:type_name -> genbus.v1.HeldJob
+	11, // 7: genbus.v1.SilentReplica.heard_at:type_name -> google.protobuf.Timestamp
+	8,  // 8: genbus.v1.ListUpstreamsResponse.upstreams:type_name -> genbus.v1.UpstreamOnReplica
+	5,  // 9: genbus.v1.ListUpstreamsResponse.silent:type_name -> genbus.v1.SilentReplica
+	9,  // 10: genbus.v1.UpstreamOnReplica.upstream:type_name -> genbus.v1.UpstreamState
+	0,  // 11: genbus.v1.UpstreamState.breaker:type_name -> genbus.v1.UpstreamState.Breaker
+	11, // 12: genbus.v1.UpstreamState.open_until:type_name -> google.protobuf.Timestamp
+	11, // 13: genbus.v1.UpstreamState.paused_until:type_name -> google.protobuf.Timestamp
+	11, // 14: genbus.v1.UpstreamState.last_error_at:type_name -> google.protobuf.Timestamp
+	11, // 15: genbus.v1.UpstreamState.last_poll_error_at:type_name -> google.protobuf.Timestamp
+	10, // 16: genbus.v1.UpstreamState.keys:type_name -> genbus.v1.UpstreamKeyState
+	11, // 17: genbus.v1.UpstreamKeyState.paused_until:type_name -> google.protobuf.Timestamp
+	11, // 18: genbus.v1.UpstreamKeyState.cooldown_until:type_name -> google.protobuf.Timestamp
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_replica_proto_init() }
@@ -951,6 +963,7 @@ func file_genbus_v1_operator_replica_proto_init() {
 	if File_genbus_v1_operator_replica_proto != nil {
 		return
 	}
+	file_genbus_v1_operator_holder_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

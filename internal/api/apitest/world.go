@@ -73,6 +73,8 @@ type World struct {
 	Handler *httpapi.Handler
 	HTTP    *httptest.Server
 	Client  *http.Client
+	// HeldJob is what the replica says of each job that it holds; nil: it holds none.
+	HeldJob *genbusv1.HeldJob
 
 	parts Parts
 }
@@ -172,10 +174,14 @@ func (w *World) startAPI(alter func(*Parts)) {
 		Metrics: w.Metrics, Logger: w.parts.Logger, LocalKey: LocalKey,
 	})
 	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
+	member := fleet.New(fleet.Options{
+		Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: w.Log.Writer()} },
+		Self: w.Log.Writer(), Held: func(string) *genbusv1.HeldJob { return w.HeldJob },
+	})
 	op := operator.Operator{
 		Audit:    record,
 		Streams:  operator.Streams{Broker: w.Broker},
-		Replicas: operator.Replicas{Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: w.Log.Writer()} }})},
+		Replicas: operator.Replicas{Fleet: member},
 		Letters: &operator.Letters{
 			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
@@ -184,7 +190,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 			Config: live, Table: table, Queue: jobs, Rates: w.Index, Audit: record,
 			Settler: orphans.Settler{Log: w.Log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(w.T)},
 		},
-		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
+		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser, Fleet: member},
 	}
 	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet, Bodies: bodies}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
@@ -278,6 +280,22 @@ func TestFind(t *testing.T) {
 	}
 	if a := b.get("/console/find?q=a%26b"); a.location != "/console/jobs?id=a%26b&tenant=" {
 		t.Errorf("an unknown id leads to %q", a.location)
+	}
+}
+
+// TestAJobShowsItsHolder, and that its polls fail.
+func TestAJobShowsItsHolder(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	id := w.CreateVideo()
+	w.StartVideo("default", id)
+	b := newBrowser(w)
+	if page := b.get("/console/jobs/video/default/" + id).body; strings.Contains(page, "<dt>Polls</dt>") || strings.Contains(page, "is gone") || !strings.Contains(page, "replica "+w.Log.Writer()) {
+		t.Errorf("a job without trouble is shown as\n%s", page)
+	}
+	w.HeldJob = &genbusv1.HeldJob{PollsFailed: 3, LastPollError: `status 503, code "busy"`, LastPollErrorAt: timestamppb.Now()}
+	if page := b.get("/console/jobs/video/default/" + id).body; !strings.Contains(page, "The last 3 failed, the last one ") || !strings.Contains(page, "status 503, code &#34;busy&#34;") {
+		t.Errorf("a job with failing polls is shown as\n%s", page)
 	}
 }
 

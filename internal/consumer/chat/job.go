@@ -158,6 +158,9 @@ func (j *job) Confirm() {
 // grace period ends.
 func (j *job) HandOver() {}
 
+// Tell has nothing to say: a chat has no polls.
+func (j *job) Tell() *genbusv1.HeldJob { return &genbusv1.HeldJob{} }
+
 // tooLate says which limit a chat that is not called has passed.
 func (j *job) tooLate(now time.Time) *errcode.Error {
 	if f := hold.NotStarted(j.chat(), now); f != nil {

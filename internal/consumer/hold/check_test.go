@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -31,6 +32,8 @@ func (j *heldJob) Job() *hold.Job { return j.job }
 func (j *heldJob) Extend()        {}
 func (j *heldJob) Confirm()       { j.confirmed.Add(1) }
 func (j *heldJob) HandOver()      {}
+
+func (j *heldJob) Tell() *genbusv1.HeldJob { return &genbusv1.HeldJob{} }
 
 // take holds jobs of which a dead replica had written the first event.
 func take(t *testing.T, b *broker.Broker, h *hold.Holder, p *jobtest.Process, n int) (jobs []*heldJob) {

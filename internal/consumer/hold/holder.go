@@ -57,6 +57,14 @@ func (h *Holder) Add(j Held) bool {
 // Each calls f for every held job.
 func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 
+// HeldJob is what a held job says of itself; nil for one that is not held.
+func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
+	if j := h.held.get(id); j != nil {
+		return j.Tell()
+	}
+	return nil
+}
+
 // Held is how many jobs are held.
 func (h *Holder) Held() int { return h.held.size() }
 

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
 // Held is a job whose message this process holds. Its methods are safe for concurrent
@@ -18,6 +20,8 @@ type Held interface {
 	Confirm()
 	// HandOver returns the message as soon as no call is in hand.
 	HandOver()
+	// Tell is what operators are told of it that no event has. It must not be changed.
+	Tell() *genbusv1.HeldJob
 }
 
 // shards spread the extensions of very many held messages over the third of AckWait, and

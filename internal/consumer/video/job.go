@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -21,6 +22,9 @@ type job struct {
 	held      *hold.Job
 	release   func()
 	interrupt interrupter // of the copy in hand
+	// failing is what operators are told while polls fail, which no event says: a failed poll says
+	// nothing of the task. Nil after a good one. What it points to is never changed.
+	failing atomic.Pointer[genbusv1.HeldJob]
 
 	mu       sync.Mutex
 	busy     bool
@@ -78,7 +82,7 @@ func (j *job) rouse() {
 	s := &steps{task: heldTask{runner: j.runner, held: j.held, pollAt: j.wake}}
 	s.submit.task = &s.task
 	s.archiving.task, s.archiving.interrupt = &s.task, &j.interrupt
-	s.polling.task, s.polling.archiving = &s.task, &s.archiving
+	s.polling.task, s.polling.archiving, s.polling.failing = &s.task, &s.archiving, &j.failing
 	s.polling.polls, s.polling.last = j.resting.polls, j.resting.last
 	s.task.assigned.ticket, s.task.assigned.lease = pool.NewTicket(func() { j.kick(time.Now()) }), j.resting.lease
 	j.steps, j.resting = s, resting{}
@@ -203,6 +207,14 @@ func (j *job) Confirm() {
 	j.mu.Unlock()
 	j.interrupt.now()
 	j.kick(time.Now())
+}
+
+// Tell says whether the task's polls fail.
+func (j *job) Tell() *genbusv1.HeldJob {
+	if failing := j.failing.Load(); failing != nil {
+		return failing
+	}
+	return &genbusv1.HeldJob{}
 }
 
 // HandOver returns the message after the step in hand.

@@ -3,10 +3,12 @@ package video
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/consumer/hold"
@@ -25,6 +27,7 @@ const pollTimeout = 30 * time.Second
 type polling struct {
 	task      *heldTask
 	archiving *archiving
+	failing   *atomic.Pointer[genbusv1.HeldJob] // of the job
 
 	answer   *upstream.VideoState  // to the last poll, while it is not in the log
 	failures int                   // polls that failed in a row
@@ -77,6 +80,7 @@ func (p *polling) poll(ctx context.Context) error {
 		return p.afterFailure(err)
 	}
 	p.failures, p.failed = 0, nil
+	p.failing.Store(nil)
 	p.answer = &state
 	t.schedulePoll(0) // the commit may fail
 	return p.record(ctx, true)
@@ -123,6 +127,11 @@ func late(x *genbusv1.Execution, now time.Time) bool {
 func (p *polling) afterFailure(err error) error {
 	p.failures++
 	p.failed = err
+	failing := &genbusv1.HeldJob{PollsFailed: uint32(p.failures), LastPollErrorAt: timestamppb.Now()}
+	if e := upstream.AsError(upstream.OpPoll, err); e != nil {
+		failing.LastPollError = e.Outline()
+	}
+	p.failing.Store(failing)
 	p.count(telemetry.PollFailed)
 	p.task.held.Logger().Debug("poll failed", logged(err)...)
 	p.task.schedulePoll(p.failures)
