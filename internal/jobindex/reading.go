@@ -209,6 +209,7 @@ func (r *reading) catchUp() {
 func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, doubtAfter)
 	defer cancel()
+	asked := time.Now()
 	end, err := r.x.log.End(ctx)
 	if err == nil {
 		err = r.verify(ctx, end)
@@ -220,7 +221,7 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 		r.expired, r.expiredAt = end.First, now
 		r.table.expire(end.First)
 	}
-	next, ok = r.judge(end, time.Now())
+	next, ok = r.judge(end, asked, time.Now())
 	r.x.report()
 	return next, ok
 }
@@ -248,8 +249,9 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	return nil
 }
 
-// judge says whether the reading is ready, by what was probed.
-func (r *reading) judge(end joblog.End, now time.Time) (next time.Duration, ok bool) {
+// judge says whether the reading is ready, by what was probed: the log may have more since it was
+// asked.
+func (r *reading) judge(end joblog.End, asked, now time.Time) (next time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	below := end.Seq < r.asOf
@@ -267,15 +269,15 @@ func (r *reading) judge(end joblog.End, now time.Time) (next time.Duration, ok b
 	switch {
 	case r.asOf >= end.Seq, r.verified == end.Seq:
 		r.caughtUp = true // also where what was missing is erased
-		r.moved, r.reached, r.target, r.targeted = now, now, end.Seq, now
+		r.moved, r.reached, r.target, r.targeted = now, asked, end.Seq, asked
 	case r.asOf >= r.target:
-		r.reached, r.target, r.targeted = r.targeted, end.Seq, now
+		r.reached, r.target, r.targeted = r.targeted, end.Seq, asked
 	case now.Sub(r.moved) > giveUpAfter:
 		r.ready = false
 		return 0, false
 	}
 	if r.targeted.IsZero() {
-		r.target, r.targeted = min(r.target, end.Seq), now
+		r.target, r.targeted = min(r.target, end.Seq), asked
 	}
 	late := now.Sub(r.reached)
 	r.ready = r.caughtUp && !r.reached.IsZero() && (late <= doubtAfter || late <= lagAfter && now.Sub(r.moved) <= doubtAfter)

@@ -45,7 +45,7 @@ func TestAReadingIsJudged(t *testing.T) {
 				for n := range uint64(s.seconds) {
 					now = now.Add(time.Second)
 					r.asOf = s.asOf + n*s.heards
-					if _, ok = r.judge(joblog.End{Seq: s.end + n*s.stores}, now); !ok && n != uint64(s.seconds)-1 {
+					if _, ok = r.judge(joblog.End{Seq: s.end + n*s.stores}, now, now); !ok && n != uint64(s.seconds)-1 {
 						t.Fatalf("stretch %d: the log is read over after %d s", i, n+1)
 					}
 				}
@@ -57,6 +57,28 @@ func TestAReadingIsJudged(t *testing.T) {
 	}
 }
 
+// TestAReadingHasWhatTheLogHadWhenItWasAsked: events that are stored before the answer comes may
+// not be in it.
+func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
+	asked := now
+	if r.judge(joblog.End{Seq: 12}, asked, asked.Add(2*time.Second)); !r.ready || !r.reached.Equal(asked) {
+		t.Errorf("it has all: it is ready: %t, as of %s after the log was asked", r.ready, r.reached.Sub(asked))
+	}
+	behind := asked.Add(3 * time.Second)
+	r.judge(joblog.End{Seq: 14}, behind, behind.Add(time.Second))
+	r.asOf = 13 // not all of it
+	if r.judge(joblog.End{Seq: 15}, behind.Add(2*time.Second), behind.Add(3*time.Second)); !r.reached.Equal(asked) {
+		t.Errorf("it is behind: as of %s after the log was asked", r.reached.Sub(asked))
+	}
+	r.asOf = 15
+	if r.judge(joblog.End{Seq: 16}, behind.Add(4*time.Second), behind.Add(5*time.Second)); !r.reached.Equal(behind) {
+		t.Errorf("it has what the log had: as of %s after the log was asked for that", r.reached.Sub(behind))
+	}
+}
+
 // TestAReadingThatIsNotComparedIsNotReady, unless it goes on; the time in which the broker
 // does not answer does not count as a stall.
 func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
@@ -64,7 +86,7 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
 	judge := func() bool {
-		_, ok := r.judge(joblog.End{Seq: 12}, now)
+		_, ok := r.judge(joblog.End{Seq: 12}, now, now)
 		return ok
 	}
 	r.asOf = 12
@@ -97,7 +119,7 @@ func TestALargeLogIsReadForLong(t *testing.T) {
 	for range 100 {
 		now = now.Add(time.Second)
 		r.asOf += 10
-		if _, ok := r.judge(joblog.End{Seq: 100_000}, now); !ok || r.isReady(now) {
+		if _, ok := r.judge(joblog.End{Seq: 100_000}, now, now); !ok || r.isReady(now) {
 			t.Fatalf("at %d: ready %t, read on %t", r.asOf, r.isReady(now), ok)
 		}
 	}
