@@ -3,9 +3,12 @@ package admission_test
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/admission"
@@ -118,6 +121,41 @@ func TestAnAcceptedRequestIsNeverRefused(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// TestARefusalReadsFourMessages: that a request was not accepted before is known when neither the
+// backlog, nor the ready jobs, nor the backlog after these, nor then the log has its id. Each is one
+// request, however many servers there are.
+func TestARefusalReadsFourMessages(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		s, _ := configured(t, b, func(c *config.Config) { c.Limits.Tenant.MaxBodyBytes = 1 })
+		asked := make(chan *nats.Msg, 100)
+		if _, err := b.Conn().ChanSubscribe("$JS.API.>", asked); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Admit(t.Context(), video("one", "a cat")); errcode.CodeOf(err) != errcode.BodyTooLarge {
+			t.Fatal(err)
+		}
+		if err := b.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		var read []string
+		for len(asked) > 0 {
+			api := strings.TrimPrefix((<-asked).Subject, "$JS.API.")
+			if get, ok := strings.CutPrefix(api, "STREAM.MSG.GET."); ok || strings.HasPrefix(api, "DIRECT.GET.") {
+				read = append(read, get)
+			}
+		}
+		names := b.Names()
+		if want := []string{names.Wait(), names.Work(), names.Wait(), names.Tasks()}; !slices.Equal(read, want) {
+			t.Errorf("read %q, want %q", read, want)
 		}
 	})
 }

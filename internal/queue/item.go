@@ -57,11 +57,11 @@ func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 // Find returns a work item of a job as the streams' leaders have it, or
 // broker.ErrNoMessage. The backlog is asked first, and again last: an item is stored where
 // it goes before it is deleted where it was, either way, so that one that moves once is not
-// missed.
+// missed. Of the two at least one mostly has none, which only its leader says.
 func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
 	keys := s.itemKeys(n)
 	for _, k := range append(keys, keys[0]) {
-		m, err := s.b.Last(ctx, k.stream, k.pattern)
+		m, err := s.b.Probe(ctx, k.stream, k.pattern)
 		if !errors.Is(err, broker.ErrNoMessage) {
 			return Item{Stream: k.stream, Stored: m}, err
 		}
@@ -78,7 +78,7 @@ func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 		if i == len(keys) && len(out) > 0 {
 			break
 		}
-		last, err := s.b.Last(ctx, k.stream, k.pattern)
+		last, err := s.b.Probe(ctx, k.stream, k.pattern)
 		if errors.Is(err, broker.ErrNoMessage) {
 			continue
 		}
