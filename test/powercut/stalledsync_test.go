@@ -69,25 +69,48 @@ func (s stalling) write(t *testing.T, job string) error {
 }
 
 // TestAStalledSyncHoldsUpItsOwnStream: the log takes writes meanwhile, and so do the bodies of
-// other tenants.
+// other tenants. The room of the store is read for the first batch.
 func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
 	t.Parallel()
 	s := newStalling(t)
-	var group sync.WaitGroup
-	end := time.Now().Add(2 * time.Second) // long enough that the room of the store is read again
-	for i := range 4 * writesOfABatch {
-		group.Go(func() {
-			for n := 0; time.Now().Before(end); n++ {
-				if err := s.write(t, fmt.Sprintf("video_%d_%d", i, n)); err != nil {
+	const rounds = 20
+	for round := 0; !s.sharesSyncs(t); round++ {
+		if round == rounds {
+			t.Fatalf("%d times %d writes at once, and no batch", rounds, 4*writesOfABatch)
+		}
+		var group sync.WaitGroup
+		for i := range 4 * writesOfABatch {
+			group.Go(func() {
+				if err := s.write(t, fmt.Sprintf("video_%d_%d", round, i)); err != nil {
 					t.Error(err)
-					return
 				}
-			}
-		})
+			})
+		}
+		group.Wait()
 	}
-	group.Wait()
 	if err := s.put(t, "other"); err != nil {
 		t.Errorf("a body of another tenant: %v", err)
+	}
+}
+
+// sharesSyncs reports whether an event of the log was written as part of a batch.
+func (s stalling) sharesSyncs(t *testing.T) bool {
+	t.Helper()
+	events := s.Names().TaskPattern()
+	for from := uint64(1); ; {
+		page, err := s.Page(t.Context(), s.Names().Tasks(), events, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return false
+		}
+		for _, m := range page {
+			if m.Header.Get("Nats-Batch-Id") != "" {
+				return true
+			}
+		}
+		from = page[len(page)-1].Seq + 1
 	}
 }
 
