@@ -55,7 +55,7 @@ type Broker struct {
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	c := &connection{
 		names: o.Names, log: o.Logger, closed: make(chan struct{}), state: newConnState(), clock: clock.New(o.Wall),
-		writers: newWriters(o.Names, o.URL == "" && !o.Embedded.NoSync),
+		writers: newWriters(o.Names, o.URL == "" && !o.Embedded.NoSync), circuits: newCircuits(),
 	}
 	b := &Broker{connection: c, streams: newStreams(c, o.Limits, o.Replicas)}
 	url := o.URL
@@ -67,6 +67,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 			return nil, err
 		}
 		b.embedded, c.writers.server = e, e
+		c.circuits.available = func(stream string) { e.sound(stream) }
 		opts = append(opts, e.inProcess()...)
 	}
 	if err := c.connect(ctx, url, opts); err != nil {

@@ -19,15 +19,16 @@ import (
 // connection is one connection to JetStream, with the publishes, reads and lookups that go
 // over it. It knows the streams' names, and not how they are configured.
 type connection struct {
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	names   subject.Space
-	log     *slog.Logger
-	closed  chan struct{}
-	state   *connState
-	clock   *clock.Clock
-	writers *writers
-	trouble atomic.Pointer[error] // of the last look of Ready; nil when all was well
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	names    subject.Space
+	log      *slog.Logger
+	closed   chan struct{}
+	state    *connState
+	clock    *clock.Clock
+	writers  *writers
+	circuits *circuits
+	trouble  atomic.Pointer[error] // of the last look of Ready; nil when all was well
 
 	unreplicated unreplicated
 }
@@ -89,7 +90,7 @@ func (c *connection) connect(ctx context.Context, url string, opts []nats.Option
 		nc.Close()
 		return fmt.Errorf("use JetStream: %w", err)
 	}
-	c.nc, c.js = nc, js
+	c.nc, c.js = nc, guardedJetStream{js, c.circuits}
 	if err := c.writers.replies.Subscribe(nc); err != nil {
 		nc.Close()
 		return err
@@ -117,15 +118,15 @@ func (c *connection) Clock() *clock.Clock { return c.clock }
 // MaxPayload is the largest message that the server takes, in bytes.
 func (c *connection) MaxPayload() int64 { return c.nc.MaxPayload() }
 
-// ask sends a request that is harmless to repeat, and repeats it where its connection
-// was lost under way. Without a connection it fails at once.
-func (c *connection) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+// ask sends a request about a stream that is harmless to repeat, and repeats it where its
+// connection was lost under way. Without a connection it fails at once.
+func (c *connection) ask(ctx context.Context, stream, subject string, body []byte) (*nats.Msg, error) {
 	for {
 		down, _ := c.state.now()
 		if down.Err() != nil {
 			return c.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
 		}
-		m, err := c.askOver(ctx, down, subject, body)
+		m, err := c.askOver(ctx, down, stream, subject, body)
 		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return m, err
 		}
@@ -141,11 +142,20 @@ func (c *connection) ask(ctx context.Context, subject string, body []byte) (*nat
 }
 
 // askOver asks over one connection, and gives up when it is lost.
-func (c *connection) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
+func (c *connection) askOver(ctx, down context.Context, stream, subject string, body []byte) (*nats.Msg, error) {
 	try, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(down, cancel)()
-	return c.nc.RequestWithContext(try, subject, body)
+	return c.request(try, stream, subject, body)
+}
+
+// request sends a request about a stream once, unless the stream cannot answer it.
+func (c *connection) request(ctx context.Context, stream, subject string, body []byte) (m *nats.Msg, err error) {
+	err = c.circuits.ask(ctx, stream, func() (err error) {
+		m, err = c.nc.RequestWithContext(ctx, subject, body)
+		return err
+	})
+	return m, err
 }
 
 // IsInbox reports whether a subject is the inbox of a replica's question. An answer goes to no

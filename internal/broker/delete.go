@@ -29,7 +29,7 @@ func (c *connection) Delete(ctx context.Context, stream string, seq uint64) (rem
 	if err != nil {
 		return false, err
 	}
-	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.DELETE."+stream, body)
+	reply, err := c.request(ctx, stream, "$JS.API.STREAM.MSG.DELETE."+stream, body)
 	if err != nil {
 		return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, errors.Join(ErrUnavailable, err))
 	}

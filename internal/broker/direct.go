@@ -161,7 +161,11 @@ func (c *connection) askReplica(ctx context.Context, stream string, req directRe
 	try, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	defer context.AfterFunc(down, func() { lost(nats.ErrDisconnected) })()
-	a, err := c.collect(try, stream, req)
+	var a directAnswer
+	err := c.circuits.ask(try, stream, func() (err error) {
+		a, err = c.collect(try, stream, req)
+		return err
+	})
 	if err != nil {
 		err = fmt.Errorf("read from %s: %w", stream, errors.Join(ErrUnavailable, context.Cause(try), err))
 	}

@@ -25,9 +25,8 @@ func (p inProcess) InProcessConn() (net.Conn, error) {
 // stream is synced; and the client writes under a lock that all its callers need. So, with a
 // pipe between the two, a direct get from a stream whose sync stalls would hold up every caller
 // beyond its context, and the pings by which the client leaves a connection without an answer.
-// What waits is what is sent until then. Requests of the server's API, as reads by the leader
-// are, have a few goroutines of the whole server, so that no connection waits for them: those
-// about a stalled stream can take all, and the others fail until the sync ends.
+// What waits is what is sent until then. It is for the reads that were sent before the stall was
+// noticed (circuits).
 type unhurried struct {
 	net.Conn
 

@@ -47,7 +47,7 @@ func (c *connection) consumersFrom(ctx context.Context, stream string, offset in
 	if err != nil {
 		return page, err
 	}
-	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.CONSUMER.LIST."+stream, body)
+	reply, err := c.request(ctx, stream, "$JS.API.CONSUMER.LIST."+stream, body)
 	if err != nil {
 		return page, errors.Join(ErrUnavailable, context.Cause(ctx), err)
 	}

@@ -193,7 +193,7 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := o.c.ask(ctx, "$JS.API.STREAM.PURGE."+objectStream(bucket), body)
+	reply, err := o.c.ask(ctx, objectStream(bucket), "$JS.API.STREAM.PURGE."+objectStream(bucket), body)
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", subject, errors.Join(ErrUnavailable, err))
 	}

@@ -61,12 +61,14 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
 	defer cancel()
 	w := c.writers.of(c.names.StreamOf(m.Subject))
+	answered := c.circuits.write(c.streamOf(m.Subject))
 	for range leaderlessTries {
 		ack, err = w.Write(ctx, m, lane)
 		if !errors.Is(err, nats.ErrNoResponders) || Wait(ctx, leaderlessWait) != nil {
 			break
 		}
 	}
+	answered(err)
 	if err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
 	}

@@ -86,7 +86,7 @@ func (c *connection) read(ctx context.Context, stream, api string, req streamrea
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.ask(ctx, api, body)
+	reply, err := c.ask(ctx, stream, api, body)
 	if err != nil {
 		return nil, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}

@@ -3,6 +3,7 @@ package powercut_test
 import (
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,11 @@ import (
 )
 
 // stalling is a broker whose disk does not end the sync of a tenant's body.
-type stalling struct{ *broker.Broker }
+type stalling struct {
+	*broker.Broker
+	bodies *broker.Bodies
+	gaveUp <-chan struct{} // is closed when the caller of the write that stalls has its error
+}
 
 func newStalling(t *testing.T) stalling {
 	t.Helper()
@@ -35,17 +40,21 @@ func newStalling(t *testing.T) stalling {
 		return nil
 	})
 	t.Cleanup(d.Close)
-	s := stalling{open(t, dir, false)}
+	b := open(t, dir, false)
+	gaveUp := make(chan struct{})
+	s := stalling{b, broker.NewBodies(b), gaveUp}
 	if err := s.put(t, "stalled"); err != nil {
 		t.Fatal(err)
 	}
 	stalls.Store(true)
-	var group sync.WaitGroup
-	group.Go(func() { _ = s.put(t, "stalled") }) // whatever becomes of it
+	go func() {
+		defer close(gaveUp)
+		_ = s.put(t, "stalled") // whatever becomes of it
+	}()
 	<-stalled
 	t.Cleanup(func() {
 		close(goOn)
-		group.Wait()
+		<-gaveUp
 	})
 	return s
 }
@@ -53,7 +62,7 @@ func newStalling(t *testing.T) stalling {
 var stalledStream = "OBJ_" + subject.Default().Bodies("stalled")
 
 func (s stalling) put(t *testing.T, tenant string) error {
-	_, err := broker.NewBodies(s.Broker).PutNew(t.Context(), tenant, "x", []byte("body"))
+	_, err := s.bodies.PutNew(t.Context(), tenant, "x", []byte("body"))
 	return err
 }
 
@@ -114,17 +123,58 @@ func (s stalling) sharesSyncs(t *testing.T) bool {
 	}
 }
 
-// TestAReadOfAStalledStreamHoldsUpNoCaller: the server answers reads on the goroutine that reads
-// the connection. Callers end in their time, and the connection is left for another one.
+// TestReadsOfAStalledStreamHoldUpNoWrites: the server would answer them on the goroutine that
+// reads the connection. They end in their time.
+func TestReadsOfAStalledStreamHoldUpNoWrites(t *testing.T) {
+	t.Parallel()
+	s := newStalling(t)
+	<-s.gaveUp
+	reads := map[string]func() error{
+		"last": func() error { _, err := s.Last(t.Context(), stalledStream, "$O.>"); return err },
+		"page": func() error { _, err := s.Page(t.Context(), stalledStream, "$O.>", 1); return err },
+	}
+	var group sync.WaitGroup
+	for name, read := range reads {
+		group.Go(func() {
+			begin := time.Now()
+			err := read()
+			if err == nil {
+				t.Errorf("%s: a stream is read whose store is locked", name)
+			}
+			if took := time.Since(begin); took > broker.ReadTimeout+2*time.Second {
+				t.Errorf("%s: a read took %s: %v", name, took, err)
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(ended)
+	}()
+	for n := 0; ; n++ {
+		if err := s.write(t, fmt.Sprintf("video_%d", n)); err != nil {
+			t.Fatalf("while another stream is read: %v", err)
+		}
+		select {
+		case <-ended:
+			return
+		default:
+		}
+	}
+}
+
+// TestAReadOfAStalledStreamHoldsUpNoCaller: one that is sent before the stall is noticed holds up
+// the goroutine that reads the connection. Callers end in their time, and the connection is left
+// for another one.
 func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
 	t.Parallel()
 	s := newStalling(t)
-	begin := time.Now()
-	if _, err := s.Last(t.Context(), stalledStream, "$O.>"); err == nil {
-		t.Error("a stream is read whose store is locked")
+	err := s.Conn().PublishRequest("$JS.API.DIRECT.GET."+stalledStream, s.Conn().NewInbox(), []byte(`{"last_by_subj":"$O.>"}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if took := time.Since(begin); took > broker.ReadTimeout+2*time.Second {
-		t.Errorf("a read took %s", took)
+	if err := s.write(t, "video_behind"); err == nil {
+		t.Error("the server answers a write behind the read of a stream whose store is locked")
 	}
 	patience := time.Now().Add(time.Minute)
 	for n := 0; ; n++ {
@@ -135,5 +185,28 @@ func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
 		if time.Now().After(patience) {
 			t.Fatalf("the log takes no writes: %v", err)
 		}
+	}
+}
+
+// TestRequestsAboutAStalledStreamLeaveTheAPIToOthers: each of them keeps a goroutine of the
+// server's API until the sync ends.
+func TestRequestsAboutAStalledStreamLeaveTheAPIToOthers(t *testing.T) {
+	t.Parallel()
+	if runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("the API has one goroutine")
+	}
+	s := newStalling(t)
+	<-s.gaveUp
+	var group sync.WaitGroup
+	for range 16 { // the API has no more goroutines
+		group.Go(func() {
+			if _, err := s.bodies.Used(t.Context(), "stalled"); err == nil {
+				t.Error("a stream says what it has whose store is locked")
+			}
+		})
+	}
+	group.Wait()
+	if _, err := s.Stream(t.Context(), s.Names().Tasks()); err != nil {
+		t.Errorf("while requests about another stream have no answer: %v", err)
 	}
 }
