@@ -237,7 +237,7 @@ var operatorRows = []row{
 	operatorRow("Send its request again, as one new job", "POST /genbus/v1/operator/dead-letters/{sequence}/redrive", operatorLettersHTTP,
 		as("RedriveDeadLetter", operatorCalls, "internal/operator TestRedriveMakesOneJob", "internal/operator TestRedriveAfterACrash", "internal/operator TestRedriveOfAMessage"), as("dead redrive", operatorCommand)),
 	operatorRow("Remove it", "DELETE /genbus/v1/operator/dead-letters/{sequence}", operatorLettersHTTP,
-		as("DropDeadLetter", operatorCalls, "internal/operator TestDropLeavesWhatOthersUse"), as("dead drop", operatorCommand)),
+		as("DropDeadLetter", operatorCalls, "internal/operator TestDropLeavesTheBodyOfAJob"), as("dead drop", operatorCommand)),
 	operatorRow("Attach the upstream's task, without a create", "POST /genbus/v1/operator/dead-letters/{sequence}/attach", operatorLettersHTTP,
 		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand")),
 	operatorRow("Cancel a job of either kind", "POST /genbus/v1/operator/jobs/{id}/cancel", operatorJobsHTTP,

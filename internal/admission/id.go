@@ -52,14 +52,6 @@ func ByRejected(message string) Source {
 	return Source{text: strings.Join([]string{"rejected", message}, "\x00")}
 }
 
-// ByLetter is the source of the job that is made of a dead letter that earlier versions
-// wrote: one letter makes one job, however often it is asked for.
-func ByLetter(stream string, created time.Time, seq uint64) Source {
-	return Source{text: strings.Join([]string{
-		"dead", stream, strconv.FormatInt(created.UnixNano(), 10), strconv.FormatUint(seq, 10),
-	}, "\x00")}
-}
-
 // byNothing is the source of a request that nothing identifies: a new job.
 func byNothing() (Source, error) {
 	id, err := uuid.NewV7()

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -64,17 +63,6 @@ func (s Streams) OfJob(n subject.TaskName) string {
 func (s Streams) Delete(ctx context.Context, seq uint64) error {
 	_, err := s.Broker.Delete(ctx, s.name(seq), seq)
 	return err
-}
-
-// Created is the stream that has a letter, and when it was made: a sequence is another
-// letter once the stream was made again.
-func (s Streams) Created(ctx context.Context, seq uint64) (stream string, at time.Time, err error) {
-	stream = s.name(seq)
-	found, err := s.Broker.Stream(ctx, stream)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	return stream, found.CachedInfo().Created, nil
 }
 
 // Size is what GENBUS_DEAD has.

@@ -34,8 +34,8 @@ func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog
 		return joblog.Entry{}, err
 	}
 	data, err := p.data(ctx, l)
-	if err != nil && (errcode.CodeOf(err) != errcode.InputLost || l.GetWork() == nil) {
-		return joblog.Entry{}, err // a request that is lost is missed only where nothing else is known of it
+	if err != nil && errcode.CodeOf(err) != errcode.InputLost { // what the log needs of the request the letter says too
+		return joblog.Entry{}, err
 	}
 	attachment := p.attachment(l, data, taskID)
 	r := accepted(l, data)

@@ -90,10 +90,7 @@ func (p Operations) noteJob(ctx context.Context, op *genbusv1.Operation, i int, 
 	if !l.attachable() {
 		return true, nil // its step says why
 	}
-	source, err := p.Letters.source(ctx, l)
-	if err != nil {
-		return false, err
-	}
+	source := l.source()
 	r := admission.Request{Kind: subject.Video, Tenant: l.GetTenant(), Source: &source}
 	op.LetterJobs[i] = &genbusv1.LetterJob{Tenant: r.Tenant, Id: r.JobID()}
 	return true, nil

@@ -51,10 +51,7 @@ func (p *Letters) within(e deadletter.Extent) *Letters {
 type letter struct {
 	*genbusv1.DeadLetter
 	seq     uint64
-	subject string // on which it is
 	message string // its Nats-Msg-Id
-	// unreadable is true for what is no dead letter: nothing but its subject is known.
-	unreadable bool
 }
 
 // letter reads one letter.
@@ -72,15 +69,10 @@ func (p *Letters) letter(ctx context.Context, seq uint64) (letter, error) {
 	return decode(m), nil
 }
 
-// ofJob reads the letters of an accepted job, and of earlier ones of its id.
-func (p *Letters) ofJob(ctx context.Context, n subject.TaskName) ([]letter, error) {
-	return p.on(ctx, p.Streams.OfJob(n))
-}
-
-// on reads the letters of one subject. They are few.
-func (p *Letters) on(ctx context.Context, subj string) (found []letter, err error) {
+// ofJob reads the letters of an accepted job, and of earlier ones of its id. They are few.
+func (p *Letters) ofJob(ctx context.Context, n subject.TaskName) (found []letter, err error) {
 	for seq := uint64(1); ; {
-		m, err := p.Streams.NextOn(ctx, subj, seq)
+		m, err := p.Streams.NextOn(ctx, p.Streams.OfJob(n), seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return found, nil
 		}
@@ -92,10 +84,10 @@ func (p *Letters) on(ctx context.Context, subj string) (found []letter, err erro
 }
 
 func decode(m broker.Stored) letter {
-	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, subject: m.Subject, message: m.Header.Get(jetstream.MsgIDHeader)}
+	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, message: m.Header.Get(jetstream.MsgIDHeader)}
 	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {
 		f := errcode.New(errcode.Internal, "message %d on %s is no dead letter; it can only be dropped", m.Seq, m.Subject)
-		l.DeadLetter, l.unreadable = &genbusv1.DeadLetter{Error: f.TaskError()}, true
+		l.DeadLetter = &genbusv1.DeadLetter{Error: f.TaskError()}
 	}
 	return l
 }

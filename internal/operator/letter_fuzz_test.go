@@ -21,7 +21,7 @@ func FuzzDecodeLetter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l := decode(broker.Stored{Subject: "genbus.dead.video.acme.x", Seq: 7, Data: data})
-		if l.seq != 7 || l.DeadLetter == nil || l.unreadable && l.GetError() == nil {
+		if l.seq != 7 || l.DeadLetter == nil || proto.Unmarshal(data, &genbusv1.DeadLetter{}) != nil && l.GetError() == nil {
 			t.Fatalf("%+v", l)
 		}
 		if _, err := proto.Marshal(l.stored()); err != nil {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -201,9 +199,8 @@ func (r *replica) bodies(prefix string) (names []string) {
 	return names
 }
 
-// TestDropLeavesWhatOthersUse: letters of earlier versions shared the body of their
-// job, or of another letter.
-func TestDropLeavesWhatOthersUse(t *testing.T) {
+// TestDropLeavesTheBodyOfAJob: a letter names it where it could have no copy.
+func TestDropLeavesTheBodyOfAJob(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
@@ -216,22 +213,9 @@ func TestDropLeavesWhatOthersUse(t *testing.T) {
 	if got, err := r.o.Bodies.Get(t.Context(), publisher.BodyOf(input)); err != nil || len(got) == 0 {
 		t.Errorf("the job's body is gone with the letter: %v", err)
 	}
-	ref, err := r.o.Bodies.Put(t.Context(), "acme", "dead-old", bytes.Repeat([]byte("x"), 1<<20))
-	if err != nil {
-		t.Fatal(err)
+	if err := r.Drop(t.Context(), ofJob); errcode.CodeOf(err) != errcode.LetterNotFound {
+		t.Errorf("dropped twice: %v", err)
 	}
-	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: subject.JobID(subject.Video, "acme", "old"), DataRef: publisher.BlobRef(ref)}
-	one, two := store(t, r, proto.CloneOf(letter), "old"), store(t, r, letter, "old")
-	for i, seq := range []uint64{one, two} {
-		r.stored("dead-", 1)
-		if err := r.Drop(t.Context(), seq); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Drop(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterNotFound {
-			t.Errorf("letter %d, dropped twice: %v", i, err)
-		}
-	}
-	r.stored("dead-", 0)
 }
 
 // TestALetterThatIsTooLongStaysWhereItIs: and so does one whose request is gone.

@@ -42,12 +42,9 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 
 // resolve makes the one job that a letter makes, and removes the letter.
 func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
-	source, err := p.source(ctx, l)
-	if err != nil {
-		return joblog.Entry{}, err
-	}
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
+		source := l.source()
 		r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
 		entry, err = p.Admission.Admit(ctx, r)
 	}
@@ -90,21 +87,16 @@ func (p *Letters) acceptedAs(ctx context.Context, l letter, r admission.Request)
 // written again after it was resolved, by the next holder of the job's item, and
 // the job may have several: it is the job that counts. Only the tasks that an upstream
 // has in addition to the job's own are several. What was never accepted is its message in the
-// inbox. Earlier versions did not name that: there it is the letter, and a sequence is
-// another letter once the stream was created again.
-func (p *Letters) source(ctx context.Context, l letter) (admission.Source, error) {
-	if accepted := l.GetWork().GetAcceptedAt(); accepted != nil && l.GetId() != "" {
-		var paid string
-		if errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
-			paid = strings.Join([]string{l.GetUpstream(), l.GetUpstreamKey(), l.GetUpstreamTaskId()}, "\x00")
-		}
-		return admission.ByLetterOf(l.GetId(), accepted.AsTime(), paid), nil
+// inbox.
+func (l letter) source() admission.Source {
+	if deadletter.IsRejected(l.seq) {
+		return admission.ByRejected(l.message)
 	}
-	if deadletter.IsRejected(l.seq) && l.message != "" {
-		return admission.ByRejected(l.message), nil
+	var paid string
+	if errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
+		paid = strings.Join([]string{l.GetUpstream(), l.GetUpstreamKey(), l.GetUpstreamTaskId()}, "\x00")
 	}
-	stream, created, err := p.Streams.Created(ctx, l.seq)
-	return admission.ByLetter(stream, created, l.seq), err
+	return admission.ByLetterOf(l.GetId(), l.GetWork().GetAcceptedAt().AsTime(), paid)
 }
 
 // requestOf is the request that a letter holds: an accepted one as admission takes
@@ -122,7 +114,7 @@ func (p *Letters) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, 
 	if deadletter.IsRejected(l.seq) {
 		return p.messageOf(ctx, l, data)
 	}
-	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {
+	if l.GetWork() == nil || len(data) == 0 {
 		return r, func() {}, errcode.New(errcode.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
 	}
 	r.Request = accepted(l, data)
@@ -170,15 +162,12 @@ func (p *Letters) withoutUpload(ctx context.Context, l letter) error {
 			"have it uploaded and sent again, and drop the letter", l.seq)
 }
 
-// accepted is the request of a job. Letters of older versions tell its body and
-// no more.
+// accepted is the request of a job.
 func accepted(l letter, data []byte) admission.Request {
-	r := admission.Request{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), Body: body.Parse(data), RetryOf: retryOf(l, "")}
 	work := l.GetWork()
-	if work == nil {
-		return r
+	r := admission.Request{
+		Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), Body: body.Parse(data), Labels: work.GetLabels(), RetryOf: retryOf(l, ""),
 	}
-	r.Labels = work.GetLabels()
 	if r.Kind == subject.Video {
 		archive := work.GetArchive()
 		r.Protocol, r.Archive = work.GetProtocol(), &archive

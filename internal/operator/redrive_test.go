@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -142,10 +141,7 @@ func (r *replica) redriveWithoutRemoval(seq uint64) joblog.Entry {
 
 func (r *replica) accept(l letter, request admission.Request) joblog.Entry {
 	r.t.Helper()
-	source, err := r.source(r.t.Context(), l)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	source := l.source()
 	request.Source, request.RequestID = &source, ""
 	e, err := r.o.Admission.Admit(r.t.Context(), request)
 	if err != nil {
@@ -218,33 +214,24 @@ func store(t *testing.T, r *replica, l *genbusv1.DeadLetter, token string) uint6
 	return ack.Seq
 }
 
-// TestRedriveOfOldLetters: letters of earlier versions have no work item. Those of
-// jobs tell a body and a tenant; others tell nothing.
-func TestRedriveOfOldLetters(t *testing.T) {
+// TestRedriveIsRefused: what a letter must say.
+func TestRedriveIsRefused(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
-	old := subject.JobID(subject.Video, "acme", "request\x00old")
 	for name, row := range map[string]struct {
-		letter *genbusv1.DeadLetter
+		change func(*genbusv1.DeadLetter)
 		code   errcode.Code
 	}{
-		"a job's":           {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, ""},
-		"an unreadable one": {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Subject: b.Names().WorkItem(subject.Video, "r", "acme", old), Data: []byte("\xff")}, errcode.LetterUnusable},
-		"of nothing":        {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme"}, errcode.LetterUnusable},
-		"body gone":         {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", DataRef: &genbusv1.BlobRef{Bucket: "GENBUS_BODIES_acme", Name: "x", Size: 1}}, errcode.InputLost},
+		"no work item": {func(l *genbusv1.DeadLetter) { l.Work = nil }, errcode.LetterUnusable},
+		"no request":   {func(l *genbusv1.DeadLetter) { l.Data = nil }, errcode.LetterUnusable},
+		"request lost": {func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, lostBody }, errcode.InputLost},
 	} {
-		seq := store(t, r, row.letter, "old")
-		e, err := r.Redrive(t.Context(), seq)
-		if errcode.CodeOf(err) != row.code {
+		l := poisoned(1)
+		row.change(l)
+		seq := store(t, r, l, l.GetId())
+		if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != row.code {
 			t.Errorf("%s: %v", name, err)
-		}
-		if row.code == "" && (videoOf(e).GetRetryOf() != old || e.Job.GetTenant() != "acme") {
-			t.Errorf("%s: %v", name, e.Job)
-		}
-		if row.code == "" {
-			r.gone(seq)
-			continue
 		}
 		if _, err := r.Letter(t.Context(), seq); err != nil {
 			t.Errorf("%s: a letter that could not be redriven is gone: %v", name, err)
@@ -255,41 +242,13 @@ func TestRedriveOfOldLetters(t *testing.T) {
 	}
 }
 
-// TestLettersOfAStreamThatWasMadeAnew: the same sequence is another letter then, and
-// makes another job.
-func TestLettersOfAStreamThatWasMadeAnew(t *testing.T) {
-	brokertest.Long(t)
-	t.Parallel()
-	up, b := newSandbox(t), brokertest.Single(t)
-	r := newReplica(t, b, up)
-	letter := &genbusv1.DeadLetter{Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}
-	var ids []string
-	for range 2 {
-		seq := store(t, r, letter, "x")
-		e, err := r.Redrive(t.Context(), seq)
-		if err != nil || seq != 1 {
-			t.Fatal(seq, err)
-		}
-		ids = append(ids, e.Job.GetId())
-		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Dead()); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Streams().Ensure(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(ids[0], ids[1]); diff == "" {
-		t.Error("two letters of the same sequence are one job")
-	}
-}
-
 // TestRemovalThatFails: the job exists, and the call says so; the next one goes on
 // with it.
 func TestRemovalThatFails(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
-	seq := store(t, r, &genbusv1.DeadLetter{Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, "x")
+	seq := store(t, r, poisoned(1), poisoned(1).GetId())
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Dead())
 	if err != nil {
 		t.Fatal(err)
