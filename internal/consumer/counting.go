@@ -157,7 +157,7 @@ const drainEvery = time.Minute
 
 // countDraining says how many jobs a draining route has left, and once that it has none.
 func (c *counter) countDraining(ctx context.Context, id routeID, said *drainReport) {
-	if !configured(c.config, id).Draining {
+	if r, _ := c.config.Now().RouteNamed(string(id.kind), id.name); !r.Draining {
 		c.metrics.NotDraining(id.kind, id.name)
 		*said = drainReport{}
 		return

@@ -135,7 +135,7 @@ func TestSubmittedOrphanIsPolled(t *testing.T) {
 			pastOf(t, r.log, item, past...)
 			storeItem(t, b, config.SandboxVideoRoute, item.GetId(), 0)
 		}
-		to := configured(r.Config, routeID{subject.Video, "new-" + config.SandboxVideoRoute})
+		to, _ := r.Config.Now().RouteNamed(config.KindVideo, "new-"+config.SandboxVideoRoute)
 		s := r.settleOrphans(t, subject.Video, config.SandboxVideoRoute, &to)
 		if s.GetMoved() != 1 || len(s.GetLeft()) != 1 || s.GetLeft()[0].GetId() != videoID("queued") {
 			t.Errorf("settled %v", s)
@@ -186,7 +186,7 @@ func TestChatThatWasCutOffGoesOn(t *testing.T) {
 	older.stop(false)
 	close(up.done)
 	newer := newReplica(t, b, testConfig(t, up.url, removes))
-	to := configured(newer.Config, routeID{subject.Chat, "new-" + config.SandboxChatRoute})
+	to, _ := newer.Config.Now().RouteNamed(config.KindChat, "new-"+config.SandboxChatRoute)
 	newer.settleOrphans(t, subject.Chat, config.SandboxChatRoute, &to)
 	end := last(follow(t, newer.log, id))
 	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 2 || end.Job.GetExecution().GetRoute() != to.Name {

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,16 +20,14 @@ func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure queue
 const restoreWithin = 10 * time.Second
 
 // restoreRoute makes again what a route needs in the broker, where that was deleted. It
-// changes nothing that is there.
+// changes nothing that is there. A route that is configured no more needs nothing.
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
+	r, ok := c.Config.Now().RouteNamed(string(id.kind), id.name)
+	if !ok {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
 	defer cancel()
-	_, err := c.ensureRoute(ctx, configured(c.Config, id), c.Broker.Streams().RestoreConsumer)
+	_, err := c.ensureRoute(ctx, r, c.Broker.Streams().RestoreConsumer)
 	return err
-}
-
-// configured is a route of this process as it is configured now.
-func configured(live *config.Live, id routeID) config.Route {
-	routes := live.Now().Routes
-	return routes[slices.IndexFunc(routes, func(r config.Route) bool { return idOf(r) == id })]
 }
