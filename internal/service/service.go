@@ -193,7 +193,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	op.Replicas = operator.Replicas{Fleet: member}
 	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live, Fleet: member, Bodies: bodies}, operator.Streams{Broker: s.broker}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: s.broker}}, member)
-	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: s.core.Jobs.CancelWhile}
+	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: s.core.Jobs.CancelForOperator}
 	op.Bulk = bulk.New(ctx, bulk.Options{Broker: s.broker, Steps: op.Operations.Steps, Self: s.tasks.Writer(), Logger: s.log})
 	s.bulk = op.Bulk
 	if err := s.buildServers(ctx, op); err != nil {

@@ -195,7 +195,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet, Bodies: bodies}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
 	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
-	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelWhile}
+	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelForOperator}
 	op.Bulk = bulk.New(w.T.Context(), bulk.Options{Broker: w.Broker, Steps: op.Operations.Steps, Self: w.Log.Writer(), Logger: brokertest.Logger(w.T)})
 	if err := op.Bulk.Start(); err != nil {
 		w.T.Fatal(err)

@@ -17,24 +17,33 @@ import (
 // cancelTimeout bounds a cancel, which races with the job's owner.
 const cancelTimeout = 20 * time.Second
 
-// Canceller is who cancels a job, as its error says it.
-type Canceller string
-
-// Who cancels.
+// Who cancels a job, as its error says it.
 const (
-	ByCaller   Canceller = "its caller"
-	ByOperator Canceller = "an operator"
+	byCaller   = "its caller"
+	byOperator = "an operator"
 )
+
+// Always is what holds of every job.
+func Always(joblog.Entry) bool { return true }
 
 // Cancel ends a job of either kind by compare-and-set. The owner learns of it
 // from the log. A job that has ended is returned as it is.
-func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (joblog.Entry, error) {
-	return j.cancelWhile(ctx, n, by, func(joblog.Entry) bool { return true })
+func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+	return j.cancelWhile(ctx, n, byCaller, Always)
 }
 
-// cancelWhile is Cancel for a job of which something has to hold, as the log has it at the
-// compare-and-set. Another job is returned as it is.
-func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by Canceller, holds func(joblog.Entry) bool) (joblog.Entry, error) {
+// CancelForOperator is Cancel for an operator, of a job of which something has to hold, as the
+// log has it at the compare-and-set. Another job stays as it is. It returns the status of the job
+// afterwards, and the error as its caller is told.
+func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
+	e, err := j.cancelWhile(ctx, n, byOperator, holds)
+	if err != nil {
+		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, Explain(ctx, n, err)
+	}
+	return e.Job.GetStatus(), nil
+}
+
+func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by string, holds func(joblog.Entry) bool) (joblog.Entry, error) {
 	e, err := j.getLogged(ctx, n)
 	if err != nil || e.Terminal() {
 		return e, err
@@ -50,25 +59,9 @@ func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by Canceller
 	return e, nil
 }
 
-// CancelForOperator is Cancel for an operator. It returns the status of the job afterwards, and
-// the error as its caller is told.
-func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName) (genbusv1.JobStatus, error) {
-	return j.CancelWhile(ctx, n, func(joblog.Entry) bool { return true })
-}
-
-// CancelWhile is CancelForOperator for a job of which something has to hold, as the log has it
-// when it is cancelled. Another job stays as it is.
-func (j *Jobs) CancelWhile(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
-	e, err := j.cancelWhile(ctx, n, ByOperator, holds)
-	if err != nil {
-		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, Explain(ctx, n, err)
-	}
-	return e.Job.GetStatus(), nil
-}
-
 // cancelAt tries to end the job where e left it. When another writer was first it
 // returns the job as it is now.
-func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by Canceller) (joblog.Entry, error) {
+func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by string) (joblog.Entry, error) {
 	next, err := task.Cancelled(e.Job, j.now(), cancelled(e.Job, by).TaskError())
 	if err != nil {
 		return joblog.Entry{}, err
@@ -100,7 +93,7 @@ func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 	}
 }
 
-func cancelled(job task.Job, by Canceller) *errcode.Error {
+func cancelled(job task.Job, by string) *errcode.Error {
 	message := fmt.Sprintf("%s was cancelled by %s before it was submitted to the upstream", job.GetId(), by)
 	if job.GetExecution().GetFirstSubmitAt() != nil {
 		message = fmt.Sprintf("%s was cancelled by %s after its submission; the upstream may still finish it and charge for it", job.GetId(), by)
@@ -111,7 +104,7 @@ func cancelled(job task.Job, by Canceller) *errcode.Error {
 // Erase cancels a job that has not ended, and removes what is stored of it.
 // Afterwards the same request id makes a new job.
 func (j *Jobs) Erase(ctx context.Context, n subject.TaskName) error {
-	e, err := j.Cancel(ctx, n, ByCaller)
+	e, err := j.Cancel(ctx, n)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -22,14 +23,14 @@ func TestCancelWhileItHolds(t *testing.T) {
 		}
 		return is
 	}
-	status, err := w.Core.Jobs.CancelWhile(t.Context(), n, queued)
+	status, err := w.Core.Jobs.CancelForOperator(t.Context(), n, queued)
 	if err != nil || status != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS || judged != 2 {
 		t.Errorf("%s, %v, judged %d times", status, err, judged)
 	}
 	if e := w.Entry(n.Kind, n.Tenant, n.ID); e.Terminal() {
 		t.Errorf("%v", e.Job)
 	}
-	if status, err := w.Core.Jobs.CancelForOperator(t.Context(), n); err != nil || status != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
+	if status, err := w.Core.Jobs.CancelForOperator(t.Context(), n, core.Always); err != nil || status != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
 		t.Errorf("%s, %v", status, err)
 	}
 }

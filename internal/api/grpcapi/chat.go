@@ -184,7 +184,7 @@ func watchResponse(item chatlog.Item) *genbusv1.WatchChatCompletionResponse {
 
 // CancelChatCompletion ends a chat.
 func (s chatService) CancelChatCompletion(ctx context.Context, m *genbusv1.CancelChatCompletionRequest) (*genbusv1.CancelChatCompletionResponse, error) {
-	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Chat, m.GetId()), core.ByCaller)
+	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Chat, m.GetId()))
 	if err != nil {
 		return nil, err
 	}

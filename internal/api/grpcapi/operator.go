@@ -215,7 +215,7 @@ func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobReq
 		if err := operator.CheckName(n); err != nil {
 			return err
 		}
-		status, err := s.core.Jobs.CancelForOperator(ctx, n)
+		status, err := s.core.Jobs.CancelForOperator(ctx, n, core.Always)
 		out.Status, r.Status = status, status
 		return err
 	})

@@ -85,7 +85,7 @@ func listViolations(m *genbusv1.ListVideoTasksRequest) []errcode.Violation {
 
 // CancelVideoTask ends a task.
 func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVideoTaskRequest) (*genbusv1.CancelVideoTaskResponse, error) {
-	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Video, m.GetId()), core.ByCaller)
+	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Video, m.GetId()))
 	if err != nil {
 		return nil, err
 	}
