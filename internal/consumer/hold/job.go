@@ -61,8 +61,8 @@ func (j *Job) UntilReread(at time.Time) error {
 	return Until(at)
 }
 
-// Rest keeps a video's last event in less memory until it is asked for, or heard of.
-func (j *Job) Rest() { j.Record.rest() }
+// Pack keeps a video's last event in less memory until it is asked for.
+func (j *Job) Pack() { j.Record.pack() }
 
 // Release settles the message and forgets the job. calls is the number of polls.
 func (j *Job) Release(outcome error, calls int) {
@@ -70,6 +70,6 @@ func (j *Job) Release(outcome error, calls int) {
 	j.holder.held.remove(j.Message.name.ID)
 	j.Message.settle(outcome)
 	j.Record.show(genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
-	j.Message.endSpan(outcome, calls, j.Record.last())
+	j.Message.endSpan(outcome, calls, &j.Record)
 	j.Message.metrics.AddHeld(-1)
 }

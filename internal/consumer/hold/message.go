@@ -110,9 +110,10 @@ func (m *Message) traceCommit(e joblog.Entry) {
 
 // endSpan ends the span of a hold, which is an error when the job, as it is known, has
 // failed. The error's message may quote the upstream, so it is left out.
-func (m *Message) endSpan(outcome error, polls int, e joblog.Entry) {
+func (m *Message) endSpan(outcome error, polls int, r *Record) {
 	span := m.Span()
 	if span.IsRecording() {
+		e := r.last()
 		span.SetAttributes(attribute.String("genbus.outcome", word(outcome)), attribute.Int("genbus.polls", polls))
 		if e.Job != nil && e.Job.GetError() != nil && e.Terminal() {
 			span.SetStatus(codes.Error, e.Job.GetError().GetCode())

@@ -18,13 +18,13 @@ import (
 
 // Record is what a holder knows of its job's log: the last event, and which writes are its
 // own. It decides nothing: Job does. Ending and Superseded are safe for concurrent use;
-// everything else belongs to the goroutine that works on the job.
+// everything else belongs to the goroutine that works on the job, reads included: they unpack.
 type Record struct {
 	log     *joblog.Log
 	metrics *telemetry.RouteMetrics
 
 	entry   joblog.Entry      // zero until the log was read; last gives it
-	packed  []byte            // the entry's job, once it was at rest
+	packed  []byte            // the entry's job, which is nil until it is asked for; nil if it was not packed
 	shown   genbusv1.JobPhase // the phase that metrics know
 	unheard []string          // nonces of commits whose answer never came
 	// vanished is held against the log, once it was read.
@@ -43,18 +43,18 @@ const unread = math.MaxUint64
 func (r *Record) last() joblog.Entry {
 	if r.entry.Job == nil && r.packed != nil {
 		video := new(genbusv1.VideoTask)
-		if err := proto.Unmarshal(r.packed, video); err != nil { // bytes that rest has made: never
-			return joblog.Entry{} // the log is read again
+		if err := proto.Unmarshal(r.packed, video); err != nil { // never: Marshal refuses what Unmarshal does
+			return joblog.Entry{}
 		}
 		r.entry.Job = video
 	}
 	return r.entry
 }
 
-// rest keeps a video's last event as bytes until it is asked for. They are a third as long,
+// pack keeps a video's last event as bytes until it is asked for. They are a third as long,
 // and the collector does not look into them: very many tasks are in work, and nearly all of
-// them wait for their next poll.
-func (r *Record) rest() {
+// them wait for their next poll. As no event is changed, the bytes are made once.
+func (r *Record) pack() {
 	video, ok := r.entry.Job.(*genbusv1.VideoTask)
 	if !ok {
 		return

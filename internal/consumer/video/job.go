@@ -36,7 +36,7 @@ type job struct {
 	stale    bool        // read the log before the next step
 	resolved bool        // settled; nothing happens any more
 
-	// Only the goroutine at work touches what follows.
+	// Only who has set busy, or resolved, touches what follows.
 	*steps  // nil while the task rests
 	resting resting
 }
@@ -49,13 +49,14 @@ type steps struct {
 	archiving archiving
 }
 
-// resting is what is left of a task that waits for its next poll, and of which there is
-// nothing else to know than what its log says: very many tasks are in work, and nearly all
-// of them wait.
+// resting is what is left of a task while it waits for its next poll, next to what its log
+// says: very many tasks are in work, and nearly all of them wait.
 type resting struct {
-	lease *pool.Lease
-	polls int
-	last  telemetry.PollOutcome
+	lease    *pool.Lease
+	polls    int
+	last     telemetry.PollOutcome
+	failures int
+	failed   error
 }
 
 // Take begins with a task that was delivered. release is called when its slot is free.
@@ -84,18 +85,20 @@ func (j *job) rouse() {
 	s.archiving.task, s.archiving.interrupt = &s.task, &j.interrupt
 	s.polling.task, s.polling.archiving, s.polling.failing = &s.task, &s.archiving, &j.failing
 	s.polling.polls, s.polling.last = j.resting.polls, j.resting.last
+	s.polling.failures, s.polling.failed = j.resting.failures, j.resting.failed
 	s.task.assigned.ticket, s.task.assigned.lease = pool.NewTicket(func() { j.kick(time.Now()) }), j.resting.lease
 	j.steps, j.resting = s, resting{}
 }
 
 // rest lets go of what the steps share, where the task waits until at for its next poll.
 func (j *job) rest(at time.Time) {
-	if !j.polling.rests() || !at.Equal(j.task.pollAt) {
+	if !j.polling.mayRest() || !at.Equal(j.task.pollAt) {
 		return
 	}
-	j.resting = resting{lease: j.task.assigned.lease, polls: j.polling.polls, last: j.polling.last}
+	p := &j.polling
+	j.resting = resting{lease: j.task.assigned.lease, polls: p.polls, last: p.last, failures: p.failures, failed: p.failed}
 	j.steps = nil
-	j.held.Rest()
+	j.held.Pack()
 }
 
 // kick runs the next step now, or after the one in hand.

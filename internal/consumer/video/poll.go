@@ -36,12 +36,11 @@ type polling struct {
 	last     telemetry.PollOutcome // of the poll before
 }
 
-// rests reports whether the log and the number of polls are all that is known of the task:
-// the last poll has brought nothing that is not in the log.
-func (p *polling) rests() bool {
+// mayRest reports whether the task is polled, and no poll has brought what is not in the log.
+func (p *polling) mayRest() bool {
 	phase := p.task.held.Record.Phase()
-	asking := phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTED || phase == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS
-	return asking && p.answer == nil && p.failed == nil && !p.archiving.began()
+	polled := phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTED || phase == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS
+	return polled && p.answer == nil && !p.archiving.began()
 }
 
 // poll asks the upstream once. Nothing that goes wrong here fails a task; only the deadline

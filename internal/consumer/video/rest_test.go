@@ -27,7 +27,7 @@ func submittedUpstream() []jobtest.Transition {
 }
 
 // TestATaskRestsBetweenPolls: what its log says is kept as bytes, and its place with the
-// account and its number of polls are kept. A task of which more is known keeps that.
+// account, its number of polls, and how they fail are kept.
 func TestATaskRestsBetweenPolls(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
@@ -52,9 +52,6 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	holder := p.runners.Holder
 	poll := func() {
 		t.Helper()
-		if j.steps != nil {
-			j.task.pollAt = time.Time{}
-		}
 		j.wake = time.Time{}
 		j.kick(time.Now())
 		holder.Jobs.Wait()
@@ -81,13 +78,13 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	}
 	failing.Store(true)
 	poll()
-	if j.steps == nil || j.polling.failures != 1 {
-		t.Fatal("a failed poll is forgotten")
+	if poll(); j.steps != nil || j.resting.failures != 2 || j.resting.failed == nil || j.Tell().GetPollsFailed() != 2 {
+		t.Errorf("after two failed polls: steps %v, %d failures, %v", j.steps != nil, j.resting.failures, j.resting.failed)
 	}
 	failing.Store(false)
 	poll()
-	if j.steps != nil || j.resting.polls != 4 || inUse() != 1 {
-		t.Errorf("after a good poll: steps %v, %d polls, %d places", j.steps != nil, j.resting.polls, inUse())
+	if j.steps != nil || j.resting.polls != 5 || j.resting.failures != 0 || inUse() != 1 {
+		t.Errorf("after a good poll: steps %v, %d polls, %d failures, %d places", j.steps != nil, j.resting.polls, j.resting.failures, inUse())
 	}
 	if v := jobtest.VideoOf(j.held.Entry()); v.GetUpstreamTaskId() != "up_1" || v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS {
 		t.Errorf("its last event is %v", v)
