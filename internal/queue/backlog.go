@@ -131,7 +131,7 @@ func (b *backlog) passOver(t turn, d time.Duration) {
 	b.roundRobin.passOver(t.tenant, t.seq, time.Now().Add(d))
 }
 
-// heldBack are the tenants whose jobs wait for something else than room, in order; all is false,
+// heldBack are the tenants whose jobs wait for something else than room in the window, in order; all is false,
 // and there are none, where they are more than most.
 func (b *backlog) heldBack(most int) (tenants []string, all bool) {
 	b.mu.Lock()

@@ -19,7 +19,7 @@ type roundRobin struct {
 	postponed []postponedJob
 	size      uint64 // jobs of all tenants
 	// heldBack are the tenants of which the last job that was looked at waits for something else
-	// than room.
+	// than room in the ready window.
 	heldBack map[string]struct{}
 }
 
@@ -170,6 +170,7 @@ func (r *roundRobin) forget(tenant string, before uint64) {
 	r.size -= uint64(at)
 	if len(t.jobs) == 0 {
 		delete(r.tenants, tenant)
+		delete(r.heldBack, tenant)
 		r.ring = slices.DeleteFunc(r.ring, func(o *tenantQueue) bool { return o == t })
 	}
 }

@@ -241,7 +241,7 @@ func (r *Route) put() {
 func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	if r.lease.Held() {
 		waits, all := r.backlog.waits(now)
-		return waits || r.backlog.latest(tenant) > 0 || !all && r.waiting.Load() > 0
+		return waits || r.backlog.latest(tenant) > 0 || r.lease.Named(tenant) || !all && r.waiting.Load() > 0
 	}
 	if _, congested, held := r.lease.Holder(now); held {
 		return congested || r.lease.Named(tenant)
