@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ type circuits struct {
 
 	mu sync.Mutex
 	by map[string]*circuit
+	// most is how many there are until those are dropped that wait for nothing: each tenant's
+	// object store has one.
+	most int
 }
 
 // silentFor is how long a stream to which something was sent may say nothing until a request to
@@ -91,10 +95,29 @@ func (s *circuits) of(stream string) *circuit {
 	defer s.mu.Unlock()
 	c := s.by[stream]
 	if c == nil {
+		s.makeRoom()
 		c = &circuit{stream: stream, available: s.available, sent: &sent{}}
 		s.by[stream] = c
 	}
 	return c
+}
+
+// makeRoom needs the lock. A circuit that is dropped while a request begins misses that one.
+func (s *circuits) makeRoom() {
+	if len(s.by) < s.most {
+		return
+	}
+	maps.DeleteFunc(s.by, func(_ string, c *circuit) bool { return c.isIdle() })
+	s.most = max(leastCircuits, 2*len(s.by))
+}
+
+// leastCircuits is how many circuits are kept in any case.
+const leastCircuits = 64
+
+func (c *circuit) isIdle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.check == nil && c.sent.unanswered == 0
 }
 
 // checked returns the check that a request waits for; nil: the stream answers.

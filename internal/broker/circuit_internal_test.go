@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,5 +102,42 @@ func TestAStreamThatAnswersIsNotChecked(t *testing.T) {
 		if s.checks != 0 {
 			t.Errorf("the server was asked %d times whether it can work on the stream", s.checks)
 		}
+	})
+}
+
+// TestCircuitsOfTenantsAreForgotten: each tenant has an object store, whose stream has a
+// circuit from the first question on, also where there is no such store.
+func TestCircuitsOfTenantsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newCircuits()
+	s.available = func(string) {}
+	for i := range 10000 {
+		_ = s.ask(t.Context(), objectStream(fmt.Sprintf("bodies-t%05d", i)), func() error { return jetstream.ErrStreamNotFound })
+	}
+	if n := len(s.by); n > 100 {
+		t.Errorf("%d circuits are kept of streams that do not exist, all answered", n)
+	}
+}
+
+type noStream struct{ jetstream.JetStream }
+
+func (noStream) Stream(context.Context, string) (jetstream.Stream, error) {
+	return nil, jetstream.ErrStreamNotFound
+}
+
+// TestAGuardedRequestHasTheClientsTimeout: the client ends a request without a deadline after
+// five seconds. The guard waits before that begins.
+func TestAGuardedRequestHasTheClientsTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStalledStore()
+		s.write(stalledStream)
+		time.Sleep(silentFor) //nolint:forbidigo // synctest
+		begin := time.Now()
+		_, err := guardedJetStream{noStream{}, s.circuits}.Stream(t.Context(), stalledStream)
+		if waited := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || waited != ReadTimeout {
+			t.Errorf("a request without a deadline has waited for %s: %v", waited, err)
+		}
+		close(s.goesOn)
 	})
 }

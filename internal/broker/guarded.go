@@ -14,8 +14,14 @@ type guardedJetStream struct {
 	circuits *circuits
 }
 
+// guarded waits for the circuit as long as the client would for the answer.
 func guarded[T any](ctx context.Context, js guardedJetStream, stream string, f func() (T, error)) (out T, err error) {
-	err = js.circuits.ask(ctx, stream, func() (err error) {
+	wait, cancel := ctx, func() {}
+	if _, bounded := ctx.Deadline(); !bounded {
+		wait, cancel = context.WithTimeout(ctx, ReadTimeout)
+	}
+	defer cancel()
+	err = js.circuits.ask(wait, stream, func() (err error) {
 		out, err = f()
 		return err
 	})
