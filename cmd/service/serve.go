@@ -18,15 +18,6 @@ type serveCommand struct {
 	Sandbox bool   `help:"Start the sandbox too, a fake upstream with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
 }
 
-// showAll keeps the requests of all routes and has operators read what jobs have, so that a trial
-// shows all that the console can: there are no requests but those to the sandbox.
-func showAll(cfg *config.Config) {
-	cfg.OperatorsReadBodies = true
-	for i := range cfg.Routes {
-		cfg.Routes[i].KeepRequests = true
-	}
-}
-
 // Run serves until ctx ends.
 func (c serveCommand) Run(ctx context.Context) (err error) {
 	reloads, ignore := notifyReload()
@@ -45,9 +36,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 		if err := cfg.AddSandbox(up.URL()); err != nil {
 			return err
 		}
-		if len(cfg.Upstreams) == 1 {
-			showAll(cfg)
-		}
+		cfg.ShowAll()
 	}
 	log, err := telemetry.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {

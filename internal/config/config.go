@@ -198,6 +198,8 @@ type Sandbox struct {
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
 	// Enabled is set by AddSandbox and never by an operator's file.
 	Enabled bool `yaml:"-"`
+	// Trial is set by ShowAll, and by no file either.
+	Trial bool `yaml:"-"`
 }
 
 // Default returns the configuration of a newcomer who set nothing: an embedded NATS server and no upstream. Prepare

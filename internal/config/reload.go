@@ -68,6 +68,9 @@ func (c *Config) again(source Source, running *Config) (*Config, error) {
 	if err == nil && c.Sandbox.Enabled {
 		err = loaded.AddSandbox(c.Upstreams[SandboxUpstream].BaseURL)
 	}
+	if err == nil && c.Sandbox.Trial {
+		loaded.ShowAll()
+	}
 	return loaded, err
 }
 

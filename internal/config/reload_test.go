@@ -183,3 +183,19 @@ func TestReloadWithSandbox(t *testing.T) {
 		t.Errorf("the sandbox is gone: %+v", route)
 	}
 }
+
+// TestReloadOfATrial: what a process shows of its sandbox, as that is all it has, it goes on
+// showing.
+func TestReloadOfATrial(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, "log: {level: info}\n", "/key", "one")
+	if err := r.AddSandbox("http://127.0.0.1:9"); err != nil {
+		t.Fatal(err)
+	}
+	r.ShowAll()
+	next, changes := r.reload(t, "log: {level: debug}\n")
+	wantChanges(t, changes, Changes{Changed: []string{"log.level"}})
+	if route, ok := next.Route(KindVideo, "sandbox-video"); !ok || !route.KeepRequests || !next.OperatorsReadBodies {
+		t.Errorf("operators read bodies: %v, of route %+v", next.OperatorsReadBodies, route)
+	}
+}

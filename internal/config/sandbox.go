@@ -20,6 +20,19 @@ var sandboxProtocols = []struct{ protocol, models string }{
 	{"videos", "sandbox-videos*"}, {"kling", "sandbox-kling*"}, {"jimeng", "sandbox-jimeng*"},
 }
 
+// ShowAll keeps the requests of all routes and has operators read what jobs have, where the sandbox is the only
+// upstream: a trial shows all that the console can, and there are no requests but those to the sandbox. A reload does
+// the same.
+func (c *Config) ShowAll() {
+	if !c.Sandbox.Enabled || len(c.Upstreams) > 1 {
+		return
+	}
+	c.Sandbox.Trial, c.OperatorsReadBodies = true, true
+	for i := range c.Routes {
+		c.Routes[i].KeepRequests = true
+	}
+}
+
 // AddSandbox adds the upstream "sandbox" at baseURL, a route for the models of each video protocol and one for its
 // chat models, polled four times a second, and prepares the configuration again. Routes that were there keep every other model. On an error,
 // such as a configured route of the same name, nothing is changed.
