@@ -53,7 +53,7 @@ func (p Settler) Settle(ctx context.Context, kind subject.Kind, name string, to 
 			return s.out, err
 		}
 	}
-	return s.out, s.settleErased(ctx)
+	return s.out, s.settleLater(ctx)
 }
 
 // settlement settles jobs of one route that is not configured.
@@ -65,6 +65,10 @@ type settlement struct {
 	// erased are items whose jobs seem to be erased. They are looked at once more: a log's
 	// leader that has just lost the lead may answer once.
 	erased []queue.Item
+	// copies are items that were removed, as their jobs have a copy on a route that is configured.
+	// That one may give way at the same moment, in a replica that has both routes
+	// (queue.Queue.Redundant).
+	copies []queue.Item
 	again  bool // this is the second look
 }
 
@@ -100,9 +104,10 @@ func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
 	return nil
 }
 
-// settleErased settles what seemed to be erased.
-func (s *settlement) settleErased(ctx context.Context) error {
-	if len(s.erased) == 0 {
+// settleLater settles what seemed to be erased, and once more the jobs of which a copy was removed: one
+// whose other copy is gone too is moved or ended, by what was its item.
+func (s *settlement) settleLater(ctx context.Context) error {
+	if len(s.erased)+len(s.copies) == 0 {
 		return nil
 	}
 	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
@@ -114,6 +119,13 @@ func (s *settlement) settleErased(ctx context.Context) error {
 			return err
 		}
 	}
+	removed := s.out.GetRemoved()
+	for _, orphan := range s.copies {
+		if err := s.settle(ctx, orphan); err != nil {
+			return err
+		}
+	}
+	s.out.Removed = removed // they are counted
 	return nil
 }
 
@@ -166,6 +178,9 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 // goOn moves a job that has not ended, or ends it, unless it goes on without this item.
 func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem, current joblog.Entry) (count *uint64, err error) {
 	elsewhere, err := s.isElsewhere(ctx, item, current)
+	if elsewhere && !s.again && (current.Job == nil || task.SameRequest(item, current.Job.GetExecution())) {
+		s.copies = append(s.copies, orphan)
+	}
 	if err != nil || elsewhere {
 		return &s.out.Removed, err
 	}
