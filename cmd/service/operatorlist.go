@@ -202,7 +202,7 @@ func holderOf(w *genbusv1.WorkItemPlace) string {
 	case w.GetHolder() != "" && w.GetHolder() != w.GetReplica():
 		return "; it is replica " + w.GetHolder() + " that holds it now"
 	case w.GetReplicaGone():
-		return ", which is gone" + heard + "; no replica says that it holds the job, and one takes it within the route's ack_wait"
+		return ", which is gone" + heard + "; no replica says that it holds the job, and one takes it within the route's ack_wait, or when the route is resumed"
 	}
 	return ""
 }

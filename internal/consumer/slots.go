@@ -13,7 +13,7 @@ type slots struct {
 	free  int           // below zero after there were made fewer than are taken
 	freed chan struct{} // has a token when free may have grown
 
-	releaseOne func() // made once: each held job has it
+	releaseOne func() // made once, as each held job has it; a job calls it once
 }
 
 func newSlots(n int) *slots {

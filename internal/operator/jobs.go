@@ -371,7 +371,7 @@ func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id str
 	if err != nil {
 		return
 	}
-	out.ReplicaGone = true
+	out.ReplicaGone = ctx.Err() == nil // else they did not have their time
 	for _, s := range states {
 		if s.GetHeldJob() != nil {
 			out.Holder, out.Held, out.ReplicaGone = s.GetId(), s.GetHeldJob(), false

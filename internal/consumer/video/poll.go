@@ -129,6 +129,8 @@ func (p *polling) afterFailure(err error) error {
 	failing := &genbusv1.HeldJob{PollsFailed: uint32(p.failures), LastPollErrorAt: timestamppb.Now()}
 	if e := upstream.AsError(upstream.OpPoll, err); e != nil {
 		failing.LastPollError = e.Outline()
+	} else {
+		failing.LastPollError = "it no longer says that the task has completed"
 	}
 	p.failing.Store(failing)
 	p.count(telemetry.PollFailed)
