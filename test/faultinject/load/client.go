@@ -65,14 +65,18 @@ func (c *client) live(ctx context.Context) {
 		return
 	}
 	c.accepted.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, c.o.Life)
-	defer cancel()
 	if c.key != "" {
 		granted = c.insist(ctx, granted)
 	}
-	if granted.Job == "" {
-		return // the job's id is not known
+	if granted.Job != "" { // else the job's id is not known
+		c.stay(ctx, granted)
 	}
+}
+
+// stay stays with a job for the client's life.
+func (c *client) stay(ctx context.Context, granted check.Told) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Life)
+	defer cancel()
 	var all sync.WaitGroup
 	defer all.Wait()
 	if c.cancel > 0 {

@@ -363,3 +363,27 @@ func TestAWatchResumes(t *testing.T) {
 		t.Errorf("resumed after %v", service.after)
 	}
 }
+
+// atOnce answers every request at once.
+type atOnce string
+
+func (body atOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(strings.NewReader(string(body))), Request: r}, nil
+}
+
+// TestARivalHasTimeOfItsOwn: a rival that begins when the first client has its answer already
+// shares nothing with it. The race detector sees it where it does.
+func TestARivalHasTimeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	l := newLoad(t, http.NotFoundHandler(), noRPC)
+	l.http = &http.Client{Transport: atOnce(`{"id":"video_a","status":"queued"}`)}
+	const lives = 100
+	for range lives {
+		c := l.with(entry{"http", asJSON, check.OpCreate}, "key")
+		c.rival = "same"
+		c.live(t.Context())
+	}
+	if asked, good := l.o.Recorder.Answers(); asked != 2*lives || good != asked {
+		t.Errorf("%d of %d questions were granted, want all of %d", good, asked, 2*lives)
+	}
+}
