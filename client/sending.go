@@ -43,7 +43,7 @@ func (c *Client) send(ctx context.Context, r request, subj string, deliver func(
 	s := &sending{c: c, r: r, subject: subj, absent: true}
 	defer func() {
 		if err != nil && s.absent {
-			s.discard(ctx)
+			c.discard(ctx, s.upload)
 		}
 	}()
 	var before error // what became of the last sending
@@ -100,7 +100,7 @@ func (s *sending) encode(ctx context.Context) error {
 	if !s.c.fits(m) {
 		s.upload, err = s.c.store(ctx, s.r.kind, m)
 		if err != nil { // it may be there all the same
-			s.discard(ctx)
+			s.c.discard(ctx, s.upload)
 			s.upload = ""
 			return err
 		}

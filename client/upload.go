@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // fits reports whether a message is one that NATS takes. Its headers are set.
@@ -25,9 +26,7 @@ func (c *Client) fits(m *nats.Msg) bool {
 
 // store puts a request that is larger than a message into the tenant's object store, and
 // has the message name it instead. It fails with errNotSent where it may be tried again; the
-// object with that name may be there then too, if only its answer was lost. What a lost
-// connection left of an upload that was not whole has no name, and stays until the bucket's
-// time is over.
+// object with that name may be there then too, whole or in part.
 func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string, err error) {
 	before := c.nc.LastError()
 	ref, err := c.upload(ctx, m.Data)
@@ -63,49 +62,65 @@ const uploadWait = 30 * time.Second
 func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, error) {
 	ctx, cancel := context.WithTimeout(ctx, uploadWait)
 	defer cancel()
-	store, err := c.bucket(ctx)
-	if err != nil {
+	if err := c.bucket(ctx); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(data)
 	ref := &genbusv1.BlobRef{Name: "upload-" + rand.Text(), Size: uint64(len(data)), Sha256: sum[:]}
-	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: ref.GetName()}, bytes.NewReader(data))
-	return ref, err
+	info := jetstream.ObjectInfo{Bucket: c.names.Bodies(c.tenant), NUID: objectwrite.NUID(ref.GetName())}
+	info.Name = ref.GetName()
+	publish := func(m *nats.Msg) error {
+		_, err := c.js.PublishMsg(ctx, m)
+		return err
+	}
+	if _, err := objectwrite.Chunks(ctx, &info, bytes.NewReader(data), objectwrite.ChunkSize(c.nc.MaxPayload()), publish); err != nil {
+		return ref, err
+	}
+	m, err := objectwrite.Description(info)
+	if err != nil {
+		return ref, err
+	}
+	return ref, publish(m)
 }
 
 // discard removes an upload that genbus has not read, with time of its own. What cannot be
 // removed stays until the bucket's time is over.
-func (s *sending) discard(ctx context.Context) {
-	if s.upload == "" || s.c.nc.IsClosed() {
+func (c *Client) discard(ctx context.Context, upload string) {
+	if upload == "" || c.nc.IsClosed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWait)
 	defer cancel()
-	store, err := s.c.js.ObjectStore(ctx, s.c.names.Bodies(s.c.tenant))
-	if err == nil {
-		err = store.Delete(ctx, s.upload)
+	bucket := c.names.Bodies(c.tenant)
+	stream, err := c.js.Stream(ctx, objectwrite.Stream(bucket))
+	if err == nil { // the description first: what has one is whole
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.InfoOf(bucket, upload)))
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		s.c.log.Debug("an upload stays until its time is over", "object", s.upload, "error", err)
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.ChunksOf(bucket, objectwrite.NUID(upload))))
+	}
+	if err != nil {
+		c.log.Debug("an upload stays until its time is over", "object", upload, "error", err)
 	}
 }
 
-// bucket is the tenant's object store. genbus makes it for the tenant's first large body;
-// where this is that, it is made here, with copies and a lifetime like those of the log.
-func (c *Client) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
+// bucket makes the tenant's object store where it is not there. genbus makes it for the
+// tenant's first large body; where this is that, it gets copies and a lifetime like those of
+// the log.
+func (c *Client) bucket(ctx context.Context) error {
 	name := c.names.Bodies(c.tenant)
-	store, err := c.js.ObjectStore(ctx, name)
+	_, err := c.js.ObjectStore(ctx, name)
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return store, err
+		return err
 	}
 	log, err := c.js.Stream(ctx, c.names.Tasks())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	like := log.CachedInfo().Config
-	store, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, TTL: like.MaxAge, Storage: like.Storage, Replicas: like.Replicas})
+	_, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, TTL: like.MaxAge, Storage: like.Storage, Replicas: like.Replicas})
 	if errors.Is(err, jetstream.ErrBucketExists) { // another process created it first
-		return c.js.ObjectStore(ctx, name)
+		return nil
 	}
-	return store, err
+	return err
 }

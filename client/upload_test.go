@@ -1,7 +1,11 @@
 package client_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/baggage"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -96,5 +101,73 @@ func TestLongHeadersAreCounted(t *testing.T) {
 	}
 	if _, err := c.SubmitVideo(baggage.ContextWithBaggage(within(t, time.Minute), bag), r); !errors.Is(err, client.ErrBodyTooLarge) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestUploadOutlastsALeaderlessStream: chunks that no stream took are sent again, each as it
+// was. nats.go sends its buffer again, which holds another chunk by then.
+func TestUploadOutlastsALeaderlessStream(t *testing.T) {
+	t.Parallel()
+	_, nc, _ := deniedPublishing(t, false)
+	c, err := client.New(nc, client.Options{Wait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := nats.Connect(nc.ConnectedUrl(), nats.UserInfo("app", "app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	const bucket = "GENBUS_BODIES_default"
+	sent := make(chan uint64, 10) // how much the client had sent when it asked the last time
+	answers := func(subject, body string) {
+		if _, err := broker.Subscribe(subject, func(m *nats.Msg) {
+			sent <- nc.Stats().OutMsgs
+			_ = m.Respond([]byte(body)) // the client sees where it is missing
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers("$JS.API.STREAM.INFO.OBJ_"+bucket, `{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"OBJ_`+bucket+`","subjects":["$O.`+bucket+`.>"]},"state":{}}`)
+	answers("$JS.API.STREAM.MSG.GET.OBJ_"+bucket, `{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","error":{"code":404,"err_code":10037,"description":"no message found"}}`)
+	if err := broker.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	request := large(nc)
+	want, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	defer cancel()
+	go c.SubmitVideo(ctx, request) //nolint:errcheck // no one answers it
+	for before := <-sent; nc.Stats().OutMsgs == before; {
+		select {
+		case before = <-sent:
+		case <-ctx.Done():
+			t.Fatal("the client sends nothing")
+		default:
+			runtime.Gosched()
+		}
+	}
+	var chunks bytes.Buffer
+	described := make(chan string, 1)
+	if _, err := broker.Subscribe("$O."+bucket+".>", func(m *nats.Msg) {
+		if strings.HasPrefix(m.Subject, "$O."+bucket+".C.") {
+			chunks.Write(m.Data)
+		} else {
+			described <- string(m.Data)
+		}
+		_ = m.Respond([]byte(`{"stream":"OBJ_` + bucket + `","seq":1}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case info := <-described:
+		if !bytes.Equal(chunks.Bytes(), want) || !strings.Contains(info, fmt.Sprintf(`"size":%d`, len(want))) {
+			t.Errorf("%d bytes were stored, described as %s; they are those of the request: %t", chunks.Len(), info, bytes.Equal(chunks.Bytes(), want))
+		}
+	case <-ctx.Done():
+		t.Fatal("nothing was described")
 	}
 }

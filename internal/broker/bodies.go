@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // maxWhole is the largest body that Get reads, in bytes.
@@ -76,7 +78,7 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Read
 // a few tenants would use up a disk that is empty. Bodies that are stored at the
 // same time do not see each other.
 func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, error) {
-	stream, err := s.b.Stream(ctx, objectStream(bucket))
+	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
 	if err != nil {
 		s.forget(bucket)
 		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // Copy stores a body a second time in a tenant's store, as Put does, so that either
@@ -29,11 +31,11 @@ func (s *Bodies) Copy(ctx context.Context, from Body, tenant, prefix string) (Bo
 // deleted already, or was never stored whole.
 func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	bucket := s.b.names.Bodies(tenant)
-	chunks := objectChunks(bucket, "")
+	chunks := objectwrite.ChunksOf(bucket, "")
 	subjects, err := s.subjects(ctx, bucket, chunks+owner+".>")
 	out := make([]Body, 0, len(subjects))
 	for subject := range subjects {
-		out = append(out, Body{Bucket: bucket, Name: objectName(strings.TrimPrefix(subject, chunks))})
+		out = append(out, Body{Bucket: bucket, Name: objectwrite.Name(strings.TrimPrefix(subject, chunks))})
 	}
 	return out, err
 }
@@ -41,7 +43,7 @@ func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 // Used is how many bytes a tenant's object store has; 0 where there is none. The most is
 // Limits.BodiesMaxBytes.
 func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err error) {
-	stream, err := s.b.Stream(ctx, objectStream(s.b.names.Bodies(tenant)))
+	stream, err := s.b.Stream(ctx, objectwrite.Stream(s.b.names.Bodies(tenant)))
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return 0, nil
@@ -54,7 +56,7 @@ func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err err
 // subjects gives those that a tenant's object store has messages on; none where there
 // is no such store.
 func (s *Bodies) subjects(ctx context.Context, bucket, pattern string) (map[string]uint64, error) {
-	stream, err := s.b.Stream(ctx, objectStream(bucket))
+	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // circuits keep requests back from streams that cannot answer (docs/adr/0024). The embedded
@@ -170,7 +172,7 @@ func isRefusal(err error) bool {
 func (c *connection) streamOf(subject string) string {
 	if rest, is := strings.CutPrefix(subject, "$O."); is {
 		bucket, _, _ := strings.Cut(rest, ".")
-		return objectStream(bucket)
+		return objectwrite.Stream(bucket)
 	}
 	return c.names.StreamOf(subject)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // stalledStore is a server that cannot work on one stream until it goes on.
@@ -112,7 +114,7 @@ func TestCircuitsOfTenantsAreForgotten(t *testing.T) {
 	s := newCircuits()
 	s.available = func(string) {}
 	for i := range 10000 {
-		_ = s.ask(t.Context(), objectStream(fmt.Sprintf("bodies-t%05d", i)), func() error { return jetstream.ErrStreamNotFound })
+		_ = s.ask(t.Context(), objectwrite.Stream(fmt.Sprintf("bodies-t%05d", i)), func() error { return jetstream.ErrStreamNotFound })
 	}
 	if n := len(s.by); n > 100 {
 		t.Errorf("%d circuits are kept of streams that do not exist, all answered", n)

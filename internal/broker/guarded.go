@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // guardedJetStream is the JetStream context whose requests about a stream go through its
@@ -49,7 +51,7 @@ func (js guardedJetStream) OrderedConsumer(ctx context.Context, stream string, c
 }
 
 func (js guardedJetStream) CreateOrUpdateObjectStore(ctx context.Context, c jetstream.ObjectStoreConfig) (jetstream.ObjectStore, error) {
-	return guarded(ctx, js, objectStream(c.Bucket), func() (jetstream.ObjectStore, error) {
+	return guarded(ctx, js, objectwrite.Stream(c.Bucket), func() (jetstream.ObjectStore, error) {
 		return js.JetStream.CreateOrUpdateObjectStore(ctx, c)
 	})
 }

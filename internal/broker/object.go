@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +14,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// Objects lie in JetStream as every NATS client reads and writes them (ADR 20 of
-// NATS), so `nats object get` works on them. The client library's own Put and
-// Get are not used: Put runs up to 4,000 chunks ahead of the answers, and Get
-// reads through a consumer whose window grows to 32 MiB. On the embedded server
-// 1 GiB took 136 and 162 MB of heap that way, and takes 34 and 59 MB this way,
-// most of it the server's own.
-
-// maxChunk is how many bytes of an object one message holds, where the server's
-// max_payload allows it.
-const maxChunk = 512 << 10
+// Objects lie in JetStream as every NATS client reads and writes them, so `nats object get`
+// works on them. The client library's own Put and Get are not used: Put runs up to 4,000
+// chunks ahead of the answers (package objectwrite), and Get reads through a consumer whose
+// window grows to 32 MiB. On the embedded server 1 GiB took 136 and 162 MB of heap that way,
+// and takes 34 and 59 MB this way, most of it the server's own.
 
 // Body names a body in a tenant's object store.
 type Body struct {
@@ -39,22 +35,6 @@ type Body struct {
 // objects reads and writes objects of any bucket.
 type objects struct{ c *connection }
 
-func objectStream(bucket string) string       { return "OBJ_" + bucket }
-func objectChunks(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
-
-func objectInfos(bucket string) string { return "$O." + bucket + ".M." }
-
-func objectInfo(bucket, name string) string {
-	return objectInfos(bucket) + base64.URLEncoding.EncodeToString([]byte(name))
-}
-
-// objectNUID is what an object that we write has for its chunks: its name with a dot
-// for the first dash. So all chunks of what a job has stored begin with the job's id as
-// a token of its own, and are found by it, whether or not their info was written.
-func objectNUID(name string) string { return strings.Replace(name, "-", ".", 1) }
-
-func objectName(nuid string) string { return strings.Replace(nuid, ".", "-", 1) }
-
 // put writes the chunks on a subject of their own, and then the info that
 // points to them: an object is there whole or not at all. Its name is the prefix and
 // what no other object has, so that no write replaces what another one has stored,
@@ -62,62 +42,48 @@ func objectName(nuid string) string { return strings.Replace(nuid, ".", "-", 1) 
 func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	info := jetstream.ObjectInfo{Bucket: bucket}
 	info.Name = prefix + "-" + rand.Text()
-	info.NUID = objectNUID(info.Name)
+	info.NUID = objectwrite.NUID(info.Name)
 	ref, err := o.putChunks(ctx, &info, r, limit)
 	if err == nil {
 		if err = o.putInfo(ctx, info); err == nil {
 			return ref, nil
 		}
 		// It may be stored all the same: it was sent, and nothing was heard.
-		err = errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectInfo(bucket, info.Name)))
+		err = errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectwrite.InfoOf(bucket, info.Name)))
 	}
-	return Body{}, errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectChunks(bucket, info.NUID)))
+	return Body{}, errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectwrite.ChunksOf(bucket, info.NUID)))
 }
 
-// putChunks writes what r gives and completes info. Each chunk waits for the
-// answer to the one before it: that bounds the memory here and in the server,
-// and a chunk of this size is worth a round trip. The answer is awaited also where ctx has
-// ended: the purge of what was stored would overtake the chunk.
+// putChunks writes what r gives and completes info. The answer to a chunk is awaited also
+// where ctx has ended: the purge of what was stored would overtake the chunk.
 func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
-	size := min(maxChunk, o.c.MaxPayload()/2)
+	size := objectwrite.ChunkSize(o.c.MaxPayload())
 	if known, ok := r.(*bytes.Reader); ok { // a small body needs no large buffer
 		size = max(1, min(size, int64(known.Len())))
 	}
-	chunk := make([]byte, size)
-	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(len(chunk))}
-	sum := sha256.New()
-	for end := false; !end; {
-		n, err := fill(r, chunk)
-		end = err == io.EOF //nolint:errorlint // a failure that wraps io.EOF is no end
-		if err != nil && !end {
-			return Body{}, err
-		}
-		if info.Size += uint64(n); limit > 0 && info.Size > uint64(limit) {
-			return Body{}, fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, limit)
-		}
-		if n == 0 {
-			continue
-		}
-		if ctx.Err() != nil {
-			return Body{}, context.Cause(ctx)
-		}
-		sum.Write(chunk[:n])
-		if _, err := o.c.Publish(context.WithoutCancel(ctx), &nats.Msg{Subject: objectChunks(info.Bucket, info.NUID), Data: chunk[:n]}); err != nil {
-			return Body{}, err
-		}
-		info.Chunks++
+	if limit > 0 {
+		r = &bounded{r: r, limit: limit, left: limit}
 	}
-	info.Digest = jetstream.GetObjectDigestValue(sum)
-	return Body{Bucket: info.Bucket, Name: info.Name, Size: info.Size, SHA256: [sha256.Size]byte(sum.Sum(nil))}, nil
+	sum, err := objectwrite.Chunks(ctx, info, r, size, func(m *nats.Msg) error {
+		_, err := o.c.Publish(context.WithoutCancel(ctx), m)
+		return err
+	})
+	if err != nil {
+		return Body{}, err
+	}
+	return Body{Bucket: info.Bucket, Name: info.Name, Size: info.Size, SHA256: sum}, nil
 }
 
-// fill reads until p is full or r ends. Unlike io.ReadFull it never takes a
-// reader's own io.ErrUnexpectedEOF, which means a loss, for the end.
-func fill(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var m int
-		m, err = r.Read(p[n:])
-		n += m
+// bounded fails with ErrBodyTooLarge at the first byte beyond its limit.
+type bounded struct {
+	r           io.Reader
+	limit, left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, b.limit)
 	}
 	return n, err
 }
@@ -127,7 +93,7 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 // so that the second answer says that one of the two is stored. A purge instead could
 // overtake the first on the way to the stream, and leave it there.
 func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
-	data, err := json.Marshal(info)
+	m, err := objectwrite.Description(info)
 	if err != nil {
 		return err
 	}
@@ -135,7 +101,7 @@ func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 		return context.Cause(ctx)
 	}
 	create := func(ctx context.Context) error {
-		_, err := o.c.PublishExpecting(ctx, Jobs, &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data}, 0)
+		_, err := o.c.PublishExpecting(ctx, Jobs, &nats.Msg{Subject: m.Subject, Data: m.Data}, 0)
 		return err
 	}
 	if err = create(ctx); !errors.Is(err, ErrNoAnswer) {
@@ -165,19 +131,19 @@ func (o objects) delete(ctx context.Context, ref Body) error {
 	info, err := o.info(ctx, ref.Bucket, ref.Name)
 	switch {
 	case errors.Is(err, ErrBodyLost) && named:
-		info.NUID = objectNUID(ref.Name)
+		info.NUID = objectwrite.NUID(ref.Name)
 	case errors.Is(err, ErrBodyLost), err == nil && !named && !info.Deleted && !isObject(info, ref):
 		return nil
 	case err != nil:
 		return err
 	}
-	if err := o.purge(ctx, ref.Bucket, objectInfo(ref.Bucket, ref.Name)); err != nil {
+	if err := o.purge(ctx, ref.Bucket, objectwrite.InfoOf(ref.Bucket, ref.Name)); err != nil {
 		return err
 	}
 	if strings.ContainsAny(info.NUID, "*>") { // chosen by another program, which may have none of ours purged
 		return nil
 	}
-	return o.purge(ctx, ref.Bucket, objectChunks(ref.Bucket, info.NUID))
+	return o.purge(ctx, ref.Bucket, objectwrite.ChunksOf(ref.Bucket, info.NUID))
 }
 
 type purgeRequest struct {
@@ -193,7 +159,7 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := o.c.ask(ctx, objectStream(bucket), "$JS.API.STREAM.PURGE."+objectStream(bucket), body)
+	reply, err := o.c.ask(ctx, objectwrite.Stream(bucket), "$JS.API.STREAM.PURGE."+objectwrite.Stream(bucket), body)
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", subject, errors.Join(ErrUnavailable, err))
 	}
@@ -211,7 +177,7 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 // was deleted; ErrBodyLost when it says nothing.
 func (o objects) info(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
 	var info jetstream.ObjectInfo
-	m, err := o.c.Last(ctx, objectStream(bucket), objectInfo(bucket, name))
+	m, err := o.c.Last(ctx, objectwrite.Stream(bucket), objectwrite.InfoOf(bucket, name))
 	if errors.Is(err, ErrNoMessage) || hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		return info, ErrBodyLost
 	}

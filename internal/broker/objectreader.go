@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/objectwrite"
 	"github.com/genbus/genbus/internal/streamread"
 )
 
@@ -37,7 +38,7 @@ func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
 		return nil, ErrBodyLost
 	}
 	return &objectReader{
-		ctx: ctx, o: o, ref: ref, chunks: objectChunks(ref.Bucket, info.NUID), next: 1, left: ref.Size, sum: sha256.New(),
+		ctx: ctx, o: o, ref: ref, chunks: objectwrite.ChunksOf(ref.Bucket, info.NUID), next: 1, left: ref.Size, sum: sha256.New(),
 	}, nil
 }
 
@@ -60,7 +61,7 @@ func (r *objectReader) fetch() error {
 	if r.left == 0 {
 		return io.EOF
 	}
-	m, err := r.o.chunk(r.ctx, objectStream(r.ref.Bucket), r.chunks, r.next)
+	m, err := r.o.chunk(r.ctx, objectwrite.Stream(r.ref.Bucket), r.chunks, r.next)
 	if errors.Is(err, ErrNoMessage) || hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		err = ErrBodyLost
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/genbus/genbus/internal/objectwrite"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -15,7 +16,7 @@ func TestReadsMakeNoWriters(t *testing.T) {
 	for _, syncs := range []bool{true, false} {
 		c := &connection{names: subject.Default(), writers: newWriters(subject.Default(), syncs)}
 		for i := range 1000 {
-			if !c.Settled(objectStream(c.names.Bodies(fmt.Sprint("tenant", i))), nats.Header{"Nats-Batch-Id": {"b"}}) {
+			if !c.Settled(objectwrite.Stream(c.names.Bodies(fmt.Sprint("tenant", i))), nats.Header{"Nats-Batch-Id": {"b"}}) {
 				t.Fatal("a message of a stream without batches is not settled")
 			}
 		}

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/objectwrite"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -22,36 +23,47 @@ var errNotStored = errors.New("the request was not stored")
 // store puts a request into the object store of the client's tenant, as an object of its
 // own each time, and gives the message that names it.
 func (c *client) store(ctx context.Context, kind subject.Kind, request []byte) ([]byte, error) {
-	store, err := c.bucket(ctx)
+	if err := c.bucket(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotStored, err)
+	}
+	info := jetstream.ObjectInfo{Bucket: c.o.Names.Bodies(c.tenant.Name), NUID: rand.Text()}
+	info.Name = subject.UploadPrefix + rand.Text()
+	publish := func(m *nats.Msg) error {
+		_, err := c.js.PublishMsg(ctx, m)
+		return err
+	}
+	sum, err := objectwrite.Chunks(ctx, &info, bytes.NewReader(request), objectwrite.ChunkSize(c.nc.MaxPayload()), publish)
+	if err == nil {
+		var m *nats.Msg
+		if m, err = objectwrite.Description(info); err == nil {
+			err = publish(m)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotStored, err)
 	}
-	sum := sha256.Sum256(request)
-	ref := &genbusv1.BlobRef{Name: subject.UploadPrefix + rand.Text(), Size: uint64(len(request)), Sha256: sum[:]}
-	if _, err := store.Put(ctx, jetstream.ObjectMeta{Name: ref.GetName()}, bytes.NewReader(request)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotStored, err)
-	}
+	ref := &genbusv1.BlobRef{Name: info.Name, Size: info.Size, Sha256: sum[:]}
 	if kind == subject.Chat {
 		return proto.Marshal(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Stored{Stored: ref}})
 	}
 	return proto.Marshal(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}})
 }
 
-// bucket is the tenant's object store, which its publishers make as genbus does.
-func (c *client) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
+// bucket makes the tenant's object store where it is not there, as genbus does.
+func (c *client) bucket(ctx context.Context) error {
 	name := c.o.Names.Bodies(c.tenant.Name)
-	store, err := c.js.ObjectStore(ctx, name)
+	_, err := c.js.ObjectStore(ctx, name)
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return store, err
+		return err
 	}
 	log, err := c.js.Stream(ctx, c.o.Names.Tasks())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	like := log.CachedInfo().Config
-	store, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, TTL: like.MaxAge, Storage: like.Storage, Replicas: like.Replicas})
+	_, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, TTL: like.MaxAge, Storage: like.Storage, Replicas: like.Replicas})
 	if errors.Is(err, jetstream.ErrBucketExists) {
-		return c.js.ObjectStore(ctx, name)
+		return nil
 	}
-	return store, err
+	return err
 }
