@@ -160,7 +160,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 func TestConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, s := range []serviceSetup{
-		{Upstream: "http://127.0.0.1:1", Kind: "video", InFlight: 120_000, Queued: 300_000, Poll: 10 * time.Second, Jitter: 0.1, SyncAlways: true},
+		{Upstream: "http://127.0.0.1:1", Kind: "video", InFlight: 120_000, Queued: 300_000, Poll: 10 * time.Second, Jitter: 0.1, AckWait: 3 * time.Minute, SyncAlways: true},
 		{Upstream: "http://127.0.0.1:1", Kind: "video", InFlight: 4000, Queued: 1_000_000, Poll: time.Second},
 		{Upstream: "http://127.0.0.1:1", Kind: "chat", InFlight: 256, Queued: 1000, InlineEvents: config.InlineEventsOn},
 		{Upstream: "http://127.0.0.1:1", Kind: "video", InFlight: 4, Queued: 1000, Poll: time.Second, Routes: 1000, NATS: "nats://127.0.0.1:4222", SyncAlways: true},
@@ -174,7 +174,7 @@ func TestConfigurationIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, file)
 		}
-		if r := c.Routes[0]; r.MaxInFlight != s.InFlight || c.NATS.SyncAlways != s.SyncAlways || (c.Chat.InlineEvents == config.InlineEventsOn) != (s.InlineEvents == config.InlineEventsOn) {
+		if r := c.Routes[0]; r.MaxInFlight != s.InFlight || r.AckWait != max(s.AckWait, time.Minute) || c.NATS.SyncAlways != s.SyncAlways || (c.Chat.InlineEvents == config.InlineEventsOn) != (s.InlineEvents == config.InlineEventsOn) {
 			t.Errorf("read as %+v", r)
 		}
 		if len(c.Routes) != max(1, s.Routes) || c.NATS.URL != s.NATS || c.NATS.Replicas != max(1, s.Copies) {

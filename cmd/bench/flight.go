@@ -71,7 +71,7 @@ func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool)
 	defer sandbox.kill()
 	name := fmt.Sprintf("flight-%d-%s", n, onOff(sync))
 	svc, err := w.startService(ctx, name, serviceSetup{
-		Upstream: upstream, Kind: "video", SyncAlways: sync, InFlight: min(max(n+n/5, 1000), maxInFlight), Queued: 2*n + 100_000, Poll: c.Poll, Jitter: 0.1,
+		Upstream: upstream, Kind: "video", SyncAlways: sync, InFlight: min(max(n+n/5, 1000), maxInFlight), Queued: 2*n + 100_000, Poll: c.Poll, Jitter: 0.1, AckWait: c.AckWait,
 	})
 	if err != nil {
 		return flightResult{}, err

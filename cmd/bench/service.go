@@ -31,7 +31,8 @@ type serviceSetup struct {
 	Ready        int // ready_jobs; 0 for the default
 	Poll         time.Duration
 	Jitter       float64
-	InlineEvents string // empty for off
+	AckWait      time.Duration // 0 for the default
+	InlineEvents string        // empty for off
 }
 
 // tasksBytes is what the service asks for as the least size of its log: a tenth
@@ -70,6 +71,9 @@ func (s serviceSetup) route(name, model string) map[string]any {
 	}
 	if s.Ready > 0 {
 		route["ready_jobs"] = s.Ready
+	}
+	if s.AckWait > 0 {
+		route["ack_wait"] = s.AckWait.String()
 	}
 	if s.Kind == "video" {
 		route["poll"] = map[string]any{"interval": s.Poll.String(), "jitter": s.Jitter}

@@ -13,6 +13,7 @@ type videoCommand struct {
 	common
 	Tasks         []int         `help:"Numbers of tasks in flight, one measurement each; 0 leaves this part out." default:"1000,10000,100000"`
 	Poll          time.Duration `help:"Time between two polls of a task in flight." default:"10s"`
+	AckWait       time.Duration `help:"ack_wait of the route of tasks in flight: each is extended at every third of it, and at least once a minute." default:"60s"`
 	Hold          time.Duration `help:"How long each measurement lasts." default:"30s"`
 	Fsync         string        `help:"Sync every write to disk: on (as genbus does by default), off, or both, one after the other." enum:"on,off,both" default:"both"`
 	Lives         int           `help:"Most full lives in one measurement; 0 leaves this part out." default:"200000"`
@@ -50,6 +51,8 @@ func (c videoCommand) Validate() error {
 		return fmt.Errorf("--lives-in-flight: %d is not between 1 and 120000", c.LivesInFlight)
 	case c.Hold < time.Second || c.Poll < 100*time.Millisecond || c.LivesPoll < 100*time.Millisecond:
 		return errors.New("--hold needs 1s or more, --poll and --lives-poll 100ms or more")
+	case c.AckWait < 3*time.Second || c.AckWait > time.Hour:
+		return fmt.Errorf("--ack-wait: %s is not between 3s and 1h", c.AckWait)
 	}
 	return nil
 }
