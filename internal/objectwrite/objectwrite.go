@@ -22,8 +22,13 @@ import (
 const maxChunk = 512 << 10
 
 // ChunkSize is how many bytes of an object one message holds on a connection with that
-// max_payload.
-func ChunkSize(maxPayload int64) int64 { return min(maxChunk, maxPayload/2) }
+// max_payload, which is 0 before the first connection. It is never 0: such chunks have no end.
+func ChunkSize(maxPayload int64) int64 {
+	if maxPayload <= 0 {
+		return maxChunk
+	}
+	return max(1, min(maxChunk, maxPayload/2))
+}
 
 // Stream is the stream of an object store.
 func Stream(bucket string) string { return "OBJ_" + bucket }

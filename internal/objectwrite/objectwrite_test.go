@@ -99,7 +99,13 @@ func TestNamesOfObjects(t *testing.T) {
 	if nuid := objectwrite.NUID("video_a-reply-b"); nuid != "video_a.reply-b" || objectwrite.Name(nuid) != "video_a-reply-b" {
 		t.Errorf("the NUID is %s, and of the name %s", nuid, objectwrite.Name(nuid))
 	}
-	if small, usual := objectwrite.ChunkSize(1000), objectwrite.ChunkSize(8<<20); small != 500 || usual != 512<<10 {
-		t.Errorf("chunks of %d and %d bytes", small, usual)
+}
+
+func TestChunksFitIntoMessages(t *testing.T) {
+	t.Parallel()
+	for maxPayload, want := range map[int64]int64{0: 512 << 10, 1: 1, 1000: 500, 8 << 20: 512 << 10} {
+		if size := objectwrite.ChunkSize(maxPayload); size != want {
+			t.Errorf("with a max_payload of %d chunks have %d bytes, want %d", maxPayload, size, want)
+		}
 	}
 }
