@@ -59,20 +59,21 @@ func refusedByServer(err error) bool {
 // uploadWait bounds one upload.
 const uploadWait = 30 * time.Second
 
+// upload stores data as an object whose chunks have its name for their NUID: discard finds
+// them by it, and it is one token, for which NATS users have rights.
 func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, error) {
 	ctx, cancel := context.WithTimeout(ctx, uploadWait)
 	defer cancel()
+	ctx, stop := c.connected(ctx)
+	defer stop()
 	if err := c.bucket(ctx); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(data)
 	ref := &genbusv1.BlobRef{Name: "upload-" + rand.Text(), Size: uint64(len(data)), Sha256: sum[:]}
-	info := jetstream.ObjectInfo{Bucket: c.names.Bodies(c.tenant), NUID: objectwrite.NUID(ref.GetName())}
+	info := jetstream.ObjectInfo{Bucket: c.names.Bodies(c.tenant), NUID: ref.GetName()}
 	info.Name = ref.GetName()
-	publish := func(m *nats.Msg) error {
-		_, err := c.js.PublishMsg(ctx, m)
-		return err
-	}
+	publish := func(m *nats.Msg) error { return c.publishPart(ctx, m) }
 	if _, err := objectwrite.Chunks(ctx, &info, bytes.NewReader(data), objectwrite.ChunkSize(c.nc.MaxPayload()), publish); err != nil {
 		return ref, err
 	}
@@ -81,6 +82,34 @@ func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, er
 		return ref, err
 	}
 	return ref, publish(m)
+}
+
+// publishPart publishes a part of an upload, and waits for its answer no longer than for that
+// to a request: one that was lost never comes, and the next upload needs time too.
+func (c *Client) publishPart(ctx context.Context, m *nats.Msg) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, attemptWait, fmt.Errorf("no answer within %s", attemptWait))
+	defer cancel()
+	_, err := c.js.PublishMsg(ctx, m)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// connected gives a context that ends also when the connection is lost: the answers to what
+// was sent before never come, and nats.go would wait for them all the same.
+func (c *Client) connected(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	lost := c.nc.StatusChanged(nats.RECONNECTING)
+	go func() {
+		if _, is := <-lost; is {
+			cancel(nats.ErrDisconnected)
+		}
+	}()
+	return ctx, func() {
+		c.nc.RemoveStatusListener(lost) // closes it
+		cancel(nil)
+	}
 }
 
 // discard removes an upload that genbus has not read, with time of its own. What cannot be
@@ -97,7 +126,7 @@ func (c *Client) discard(ctx context.Context, upload string) {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.InfoOf(bucket, upload)))
 	}
 	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.ChunksOf(bucket, objectwrite.NUID(upload))))
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.ChunksOf(bucket, upload)))
 	}
 	if err != nil {
 		c.log.Debug("an upload stays until its time is over", "object", upload, "error", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/baggage"
 	"google.golang.org/protobuf/proto"
 
@@ -19,9 +20,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// deniedPublishing is a client whose user may not publish to some subjects, and hears of
-// each refusal.
-func deniedPublishing(t *testing.T, jetStream bool, subjects ...string) (*client.Client, *nats.Conn, <-chan error) {
+// denying is a NATS server whose user app may not publish to some subjects.
+func denying(t *testing.T, jetStream bool, subjects ...string) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: jetStream, StoreDir: t.TempDir(),
@@ -32,6 +32,14 @@ func deniedPublishing(t *testing.T, jetStream bool, subjects ...string) (*client
 	}
 	s.Start()
 	t.Cleanup(func() { stopNATS(s) })
+	return s
+}
+
+// deniedPublishing is a client whose user may not publish to some subjects, and hears of
+// each refusal.
+func deniedPublishing(t *testing.T, jetStream bool, subjects ...string) (*client.Client, *nats.Conn, <-chan error) {
+	t.Helper()
+	s := denying(t, jetStream, subjects...)
 	refused := make(chan error, 100)
 	nc, err := nats.Connect(s.ClientURL(), nats.UserInfo("app", "app"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
@@ -169,5 +177,125 @@ func TestUploadOutlastsALeaderlessStream(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Fatal("nothing was described")
+	}
+}
+
+// TestUploadIsRepeatedAfterAReconnect: a chunk whose answer went with the connection is waited
+// for no longer. The next upload begins as soon as there is a connection again.
+func TestUploadIsRepeatedAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	for name, reconnect := range map[string]func(*server.Server, *nats.Conn) error{
+		"that the server caused": func(s *server.Server, nc *nats.Conn) error {
+			id, err := nc.GetClientID()
+			if err != nil {
+				return err
+			}
+			return s.DisconnectClientByID(id)
+		},
+		"that the program asked for": func(_ *server.Server, nc *nats.Conn) error { return nc.ForceReconnect() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := denying(t, false)
+			user := nats.UserInfo("app", "app")
+			nc, err := nats.Connect(s.ClientURL(), user, nats.ReconnectWait(50*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			broker, err := nats.Connect(s.ClientURL(), user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(broker.Close)
+			chunks := make(chan string, 10)
+			for subject, hear := range map[string]nats.MsgHandler{
+				"$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default": func(m *nats.Msg) {
+					_ = m.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"OBJ_GENBUS_BODIES_default"},"state":{}}`)) // the client sees where it is missing
+				},
+				"$O.GENBUS_BODIES_default.C.>": func(m *nats.Msg) { chunks <- m.Subject },
+			} {
+				if _, err := broker.Subscribe(subject, hear); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := broker.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			c, err := client.New(nc, client.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // less than any wait for an answer
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := c.SubmitVideo(ctx, large(nc))
+				ended <- err
+			}()
+			first := <-chunks
+			if err := reconnect(s, nc); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case second := <-chunks:
+				if second == first {
+					t.Errorf("both uploads are on %s", first)
+				}
+			case err := <-ended:
+				t.Errorf("no second upload: %v", err)
+			}
+		})
+	}
+}
+
+// bucketOf makes the object store of the client's tenant, and gives its stream.
+func bucketOf(t *testing.T, nc *nats.Conn) jetstream.Stream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "GENBUS_BODIES_default"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "OBJ_GENBUS_BODIES_default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// TestFailedUploadLeavesNothing: neither one without a description, nor one that no genbus
+// has read. The rights of its user are those of any program that stores objects, whose
+// chunks have one token after $O.BUCKET.C.
+func TestFailedUploadLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		denied string
+		want   client.Code
+	}{
+		"part":  {"$O.*.M.*", client.ErrBodyTooLarge},
+		"whole": {"$O.*.C.*.>", client.ErrBrokerUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, nc, _ := deniedPublishing(t, true, row.denied)
+			stream := bucketOf(t, nc)
+			c, err := client.New(nc, client.Options{Wait: 5 * time.Second}) // a busy machine stores its chunks in that
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.SubmitVideo(within(t, time.Minute), large(nc)); !errors.Is(err, row.want) {
+				t.Errorf("got %v, want %s", err, row.want)
+			}
+			info, err := stream.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.State.LastSeq == 0 || info.State.Msgs != 0 {
+				t.Errorf("%d messages were stored, %d are left", info.State.LastSeq, info.State.Msgs)
+			}
+		})
 	}
 }
