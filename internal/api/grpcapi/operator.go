@@ -242,7 +242,8 @@ func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesR
 func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
 	out := &genbusv1.PauseRouteResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
-		if out.Route, err = s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName()); err == nil { // it is recorded afterwards
+		out.Route, err = s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName())
+		if err == nil && out.GetRoute().GetPausedSince() == nil { // no earlier pause is recorded, and this one only afterwards
 			out.Route.PausedSince, out.Route.PausedBy = r.GetTime(), r.GetOperator()
 		}
 		return err

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -319,6 +320,34 @@ func TestOverviewShowsAPauseAtOnce(t *testing.T) {
 		wantPausedBy("ops")
 		apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 		wantPausedBy("")
+	}
+}
+
+// TestAPauseOfAPausedRoute answers as the list of routes does: the route is paused since the first
+// pause, and by who did that.
+func TestAPauseOfAPausedRoute(t *testing.T) {
+	t.Parallel()
+	const second = "gb_second-operator-0123456789"
+	w := newWorld(t, apitest.WithOperator, func(c *config.Config) {
+		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{Name: "second", KeyEnv: "SECOND", Key: config.NewSecret(second)})
+	})
+	w.Durables()
+	client := genbusv1.NewOperatorServiceClient(w.Dial())
+	pause := func(key string) *genbusv1.RouteState {
+		t.Helper()
+		return apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(withKey(t.Context(), key), &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute})).GetRoute()
+	}
+	for _, first := range []struct{ key, name, again string }{{opsKey, "ops", second}, {second, "second", opsKey}} {
+		paused, again := pause(first.key), pause(first.again)
+		if paused.GetPausedBy() != first.name || again.GetPausedBy() != first.name || !paused.GetPausedSince().IsValid() || !proto.Equal(again.GetPausedSince(), paused.GetPausedSince()) {
+			t.Errorf("paused by %s, the route is %v; paused again, it is %v", first.name, paused, again)
+		}
+		for _, r := range apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(withKey(t.Context(), opsKey), &genbusv1.ListRoutesRequest{})).GetRoutes() {
+			if r.GetName() == config.SandboxVideoRoute && (r.GetPausedBy() != first.name || !proto.Equal(r.GetPausedSince(), again.GetPausedSince())) {
+				t.Errorf("the list has the route as %v, the answer as %v", r, again)
+			}
+		}
+		apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(withKey(t.Context(), opsKey), &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	}
 }
 
