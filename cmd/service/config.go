@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/service"
 )
 
@@ -65,14 +66,14 @@ func summary(cfg *config.Config) string {
 		tenants[k.Tenant] = true
 	}
 	parts := []string{
-		fmt.Sprintf("%s (%d video, %d chat)", count(len(cfg.Routes), "route"), kinds[config.KindVideo], kinds[config.KindChat]),
-		count(len(cfg.Upstreams), "upstream"),
-		count(len(tenants), "tenant") + " with " + count(len(cfg.APIKeys), "API key"),
-		count(len(cfg.OperatorKeys), "operator key"),
+		fmt.Sprintf("%s (%d video, %d chat)", plural.Count(len(cfg.Routes), "route"), kinds[config.KindVideo], kinds[config.KindChat]),
+		plural.Count(len(cfg.Upstreams), "upstream"),
+		plural.Count(len(tenants), "tenant") + " with " + plural.Count(len(cfg.APIKeys), "API key"),
+		plural.Count(len(cfg.OperatorKeys), "operator key"),
 		"HTTP " + cfg.HTTP.Addr, "gRPC " + cfg.GRPC.Addr, "NATS " + natsOf(cfg.NATS),
 	}
 	if keys > 0 {
-		parts[1] += " with " + count(keys, "key")
+		parts[1] += " with " + plural.Count(keys, "key")
 	}
 	if len(tenants) == 0 {
 		parts[2] = "no API keys (everybody is the tenant " + config.DefaultTenant + ")"
@@ -89,14 +90,6 @@ func natsOf(n config.NATS) string {
 	default:
 		return "embedded at " + n.Listen
 	}
-}
-
-// count writes a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 type configPrintCommand struct {

@@ -14,6 +14,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
@@ -133,7 +134,7 @@ func (d *demoClient) publish(ctx context.Context) error {
 		if _, err := d.js.Publish(ctx, subj, data); err != nil {
 			return fmt.Errorf("publish to %s: %w", subj, err)
 		}
-		d.say("published", "%s, %d bytes of Protobuf", subj, len(data))
+		d.say("published", "%s, %s of Protobuf", subj, plural.Count(len(data), "byte"))
 	}
 	fmt.Fprintf(d.out, "\nEvery event, as it arrives:\n")
 	return nil

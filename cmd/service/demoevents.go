@@ -11,6 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -67,9 +68,9 @@ func detail(e task.Event) string {
 	case *genbusv1.Chat:
 		if e.Terminal() {
 			if j.GetUsage() == nil { // its upstream did not say
-				return fmt.Sprintf("  %d chunks", j.GetChunkCount())
+				return "  " + plural.Count(j.GetChunkCount(), "chunk")
 			}
-			return fmt.Sprintf("  %d chunks, %d tokens", j.GetChunkCount(), j.GetUsage().GetTotalTokens())
+			return "  " + plural.Count(j.GetChunkCount(), "chunk") + ", " + plural.Count(j.GetUsage().GetTotalTokens(), "token")
 		}
 	}
 	if phase != task.StatusWord(e.Job.GetStatus()) {

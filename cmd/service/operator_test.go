@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -309,7 +310,7 @@ func TestOperatorJobsCommand(t *testing.T) {
 		}
 	}
 	unread := w.acmeVideo(t, "sandbox-video:poll_status=503", "third secret")
-	failing := regexp.MustCompile(`\npolls +the last \d+ failed, the last one at \S+Z: status 503, code `)
+	failing := regexp.MustCompile(`\npolls +the last (\d+ failed, the last one|one failed,) at \S+Z: status 503, code `)
 	await(t, "failing polls are shown", func() bool { return failing.MatchString(c.ok("jobs", "show", unread)) })
 	if out, code := c.run("jobs", "show", "nothing"); code != exitNotFound || !strings.Contains(out, "not_found: ") {
 		t.Errorf("%d %q", code, out)
@@ -353,7 +354,7 @@ func TestOperatorFleetCommand(t *testing.T) {
 	if out := c.ok("tenants"); !strings.Contains(out, "acme") || !strings.HasSuffix(out, "\n1 of 1\n") {
 		t.Errorf("printed\n%s", out)
 	}
-	if out := c.ok("overview"); !strings.Contains(out, config.SandboxVideoRoute) || !strings.Contains(out, "1 jobs have not ended; dead letters: 0 to decide") || !strings.Contains(out, "0 of 1") {
+	if out := c.ok("overview"); !strings.Contains(out, config.SandboxVideoRoute) || !strings.Contains(out, "1 job has not ended; dead letters: 0 to decide") || !strings.Contains(out, "0 of 1") {
 		t.Errorf("printed\n%s", out)
 	}
 	if out := c.ok("routes"); !strings.Contains(out, "STARTED, 1 MIN") {
@@ -474,14 +475,45 @@ func TestOrphansSettled(t *testing.T) {
 	}{
 		"none":    {&genbusv1.OrphansSettled{}, "", exitNotFound},
 		"moved":   {&genbusv1.OrphansSettled{Moved: 2}, "2 jobs moved, 0 ended, 0 jobs left\n", 0},
-		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs moved, 0 ended, 1 work items removed that their jobs did not need, 0 jobs left\n", 0},
-		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "0 jobs moved, 1 ended, 1 jobs left\n", exitNotPossible},
+		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs moved, 0 ended, 1 work item removed that their jobs did not need, 0 jobs left\n", 0},
+		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "0 jobs moved, 1 ended, 1 job left\n", exitNotPossible},
 	} {
 		var out strings.Builder
 		err := orphanedRoute{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
 		if (err == nil) != (row.code == 0) || err != nil && exitCode(err) != row.code || !strings.HasSuffix(out.String(), row.said) {
 			t.Errorf("%s: %v, printed\n%s", name, err, out.String())
 		}
+	}
+}
+
+// TestCountsOfOne: a noun, and its verb, agree with their count.
+func TestCountsOfOne(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := printer{out: &out}
+	err := errors.Join(
+		p.overview(&genbusv1.GetOverviewResponse{
+			Replicas: 1, Unfinished: 1, IndexAsOf: timestamppb.Now(), DeadLetters: &genbusv1.DeadLetterCounts{Other: 1, Rejected: 1},
+			Upstreams: []*genbusv1.UpstreamHealth{{Name: "up", Breaker: genbusv1.UpstreamState_BREAKER_OPEN, BreakersNotClosed: 1}},
+		}),
+		p.audit(&genbusv1.ListAuditRecordsResponse{Records: []*genbusv1.StoredAuditRecord{{Record: &genbusv1.AuditRecord{Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 1}}}}),
+		p.letter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 job has not ended", " 1 other,", " 1 rejected request;", " 1 replica;", "(1 replica)", "done, 1 job ", " 1 byte\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+	held := &genbusv1.HeldJob{PollsFailed: 1, LastPollErrorAt: timestamppb.Now(), LastPollError: "status 503"}
+	if line := pollsLine(held); !strings.HasPrefix(line, "the last one failed, at ") {
+		t.Error(line)
+	}
+	err = orphanedRoute{Kind: "video", Name: "gone"}.settled(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
+	if err == nil || err.Error() != "1 job of video route gone was left" {
+		t.Error(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/plural"
 )
 
 type auditCommand struct {
@@ -80,7 +81,7 @@ func auditOutcome(r *genbusv1.AuditRecord) string {
 	}
 	out := strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"))
 	if r.GetJobs() > 0 {
-		out += fmt.Sprintf(", %d jobs", r.GetJobs())
+		out += ", " + plural.Count(r.GetJobs(), "job")
 	}
 	if r.GetEdited() {
 		out += ", edited"

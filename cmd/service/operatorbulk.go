@@ -15,6 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/plural"
 )
 
 type bulkCommand struct {
@@ -40,7 +41,7 @@ type bulkCancelCommand struct {
 // Run cancels jobs.
 func (c bulkCancelCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	work := &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: c.request(time.Now())}}
-	return c.run(ctx, o, out, "jobs", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
+	return c.run(ctx, o, out, "job", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
 }
 
 // bulkLetters chooses the letters of a bulk command.
@@ -61,7 +62,7 @@ type bulkRedriveCommand struct {
 // Run redrives letters.
 func (c bulkRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	work := &genbusv1.OperationSpec_RedriveDeadLetters{RedriveDeadLetters: &genbusv1.RedriveDeadLetters{Filter: c.filter()}}
-	return c.run(ctx, o, out, "dead letters", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
+	return c.run(ctx, o, out, "dead letter", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
 }
 
 type bulkDropCommand struct {
@@ -71,7 +72,7 @@ type bulkDropCommand struct {
 // Run drops letters.
 func (c bulkDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	work := &genbusv1.OperationSpec_DropDeadLetters{DropDeadLetters: &genbusv1.DropDeadLetters{Filter: c.filter()}}
-	return c.run(ctx, o, out, "dead letters", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
+	return c.run(ctx, o, out, "dead letter", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
 }
 
 type bulkAttachCommand struct {
@@ -86,7 +87,7 @@ func (c bulkAttachCommand) Run(ctx context.Context, o *operatorCommand, out io.W
 		return err
 	}
 	work := &genbusv1.OperationSpec_AttachUpstreamTasks{AttachUpstreamTasks: &genbusv1.AttachUpstreamTasks{Tasks: tasks}}
-	return c.run(ctx, o, out, "dead letters", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}})
+	return c.run(ctx, o, out, "dead letter", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}})
 }
 
 // readTasks reads the lines of a list. Empty ones are passed over.
@@ -127,7 +128,7 @@ func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, w
 		return err
 	}
 	if !c.Yes {
-		return p.say(counted, "%s%d %s match as of %s; with --yes it is done%s", atLeast(counted), counted.GetTotal(), what, moment(counted.GetAsOf()), beyondCount(counted))
+		return p.say(counted, "%s%s %s as of %s; with --yes it is done%s", atLeast(counted), plural.Count(counted.GetTotal(), what), plural.Form(counted.GetTotal(), "matches", "match"), moment(counted.GetAsOf()), beyondCount(counted))
 	}
 	m.Id, m.AsOf = c.Started, counted.GetAsOf()
 	if m.GetId() == "" {
@@ -138,10 +139,10 @@ func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, w
 		return err
 	}
 	if !c.Wait {
-		return p.say(op, "operation %s is to change %s%d %s%s", op.GetId(), atLeast(op), op.GetTotal(), what, beyondCount(op))
+		return p.say(op, "operation %s is to change %s%s%s", op.GetId(), atLeast(op), plural.Count(op.GetTotal(), what), beyondCount(op))
 	}
 	if !o.JSON {
-		if err := p.say(op, "operation %s: %s%d %s as of %s%s", op.GetId(), atLeast(op), op.GetTotal(), what, moment(op.GetAsOf()), beyondCount(op)); err != nil {
+		if err := p.say(op, "operation %s: %s%s as of %s%s", op.GetId(), atLeast(op), plural.Count(op.GetTotal(), what), moment(op.GetAsOf()), beyondCount(op)); err != nil {
 			return err
 		}
 	}
@@ -224,7 +225,7 @@ func (p printer) operationEnd(op *genbusv1.Operation) error {
 	case progress.GetState() != genbusv1.OperationProgress_STATE_DONE:
 		return errors.New(strings.TrimSpace(fmt.Sprintf("operation %s is %s %s", op.GetId(), stateWord(op), progress.GetCode())))
 	case progress.GetFailed() > 0:
-		return exitError{exitNotPossible, fmt.Errorf("%d stayed as they are", progress.GetFailed())}
+		return exitError{exitNotPossible, fmt.Errorf("%d stayed as %s", progress.GetFailed(), plural.Form(progress.GetFailed(), "it is", "they are"))}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -154,7 +155,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		cells("trace", m.GetTraceId()), cells("work item", workItemLine(m.GetWorkItem())),
 	}
 	if h := m.GetWorkItem().GetHeld(); h.GetPollsFailed() > 0 {
-		rows = append(rows, cells("polls", fmt.Sprintf("the last %d failed, the last one at %s: %s", h.GetPollsFailed(), moment(h.GetLastPollErrorAt()), h.GetLastPollError())))
+		rows = append(rows, cells("polls", pollsLine(h)))
 	}
 	if e := m.GetError(); e != nil {
 		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
@@ -166,7 +167,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		return err
 	}
 	if m.GetHistoryCut() {
-		if err := p.say(m, "only the latest %d events:", len(m.GetHistory())); err != nil {
+		if err := p.say(m, "only the latest %s:", plural.Count(len(m.GetHistory()), "event")); err != nil {
 			return err
 		}
 	}
@@ -175,6 +176,12 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		rows = append(rows, historyLine(h))
 	}
 	return p.table("VERSION\tTIME\tAFTER\tPHASE\tATTEMPT\tPROGRESS\tUPSTREAM\tUPSTREAM STATUS\tHTTP\tCODE\tREPLICA", rows)
+}
+
+// pollsLine is how many polls of a job have failed since the last one that did not.
+func pollsLine(h *genbusv1.HeldJob) string {
+	failed := plural.Form(h.GetPollsFailed(), "the last one failed,", fmt.Sprintf("the last %d failed, the last one", h.GetPollsFailed()))
+	return fmt.Sprintf("%s at %s: %s", failed, moment(h.GetLastPollErrorAt()), h.GetLastPollError())
 }
 
 func historyLine(h *genbusv1.JobHistoryEvent) string {

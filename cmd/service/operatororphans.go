@@ -6,6 +6,7 @@ import (
 	"io"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/plural"
 )
 
 type orphansCommand struct {
@@ -70,7 +71,7 @@ func (r orphanedRoute) settle(ctx context.Context, o *operatorCommand, out io.Wr
 			return answered(err)
 		})
 		if err != nil && sum.GetNextPageToken() != "" {
-			err = fmt.Errorf("after %d jobs moved and %d ended; call again: %w", sum.GetMoved(), sum.GetEnded(), err)
+			err = fmt.Errorf("after %s moved and %d ended; call again: %w", plural.Count(sum.GetMoved(), "job"), sum.GetEnded(), err)
 		}
 		if err != nil {
 			return err
@@ -98,7 +99,7 @@ func (r orphanedRoute) settled(sum *genbusv1.OrphansSettled, p printer) error {
 	case none:
 		return exitError{exitNotFound, fmt.Errorf("no job has %s route %s", r.Kind, r.Name)}
 	case left > 0:
-		return exitError{exitNotPossible, fmt.Errorf("%d jobs of %s route %s were left", left, r.Kind, r.Name)}
+		return exitError{exitNotPossible, fmt.Errorf("%s of %s route %s %s left", plural.Count(left, "job"), r.Kind, r.Name, plural.Form(left, "was", "were"))}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/plural"
 )
 
 type overviewCommand struct{}
@@ -48,16 +49,16 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 	if err := p.table("UPSTREAM\tSTATE\tKEYS RESTING\tCALLS FAILED, 5 MIN", rows); err != nil {
 		return err
 	}
-	unfinished := fmt.Sprintf("%d jobs have not ended", m.GetUnfinished())
+	unfinished := plural.Count(m.GetUnfinished(), "job") + plural.Form(m.GetUnfinished(), " has", " have") + " not ended"
 	if m.GetIndexAsOf() == nil {
 		unfinished = "no replica has the index of jobs ready"
 	}
 	letters := "dead letters were not counted"
 	if d := m.GetDeadLetters(); d != nil {
-		letters = fmt.Sprintf("dead letters: %d to decide (submission_outcome_unknown), %d others, %d not looked at, %d rejected requests",
-			d.GetOutcomeUnknown(), d.GetOther(), d.GetUncounted(), d.GetRejected())
+		letters = fmt.Sprintf("dead letters: %d to decide (submission_outcome_unknown), %s, %d not looked at, %s",
+			d.GetOutcomeUnknown(), plural.Count(d.GetOther(), "other"), d.GetUncounted(), plural.Count(d.GetRejected(), "rejected request"))
 	}
-	if err := p.say(m, "\n%s; %s; %d replicas; as of %s", unfinished, letters, m.GetReplicas(), moment(m.GetAsOf())); err != nil {
+	if err := p.say(m, "\n%s; %s; %s; as of %s", unfinished, letters, plural.Count(m.GetReplicas(), "replica"), moment(m.GetAsOf())); err != nil {
 		return err
 	}
 	if missing := m.GetMissing(); len(missing) > 0 {
@@ -83,9 +84,9 @@ func happened(minutes []*genbusv1.RouteMinute) [4]string {
 func healthOf(u *genbusv1.UpstreamHealth) string {
 	switch {
 	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_OPEN:
-		return fmt.Sprintf("breaker open (%d replicas)", u.GetBreakersNotClosed())
+		return "breaker open (" + plural.Count(u.GetBreakersNotClosed(), "replica") + ")"
 	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_HALF_OPEN:
-		return fmt.Sprintf("breaker half open (%d replicas)", u.GetBreakersNotClosed())
+		return "breaker half open (" + plural.Count(u.GetBreakersNotClosed(), "replica") + ")"
 	case u.GetPaused():
 		return "paused"
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -117,9 +118,9 @@ func letterOf(s *genbusv1.StoredDeadLetter) string {
 
 func requestSize(s *genbusv1.StoredDeadLetter) string {
 	if s.GetLetter().GetCut() != nil {
-		return fmt.Sprintf("%d bytes, cut: too large to be kept whole", s.GetDataSize())
+		return plural.Count(s.GetDataSize(), "byte") + ", cut: too large to be kept whole"
 	}
-	return fmt.Sprintf("%d bytes", s.GetDataSize())
+	return plural.Count(s.GetDataSize(), "byte")
 }
 
 // body writes the request as it is.
@@ -236,7 +237,7 @@ func (p printer) settled(m *genbusv1.OrphansSettled) error {
 	}
 	removed := ""
 	if m.GetRemoved() > 0 {
-		removed = fmt.Sprintf(", %d work items removed that their jobs did not need", m.GetRemoved())
+		removed = ", " + plural.Count(m.GetRemoved(), "work item") + " removed that their jobs did not need"
 	}
-	return p.say(m, "%d jobs moved, %d ended%s, %d jobs left", m.GetMoved(), m.GetEnded(), removed, len(m.GetLeft()))
+	return p.say(m, "%s moved, %d ended%s, %s left", plural.Count(m.GetMoved(), "job"), m.GetEnded(), removed, plural.Count(len(m.GetLeft()), "job"))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -36,6 +38,7 @@ var functions = template.FuncMap{
 	"meaning":    func(code string) errcode.Meaning { return errcode.MeaningOf(errcode.Code(code)) },
 	"stakes":     stakesOf,
 	"onReplicas": onReplicas,
+	"form":       form,
 	"query":      query1,
 	"work":       workOf, "isRunning": isRunning, "operationURL": operationURL,
 	"rfc3339": func(t *timestamppb.Timestamp) string { return t.AsTime().Format(time.RFC3339Nano) },
@@ -173,6 +176,11 @@ func rate(calls, failed uint64) string {
 		return "no calls"
 	}
 	return fmt.Sprintf("%.1f %% of %d", 100*float64(calls-min(failed, calls))/float64(calls), calls)
+}
+
+// form is the form of a word that agrees with a count of any kind of integer.
+func form(n any, one, many string) string {
+	return plural.Form(reflect.ValueOf(n).Convert(reflect.TypeFor[int64]()).Int(), one, many)
 }
 
 // short is a long id's beginning.
