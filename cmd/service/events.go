@@ -82,6 +82,9 @@ func (c *eventsCommand) from(now time.Time) (jetstream.OrderedConsumerConfig, er
 func since(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
+		if while < 0 {
+			return at, wrongUse("--since: %q is negative; want a duration such as 2h, for the last two hours, or a time", text)
+		}
 		at, err = now.Add(-while), nil
 	}
 	if err != nil {

@@ -39,6 +39,9 @@ type healthCommand struct {
 // Without a flag it asks what does not depend on the broker: a supervisor must neither
 // restart nor drain a replica because JetStream is away.
 func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
+	if err := checkTimeout(c.Timeout); err != nil {
+		return err
+	}
 	base, trust, unread, err := c.target()
 	if err != nil {
 		return err

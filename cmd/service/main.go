@@ -48,7 +48,7 @@ func main() {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		parser.Model.DefaultCmd = nil // it would take a misspelt command for its argument
 	}
-	k, err := parser.Parse(os.Args[1:])
+	k, err := parser.Parse(joinNegative(os.Args[1:]))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, misused(err))
 		os.Exit(exitUsage) //nolint:gocritic // stop only undoes the signal handler

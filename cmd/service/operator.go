@@ -52,6 +52,9 @@ func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(contex
 	if err == nil && key == "" {
 		err = wrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with, or name a file with --key-file")
 	}
+	if err == nil {
+		err = checkTimeout(c.Timeout)
+	}
 	if err != nil {
 		return err
 	}

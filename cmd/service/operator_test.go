@@ -546,6 +546,10 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
 		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},
 		"no such letter":    {command{t, server, opsKey}, []string{"attach", "77"}, exitNotFound, "letter_not_found"},
+		"limit":             {command{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, exitUsage, "--limit: -1 is no limit; want 1 to 100"},
+		"since":             {command{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, exitUsage, "--since: -1h0m0s is negative; want a duration such as 1h"},
+		"idle":              {command{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, exitUsage, "--idle: -30m0s is negative; want a duration such as 1h"},
+		"timeout":           {command{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, exitUsage, "--timeout: 0s is no limit; want more than 0"},
 		"not even a number": {command{t, server, opsKey}, []string{"dead", "drop", "x"}, exitUsage, "expected"},
 	} {
 		t.Run(name, func(t *testing.T) {

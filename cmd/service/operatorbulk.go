@@ -40,7 +40,11 @@ type bulkCancelCommand struct {
 
 // Run cancels jobs.
 func (c bulkCancelCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	work := &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: c.request(time.Now())}}
+	filter, err := c.request(time.Now())
+	if err != nil {
+		return err
+	}
+	work := &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: filter}}
 	return c.run(ctx, o, out, "job", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
 }
 

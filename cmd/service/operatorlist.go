@@ -47,7 +47,16 @@ type jobsListCommand struct {
 	Limit     int  `help:"Most jobs to list; 0 for all that the index has." default:"100"`
 }
 
-func (c jobFilter) request(now time.Time) *genbusv1.ListJobsRequest {
+// request is the filter of a call. A time to come would choose no job, or, left out, every one.
+func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
+	for _, f := range []struct {
+		flag  string
+		value time.Duration
+	}{{"--since", c.Since}, {"--idle", c.Idle}} {
+		if f.value < 0 {
+			return nil, wrongUse("%s: %s is negative; want a duration such as 1h, or 0 for any time", f.flag, f.value)
+		}
+	}
 	m := &genbusv1.ListJobsRequest{
 		Kind: c.Kind, Tenant: c.Tenant, Status: c.Status, Phase: c.Phase, Route: c.Route, Model: c.Model, Upstream: c.Upstream, UpstreamKey: c.Key,
 		ErrorCode: c.Code, Labels: c.Label, Id: c.ID,
@@ -58,14 +67,17 @@ func (c jobFilter) request(now time.Time) *genbusv1.ListJobsRequest {
 	if c.Idle > 0 {
 		m.UpdatedBefore = timestamppb.New(now.Add(-c.Idle))
 	}
-	return m
+	return m, nil
 }
 
 // Run lists jobs, page after page.
 func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	request, err := c.request(time.Now())
+	if err != nil {
+		return err
+	}
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		var all *genbusv1.ListJobsResponse
-		request := c.request(time.Now())
 		request.OldestFirst = c.Oldest
 		err := eachPage(c.Limit, func(size int32) (listed int, more bool, err error) {
 			request.PageSize = size

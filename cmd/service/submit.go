@@ -102,6 +102,9 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 		return nil, wrongUse("a video needs --model and a prompt or --image, or --body")
 	}
 	body := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
+	if v.Duration < 0 {
+		return nil, wrongUse("--duration: %v is no length; want more than 0, in seconds", v.Duration)
+	}
 	if v.Duration > 0 {
 		body.Duration = &v.Duration
 	}

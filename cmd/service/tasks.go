@@ -35,6 +35,9 @@ type tenantCall struct {
 
 // call connects, has f do its work within the time limit, and leaves.
 func (c *tasksCommand) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
+	if err := checkTimeout(c.Timeout); err != nil {
+		return err
+	}
 	key, err := c.key(envAPIKey)
 	if err != nil {
 		return err

@@ -254,6 +254,13 @@ func TestNobodyThere(t *testing.T) {
 		"comma":        {[]string{"events", "--nats", "nats://me:secret,secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
 		"status":       {[]string{"tasks", "list", "--status", "faild", "--server", "127.0.0.1:1"}, exitUsage, `--status: "faild" is no status; choose queued, `},
 		"since":        {[]string{"tasks", "list", "--since", "1d", "--server", "127.0.0.1:1"}, exitUsage, `--since: "1d" is neither a time (2026-01-31T12:00:00Z) nor a duration (2h)`},
+		"limit":        {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--limit", "-1"}, exitUsage, "--limit: -1 is no limit; want 1 or more, or 0 for all"},
+		"time to come": {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--since", "-1h"}, exitUsage, `--since: "-1h" is negative; want a duration such as 2h, for the last two hours`},
+		"no events":    {[]string{"events", "--nats", "nats://127.0.0.1:1", "--since", "-1h"}, exitUsage, `--since: "-1h" is negative; want a duration such as 2h`},
+		"timeout":      {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--timeout", "-1s"}, exitUsage, "--timeout: -1s is no limit; want more than 0"},
+		"no health":    {[]string{"health", "--timeout", "-1s"}, exitUsage, "--timeout: -1s is no limit; want more than 0"},
+		"no length":    {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--duration", "-1"}, exitUsage, "--duration: -1 is no length; want more than 0"},
+		"no value":     {[]string{"tasks", "list", "--server", "--limit", "1"}, exitUsage, "--server: expected string value"},
 		"hash":         {[]string{"events", "--nats", "127.0.0.1:1,nats://secret#secret@127.0.0.1:1"}, exitUsage, "--nats: address 2 is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
