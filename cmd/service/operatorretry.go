@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -50,17 +49,12 @@ func (c jobsRetryCommand) Run(ctx context.Context, o *operatorCommand, out io.Wr
 	})
 }
 
-// edited is the edited request; nothing where there is no file. An empty one would mean the
-// request as it was.
+// edited is the edited request; nothing where there is no file.
 func (c jobsRetryCommand) edited() ([]byte, error) {
 	if c.Edit == "" {
 		return nil, nil
 	}
-	data, err := readBody("--edit", c.Edit)
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
-		err = wrongUse("--edit: %s is empty", c.Edit)
-	}
-	return data, err
+	return readBody("--edit", c.Edit)
 }
 
 type jobsBodyCommand struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -101,28 +102,28 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	if v.Model == "" || v.Prompt == "" && v.Image == "" {
 		return nil, wrongUse("a video needs --model and a prompt or --image, or --body")
 	}
-	body := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
+	video := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
 	if v.Duration < 0 {
 		return nil, wrongUse("--duration: %v is no length; want more than 0, in seconds", v.Duration)
 	}
 	if v.Duration > 0 {
-		body.Duration = &v.Duration
+		video.Duration = &v.Duration
 	}
 	if v.Size != "" {
 		var width, height int32
 		if n, err := fmt.Sscanf(v.Size, "%dx%d", &width, &height); err != nil || n != 2 {
 			return nil, wrongUse("--size: %q is no size; write it as 1280x720", v.Size)
 		}
-		body.Width, body.Height = &width, &height
+		video.Width, video.Height = &width, &height
 	}
 	if v.Image != "" {
 		image, err := picture(v.Image)
 		if err != nil {
 			return nil, err
 		}
-		body.Image = &image
+		video.Image = &image
 	}
-	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: body}}, nil
+	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: video}}, nil
 }
 
 // picture is a URL as it is, and a file as Base64.
@@ -137,9 +138,11 @@ func picture(source string) (string, error) {
 	return base64.StdEncoding.EncodeToString(data), nil
 }
 
-// readBody reads the file that a flag names, or the standard input.
+// readBody reads the JSON in the file that a flag names, or in the standard input. genbus would
+// refuse what is none too, but under the name of a field that the command line does not have.
 func readBody(flag, path string) (data []byte, err error) {
 	if path == "-" {
+		path = "the standard input"
 		data, err = io.ReadAll(io.LimitReader(os.Stdin, maxBody+1))
 	} else {
 		data, err = os.ReadFile(path)
@@ -149,6 +152,10 @@ func readBody(flag, path string) (data []byte, err error) {
 	}
 	if err != nil {
 		return nil, wrongUse("%s: %w", flag, err)
+	}
+	var wrong *body.FieldError
+	if errors.As(body.Parse(data).Err(), &wrong) {
+		return nil, wrongUse("%s: %s %s", flag, path, wrong.Description)
 	}
 	return data, nil
 }
@@ -190,12 +197,12 @@ func (s submitChat) request() (*genbusv1.ChatRequest, error) {
 	if s.Model == "" || s.Prompt == "" {
 		return nil, wrongUse("a chat needs --model and a prompt, or --body")
 	}
-	body := &genbusv1.ChatCompletionBody{Model: s.Model, Stream: proto.Bool(true)}
+	chat := &genbusv1.ChatCompletionBody{Model: s.Model, Stream: proto.Bool(true)}
 	if s.System != "" {
-		body.Messages = append(body.Messages, says("system", s.System))
+		chat.Messages = append(chat.Messages, says("system", s.System))
 	}
-	body.Messages = append(body.Messages, says("user", s.Prompt))
-	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: body}}, nil
+	chat.Messages = append(chat.Messages, says("user", s.Prompt))
+	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: chat}}, nil
 }
 
 func says(role, text string) *genbusv1.ChatMessage {

@@ -309,6 +309,27 @@ func TestBodyThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// TestBodyThatIsNoJSON: what is wrong with the file, and where, in the words of the command line;
+// no server is asked.
+func TestBodyThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		`{bad`: " is not valid JSON: syntax error near byte 1", `{"model":"m"`: " is not valid JSON: it ends too early",
+		`[]`: " is an array; a JSON object is needed", "\n": " is not valid JSON: it ends too early", "": " is empty; it must be JSON",
+	} {
+		file := filepath.Join(t.TempDir(), "body.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"submit", "video", "--body", file}, {"submit", "chat", "--body", file}, {"operator", "jobs", "retry", "video_x", "--edit", file}} {
+			_, problems, code := userCommand{t: t, args: []string{"--server", "127.0.0.1:1"}, env: []string{"GENBUS_OPERATOR_KEY=x"}}.run(args...)
+			if want := fmt.Sprintf("genbus: %s: %s%s\n", args[len(args)-2], file, says); code != exitUsage || problems != want {
+				t.Errorf("%q in %v: ended with %d and %q, want %q", text, args, code, problems, want)
+			}
+		}
+	}
+}
+
 // TestExitCodesWithoutACode are of gRPC itself, or of a genbus that has a code which this one does not know.
 func TestExitCodesWithoutACode(t *testing.T) {
 	t.Parallel()
