@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -79,7 +80,7 @@ func number(text, field string, missing, least, most int) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
 		return 0, errcode.Invalid([]errcode.Violation{{
-			Field: field, Description: "must be an integer from " + strconv.Itoa(least) + " to " + strconv.Itoa(most),
+			Field: field, Description: mustBe(fmt.Sprintf("must be an integer from %d to %d", least, most), text),
 		}})
 	}
 	return n, nil

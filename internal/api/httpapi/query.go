@@ -1,16 +1,19 @@
 package httpapi
 
 import (
+	"fmt"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/genbus/genbus/internal/api/core"
-
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/errcode"
 )
 
@@ -19,58 +22,124 @@ import (
 // could name the job's kind and tenant. Another parameter is refused: a filter that is mistyped
 // would list everything, and what is meant as a trial would erase. The paths that imitate
 // others take what their clients send.
-var queries = map[string][]string{
-	listVideoTasks:                       fieldsOf(&genbusv1.ListVideoTasksRequest{}),
-	"GET /genbus/v1/videos/{id}":         nil,
-	"GET /genbus/v1/videos/{id}/events":  {"after_version"},
-	"GET /genbus/v1/videos/{id}/content": {"variant", "index"},
-	"GET /genbus/v1/chats/{id}":          nil,
-	"GET /genbus/v1/chats/{id}/events":   {"resume_token"},
-	"GET /genbus/v1/models":              fieldsOf(&genbusv1.ListModelsRequest{}),
+var queries = map[string]parameters{
+	"GET /genbus/v1/videos":              of(&genbusv1.ListVideoTasksRequest{}),
+	"GET /genbus/v1/videos/{id}":         {},
+	"GET /genbus/v1/videos/{id}/events":  {names: []string{"after_version"}},
+	"GET /genbus/v1/videos/{id}/content": {names: []string{"variant", "index"}},
+	"GET /genbus/v1/chats/{id}":          {},
+	"GET /genbus/v1/chats/{id}/events":   {names: []string{"resume_token"}},
+	"GET /genbus/v1/models":              of(&genbusv1.ListModelsRequest{}),
 
-	"GET /genbus/v1/operator/jobs":                    fieldsOf(&genbusv1.ListJobsRequest{}),
-	"GET /genbus/v1/operator/jobs/{id}":               fieldsOf(&genbusv1.GetJobRequest{}, "id"),
-	"GET /genbus/v1/operator/jobs/{id}/bodies":        fieldsOf(&genbusv1.GetJobBodiesRequest{}, "id"),
-	"DELETE /genbus/v1/operator/jobs/{id}":            fieldsOf(&genbusv1.EraseJobRequest{}, "id"),
-	"GET /genbus/v1/operator/dead-letters":            fieldsOf(&genbusv1.ListDeadLettersRequest{}),
-	"GET /genbus/v1/operator/dead-letters/{sequence}": fieldsOf(&genbusv1.GetDeadLetterRequest{}, "sequence"),
-	"GET /genbus/v1/operator/routes":                  nil,
-	"GET /genbus/v1/operator/orphans":                 nil,
-	"GET /genbus/v1/operator/overview":                nil,
-	"GET /genbus/v1/operator/tenants":                 fieldsOf(&genbusv1.ListTenantsRequest{}),
-	"GET /genbus/v1/operator/streams":                 nil,
-	"GET /genbus/v1/operator/upstreams":               nil,
-	"GET /genbus/v1/operator/replicas":                nil,
-	"GET /genbus/v1/operator/audit":                   fieldsOf(&genbusv1.ListAuditRecordsRequest{}),
-	"GET /genbus/v1/operator/operations":              fieldsOf(&genbusv1.ListOperationsRequest{}),
-	"GET /genbus/v1/operator/operations/{id}":         nil,
+	"GET /genbus/v1/operator/jobs":                    of(&genbusv1.ListJobsRequest{}),
+	"GET /genbus/v1/operator/jobs/{id}":               of(&genbusv1.GetJobRequest{}, "id"),
+	"GET /genbus/v1/operator/jobs/{id}/bodies":        of(&genbusv1.GetJobBodiesRequest{}, "id"),
+	"DELETE /genbus/v1/operator/jobs/{id}":            of(&genbusv1.EraseJobRequest{}, "id"),
+	"GET /genbus/v1/operator/dead-letters":            of(&genbusv1.ListDeadLettersRequest{}),
+	"GET /genbus/v1/operator/dead-letters/{sequence}": of(&genbusv1.GetDeadLetterRequest{}, "sequence"),
+	"GET /genbus/v1/operator/routes":                  {},
+	"GET /genbus/v1/operator/orphans":                 {},
+	"GET /genbus/v1/operator/overview":                {},
+	"GET /genbus/v1/operator/tenants":                 of(&genbusv1.ListTenantsRequest{}),
+	"GET /genbus/v1/operator/streams":                 {},
+	"GET /genbus/v1/operator/upstreams":               {},
+	"GET /genbus/v1/operator/replicas":                {},
+	"GET /genbus/v1/operator/audit":                   of(&genbusv1.ListAuditRecordsRequest{}),
+	"GET /genbus/v1/operator/operations":              of(&genbusv1.ListOperationsRequest{}),
+	"GET /genbus/v1/operator/operations/{id}":         {},
 }
 
-// listVideoTasks is the one list whose status is a name of the enum. That of the operators'
-// list is a word, which the service checks.
-const listVideoTasks = "GET /genbus/v1/videos"
+// parameters are what a path takes in its query.
+type parameters struct {
+	names []string
+	// request is the message whose fields they are; nil where a handler of ours reads them.
+	request protoreflect.MessageType
+}
 
-// fieldsOf are the names of a request's fields, without those that the path has.
-func fieldsOf(m proto.Message, inPath ...string) (names []string) {
-	fields := m.ProtoReflect().Descriptor().Fields()
+// of are the fields of a request, without those that the path has.
+func of(m proto.Message, inPath ...string) parameters {
+	p := parameters{request: m.ProtoReflect().Type()}
+	fields := p.request.Descriptor().Fields()
 	for i := range fields.Len() {
 		if name := string(fields.Get(i).Name()); !slices.Contains(inPath, name) {
-			names = append(names, name)
+			p.names = append(p.names, name)
 		}
 	}
-	return names
+	return p
 }
 
-// isStatus reports whether the gateway takes a value for a status: a name or a number.
-func isStatus(value string) bool {
-	number, err := strconv.ParseInt(value, 10, 32)
-	_, named := genbusv1.JobStatus_value[value]
-	_, numbered := genbusv1.JobStatus_name[int32(number)]
-	return named || err == nil && numbered
+// wrong says what is wrong with a parameter; nothing where the path takes it.
+func (p parameters) wrong(name string, values []string) string {
+	first, rest, nested := strings.Cut(name, ".")
+	switch {
+	case !utf8.ValidString(name + " " + strings.Join(values, " ")):
+		return "must be UTF-8" // Protobuf carries nothing else
+	case len(p.names) == 0:
+		return "is not known here; this path takes no query parameters"
+	case p.request == nil && slices.Contains(p.names, name):
+		return "" // its handler checks the value
+	case p.request == nil:
+		return p.unknown()
+	}
+	field := fieldNamed(p.request.Descriptor(), first)
+	if field == nil || !slices.Contains(p.names, string(field.Name())) {
+		return p.unknown()
+	}
+	if nested {
+		if field.Message() == nil || field.IsList() {
+			return p.unknown()
+		}
+		if field = fieldNamed(field.Message(), rest); field == nil {
+			return p.unknown()
+		}
+	}
+	// The gateway's own reading decides, so that what it takes is not refused here.
+	if runtime.PopulateQueryParameters(p.request.New().Interface(), url.Values{name: values}, utilities.NewDoubleArray(nil)) == nil {
+		return ""
+	}
+	if len(values) > 1 && !field.IsList() {
+		return fmt.Sprintf("must be given once, not %d times", len(values))
+	}
+	return mustBe(ruleOf(field), values[0])
+}
+
+func (p parameters) unknown() string {
+	return "is not known here; known are " + strings.Join(p.names, ", ")
+}
+
+// fieldNamed finds a field as the gateway does: by its name, or by its JSON name (pageSize).
+func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if f := m.Fields().ByName(protoreflect.Name(name)); f != nil {
+		return f
+	}
+	return m.Fields().ByJSONName(name)
+}
+
+// ruleOf is what the value of a parameter must be.
+func ruleOf(f protoreflect.FieldDescriptor) string {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return "must be true or false"
+	case protoreflect.EnumKind:
+		return core.StatusRule // no other enum is a parameter
+	case protoreflect.MessageKind:
+		return "must be a time such as 2026-01-31T12:00:00Z" // no other message is
+	case protoreflect.Int32Kind:
+		return "must be an integer from 0 to 2147483647"
+	case protoreflect.Uint64Kind:
+		return "must be an integer from 0 to 18446744073709551615"
+	default:
+		return "must be an integer"
+	}
+}
+
+// mustBe is the violation of a parameter whose value breaks a rule.
+func mustBe(rule, value string) string {
+	return fmt.Sprintf("%s, not %q", rule, errcode.Clip(value, 64))
 }
 
 // checkQuery refuses query parameters that the path does not know or that are not UTF-8, and
-// a status that is none: the gateway would not say what is.
+// values that are none: the gateway would answer with the text of a parser.
 func (x *exchange) checkQuery() error {
 	_, path, _ := strings.Cut(x.r.Pattern, " ")
 	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
@@ -79,19 +148,9 @@ func (x *exchange) checkQuery() error {
 	known := queries[x.r.Pattern]
 	var wrong []errcode.Violation
 	for name, values := range x.r.URL.Query() {
-		description := "is not known here; this path takes no query parameters"
-		switch {
-		case !utf8.ValidString(name + " " + strings.Join(values, " ")):
-			description = "must be UTF-8" // Protobuf carries nothing else
-		case slices.Contains(known, canonical(name)):
-			if canonical(name) != "status" || x.r.Pattern != listVideoTasks || isStatus(values[0]) {
-				continue
-			}
-			description = core.StatusRule
-		case len(known) > 0:
-			description = "is not known here; known are " + strings.Join(known, ", ")
+		if description := known.wrong(name, values); description != "" {
+			wrong = append(wrong, errcode.Violation{Field: errcode.Clip(name, 64), Description: description})
 		}
-		wrong = append(wrong, errcode.Violation{Field: errcode.Clip(name, 64), Description: description})
 	}
 	if len(wrong) == 0 {
 		return nil
@@ -102,18 +161,3 @@ func (x *exchange) checkQuery() error {
 
 // maxUnknown bounds the parameters that one refusal names.
 const maxUnknown = 10
-
-// canonical is the name of a field as the gateway reads it: by its JSON name too
-// (pageSize), or with the field of a time (created_after.seconds).
-func canonical(name string) string {
-	name, _, _ = strings.Cut(name, ".")
-	var b strings.Builder
-	for _, c := range name {
-		if c >= 'A' && c <= 'Z' {
-			b.WriteByte('_')
-			c += 'a' - 'A'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}

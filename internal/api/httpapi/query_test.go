@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/contract"
 	"github.com/genbus/genbus/internal/contract/contracttest"
@@ -26,9 +27,13 @@ func TestQueriesAreKnown(t *testing.T) {
 	}
 	for target, unknown := range map[string][]string{
 		"/genbus/v1/videos": nil,
-		"/genbus/v1/videos?status=JOB_STATUS_QUEUED&page_size=500&page_token=x&created_after=x&created_before=x": nil,
-		"/genbus/v1/videos?pageSize=5&created_after.seconds=1":                                                   nil,
+		"/genbus/v1/videos?status=JOB_STATUS_QUEUED&page_size=500&page_token=x&created_after=2026-01-31T12:00:00Z&created_before=2026-01-31T12:00:00.5%2B01:00": nil,
+		"/genbus/v1/videos?pageSize=5&created_after.seconds=1":    nil,
 		"/genbus/v1/videos?status=1":                              nil,
+		"/genbus/v1/videos?created_after.minutes=1":               {"created_after.minutes"},
+		"/genbus/v1/videos?page_size.x=1":                         {"page_size.x"},
+		"/genbus/v1/videos?afterVersion=1":                        {"afterVersion"},
+		"/genbus/v1/videos/video_x/events?afterVersion=3":         {"afterVersion"},
 		"/genbus/v1/videos?status=done":                           {"status"},
 		"/genbus/v1/videos?status=":                               {"status"},
 		"/genbus/v1/videos?page-size=5&stauts=x":                  {"page-size", "stauts"},
@@ -83,6 +88,49 @@ func TestQueriesAreKnown(t *testing.T) {
 	}
 }
 
+// TestValuesOfQueriesAreExplained: the answer names the parameter, the value and what is wanted, and
+// no parser.
+func TestValuesOfQueriesAreExplained(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	mux := http.NewServeMux()
+	var got error
+	check := func(pattern string, f func(*exchange) error) {
+		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) { got = f(&exchange{r: r}) })
+	}
+	for pattern := range queries {
+		check(pattern, (*exchange).checkQuery)
+	}
+	check("GET /genbus/v1/videos/{id}/after", func(x *exchange) error { _, err := lastVersion(x.r); return err })
+	check("GET /v1/videos", h.listVideoObjects)
+	check("GET /v1/videos/{id}/content", h.getContent)
+	const time = "must be a time such as 2026-01-31T12:00:00Z, not "
+	for target, want := range map[string]string{
+		"/genbus/v1/videos?page_size=abc":                             `page_size: must be an integer from 0 to 2147483647, not "abc"`,
+		"/genbus/v1/videos?pageSize=":                                 `pageSize: must be an integer from 0 to 2147483647, not ""`,
+		"/genbus/v1/videos?page_size=2147483648":                      `page_size: must be an integer from 0 to 2147483647, not "2147483648"`,
+		"/genbus/v1/videos?page_size=1&page_size=2":                   `page_size: must be given once, not 2 times`,
+		"/genbus/v1/videos?created_after=yesterday":                   `created_after: ` + time + `"yesterday"`,
+		"/genbus/v1/videos?created_after.seconds=x":                   `created_after.seconds: must be an integer, not "x"`,
+		"/genbus/v1/videos?status=done":                               `status: ` + core.StatusRule + `, not "done"`,
+		"/genbus/v1/operator/jobs?oldest_first=maybe":                 `oldest_first: must be true or false, not "maybe"`,
+		"/genbus/v1/operator/audit?letter=-1":                         `letter: must be an integer from 0 to 18446744073709551615, not "-1"`,
+		"/genbus/v1/operator/dead-letters/1?without_data=2":           `without_data: must be true or false, not "2"`,
+		"/genbus/v1/videos/video_x/after?after_version=x":             `after_version: must be the id of an event, a version in decimal, not "x"`,
+		"/v1/videos?limit=abc":                                        `limit: must be an integer from 1 to 100, not "abc"`,
+		"/v1/videos?order=up":                                         `order: must be asc or desc, not "up"`,
+		"/v1/videos/video_x/content?variant=thumbnail":                `variant: must be video, as upstreams give genbus nothing else, not "thumbnail"`,
+		"/v1/videos/video_x/content?index=" + strings.Repeat("9", 99): `index: must be an integer from 0 to 65536, not "` + strings.Repeat("9", 64),
+	} {
+		got = nil
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		f := errcode.From(got)
+		if f == nil || f.Code != errcode.InvalidRequest || !strings.Contains(f.Message, want) || strings.Contains(f.Message, "strconv") {
+			t.Errorf("%s: %v, want %s", target, got, want)
+		}
+	}
+}
+
 // TestEveryReadingPathHasItsQuery: what is mounted under /genbus/v1 with GET, and an
 // operator's erasure.
 func TestEveryReadingPathHasItsQuery(t *testing.T) {
@@ -125,7 +173,7 @@ func TestQueriesAreDocumented(t *testing.T) {
 			}
 		}
 		slices.Sort(documented)
-		if want := slices.Sorted(slices.Values(known)); !slices.Equal(documented, want) {
+		if want := slices.Sorted(slices.Values(known.names)); !slices.Equal(documented, want) {
 			t.Errorf("%s: the document has %v, the path knows %v", pattern, documented, want)
 		}
 	}

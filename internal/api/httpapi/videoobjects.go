@@ -99,7 +99,7 @@ func (h *Handler) listVideoObjects(x *exchange) error {
 	case "asc":
 		q.Ascending = true
 	default:
-		return errcode.Invalid([]errcode.Violation{{Field: "order", Description: "must be asc or desc"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "order", Description: mustBe("must be asc or desc", order)}})
 	}
 	page, err := h.core.Jobs.List(x.ctx(), q)
 	if err != nil {
