@@ -122,7 +122,7 @@ func (p *Routes) route(kind, name string) (config.Route, error) {
 	return config.Route{}, errcode.New(errcode.RouteNotFound, "there is no %s route %q; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
 }
 
-// state is that of one route, but for what the index knows.
+// state is that of one route.
 func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
 	state, err := p.queue(r).State(ctx)
 	if err != nil {
@@ -131,6 +131,9 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 	out := routeState(r, state)
 	if state.Paused {
 		out.PausedSince, out.PausedBy = p.pausedBy(ctx, r.Kind, r.Name)
+	}
+	if rates, err := p.Rates.Rates(ctx); err == nil {
+		out.StartsLastMinute = startsLastMinute(rates, out)
 	}
 	return out, nil
 }

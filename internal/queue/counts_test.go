@@ -39,6 +39,28 @@ func TestCount(t *testing.T) {
 	})
 }
 
+// TestAJobIsCountedOnce: one that was taken a moment ago, after the route was counted, is in hand and
+// waits no more.
+func TestAJobIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newReplica(t, open(t), 2)
+		for i := range 5 {
+			h.admit(t, "acme", fmt.Sprint(i))
+		}
+		await(t, "the count", func() bool {
+			uncounted, err := h.Count(t.Context())
+			return err == nil && len(uncounted) == 0 && h.route.Counts() == queue.Counts{Ready: 2, Backlog: 3}
+		})
+		h.take(t)
+		h.take(t)
+		s, err := h.route.State(t.Context())
+		if err != nil || s.InHand != 2 || s.Waiting != 3 {
+			t.Errorf("of five jobs two were taken: %d wait and %d are in hand, %v", s.Waiting, s.InHand, err)
+		}
+	})
+}
+
 // TestCountOfManyRoutes needs several answers of the server.
 func TestCountOfManyRoutes(t *testing.T) {
 	t.Parallel()

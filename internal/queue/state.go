@@ -29,7 +29,7 @@ type State struct {
 	Incomplete bool
 }
 
-// State reads how the route is doing; the number of waiting jobs is up to a second old. With an
+// State reads how the route is doing; what it counts of the backlog is up to a second old. With an
 // error the state is incomplete.
 func (r *Route) State(ctx context.Context) (State, error) {
 	info, err := r.Info(ctx)
@@ -86,9 +86,10 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 // there is none.
 func (r *Route) state(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (State, error) {
 	oldest, err := r.oldest(ctx, info, backlog)
-	n := r.Counts()
+	// What is ready and what is in hand are of one answer: by an older count, a job that was taken
+	// since would be in both.
 	return State{
-		Paused: info.Paused, Waiting: n.Ready + n.Backlog, Oldest: oldest,
+		Paused: info.Paused, Waiting: info.NumPending + r.Counts().Backlog, Oldest: oldest,
 		InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending), ReadyWindow: r.window.limit(),
 		Incomplete: err != nil || r.stale.Load(),
 	}, err

@@ -337,10 +337,17 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 		t.Helper()
 		return apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(withKey(t.Context(), key), &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute})).GetRoute()
 	}
+	w.Await("the index of jobs", func() bool {
+		r := apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(withKey(t.Context(), opsKey), &genbusv1.ListRoutesRequest{})).GetRoutes()
+		return len(r) > 0 && r[0].StartsLastMinute != nil
+	})
 	for _, first := range []struct{ key, name, again string }{{opsKey, "ops", second}, {second, "second", opsKey}} {
 		paused, again := pause(first.key), pause(first.again)
 		if paused.GetPausedBy() != first.name || again.GetPausedBy() != first.name || !paused.GetPausedSince().IsValid() || !proto.Equal(again.GetPausedSince(), paused.GetPausedSince()) {
 			t.Errorf("paused by %s, the route is %v; paused again, it is %v", first.name, paused, again)
+		}
+		if again.StartsLastMinute == nil {
+			t.Errorf("the index is ready, and the answer does not say how many jobs have started: %v", again)
 		}
 		for _, r := range apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(withKey(t.Context(), opsKey), &genbusv1.ListRoutesRequest{})).GetRoutes() {
 			if r.GetName() == config.SandboxVideoRoute && (r.GetPausedBy() != first.name || !proto.Equal(r.GetPausedSince(), again.GetPausedSince())) {
