@@ -4,6 +4,7 @@ package apitest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,6 +84,9 @@ type World struct {
 type Parts struct {
 	Logger *slog.Logger
 	Routes *routes.Table
+	// Replica is the id with which the replica answers, where it is not that with which it writes:
+	// to that one, the replica that wrote is gone.
+	Replica string
 }
 
 var tracing = telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}}
@@ -174,9 +178,10 @@ func (w *World) startAPI(alter func(*Parts)) {
 		Metrics: w.Metrics, Logger: w.parts.Logger, LocalKey: LocalKey,
 	})
 	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
+	self := cmp.Or(w.parts.Replica, w.Log.Writer())
 	member := fleet.New(fleet.Options{
-		Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: w.Log.Writer()} },
-		Self: w.Log.Writer(), Held: func(string) *genbusv1.HeldJob { return w.HeldJob },
+		Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: self} },
+		Self: self, Held: func(string) *genbusv1.HeldJob { return w.HeldJob },
 	})
 	op := operator.Operator{
 		Audit:    record,

@@ -60,9 +60,16 @@ const NoticeRoutePaused = string(errcode.RoutePaused)
 // Notice is what a caller is told of a job in addition to its state; empty for nothing. What is known
 // of the route is some seconds old.
 func (j *Jobs) Notice(job task.Job) string {
-	x := job.GetExecution()
-	waits := x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED
-	if waits && j.queue.Route(subject.Kind(task.Kind(job)), x.GetRoute()).Counts().Paused {
+	if job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+		return ""
+	}
+	return j.NoticeOfWaiting(job)
+}
+
+// NoticeOfWaiting is Notice for a job that waits for a replica in whatever phase, as one does whose
+// replica is gone.
+func (j *Jobs) NoticeOfWaiting(job task.Job) string {
+	if j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Paused {
 		return NoticeRoutePaused
 	}
 	return ""

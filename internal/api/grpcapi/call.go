@@ -99,7 +99,12 @@ func (c *call) name(kind subject.Kind, id string) subject.TaskName {
 // sayState is sayJob of a job whose state is answered.
 func sayState(ctx context.Context, jobs *core.Jobs, j task.Job) {
 	sayJob(ctx, j.GetId())
-	if notice := jobs.Notice(j); notice != "" {
+	sayNotice(ctx, jobs.Notice(j))
+}
+
+// sayNotice has the answer's header tell of a job, in addition to its state, what is not empty.
+func sayNotice(ctx context.Context, notice string) {
+	if notice != "" {
 		_ = grpc.SetHeader(ctx, metadata.Pairs(mdNotice, notice)) // fails only after the header was sent
 	}
 }

@@ -131,10 +131,14 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
 	}
-	sayState(ctx, s.core.Jobs, e.Job)
 	out, err := s.operator.Jobs.Describe(ctx, e)
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
+	}
+	if sayJob(ctx, e.Job.GetId()); out.GetWorkItem().GetReplicaGone() {
+		sayNotice(ctx, s.core.Jobs.NoticeOfWaiting(e.Job))
+	} else {
+		sayNotice(ctx, s.core.Jobs.Notice(e.Job))
 	}
 	return out, nil
 }

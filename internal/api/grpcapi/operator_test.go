@@ -358,6 +358,37 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 	}
 }
 
+// TestAJobLeftOnAPausedRouteHasANotice: its replica is gone, and no other one is handed it until the
+// route is resumed. One that its replica holds goes on.
+func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
+	t.Parallel()
+	w := &world{apitest.NewWith(t, []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, func(p *apitest.Parts) { p.Replica = "another" })}
+	w.Durables()
+	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	created := w.Post("/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`, "Authorization", "Bearer "+acmeKey)
+	e := w.StartVideo("acme", created.Header.Get("Genbus-Job-Id"))
+	wantNotice := func(when string, want ...string) {
+		t.Helper()
+		w.Await("the state of the route", func() bool { // without a consumer nothing reads it
+			uncounted, err := w.Queue.Count(t.Context())
+			return err == nil && len(uncounted) == 0
+		})
+		var header metadata.MD
+		job := apitest.Must[*genbusv1.GetJobResponse](t)(client.GetJob(ctx, &genbusv1.GetJobRequest{Id: e.Job.GetId()}, grpc.Header(&header)))
+		if got := header.Get("genbus-notice"); !slices.Equal(got, want) || job.GetWorkItem().GetState() != genbusv1.WorkItemPlace_STATE_IN_HAND {
+			t.Errorf("%s: notice %v, want %v; %v", when, got, want, job.GetWorkItem())
+		}
+	}
+	wantNotice("left on a route that runs")
+	w.HeldJob = &genbusv1.HeldJob{}
+	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	wantNotice("in hand on a paused route")
+	w.HeldJob = nil
+	wantNotice("left on a paused route", "route_paused")
+	apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	wantNotice("left on a route that was resumed")
+}
+
 // TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
 // of the route is a second old at most.
 func TestPausedRouteRefusesInlineChats(t *testing.T) {
