@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,19 +68,11 @@ func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, er
 	if err := c.bucket(ctx); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(data)
-	ref := &genbusv1.BlobRef{Name: "upload-" + rand.Text(), Size: uint64(len(data)), Sha256: sum[:]}
-	info := jetstream.ObjectInfo{Bucket: c.names.Bodies(c.tenant), NUID: ref.GetName()}
-	info.Name = ref.GetName()
+	info := jetstream.ObjectInfo{Bucket: c.names.Bodies(c.tenant), NUID: "upload-" + rand.Text()}
+	info.Name = info.NUID
 	publish := func(m *nats.Msg) error { return c.publishPart(ctx, m) }
-	if _, err := objectwrite.Chunks(ctx, &info, bytes.NewReader(data), objectwrite.ChunkSize(c.nc.MaxPayload()), publish); err != nil {
-		return ref, err
-	}
-	m, err := objectwrite.Description(info)
-	if err != nil {
-		return ref, err
-	}
-	return ref, publish(m)
+	sum, err := objectwrite.Put(ctx, &info, bytes.NewReader(data), objectwrite.ChunkSize(c.nc.MaxPayload()), publish)
+	return &genbusv1.BlobRef{Name: info.Name, Size: info.Size, Sha256: sum[:]}, err
 }
 
 // publishPart publishes a part of an upload, and waits for its answer no longer than for that

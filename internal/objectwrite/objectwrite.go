@@ -37,12 +37,9 @@ func Stream(bucket string) string { return "OBJ_" + bucket }
 // objects begin with.
 func ChunksOf(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
-// InfosOf is what the subjects of all descriptions begin with.
-func InfosOf(bucket string) string { return "$O." + bucket + ".M." }
-
 // InfoOf is the subject of an object's description.
 func InfoOf(bucket, name string) string {
-	return InfosOf(bucket) + base64.URLEncoding.EncodeToString([]byte(name))
+	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
 // NUID is what an object that we write has for its chunks: its name with a dot
@@ -53,11 +50,23 @@ func NUID(name string) string { return strings.Replace(name, "-", ".", 1) }
 // Name is the inverse of NUID.
 func Name(nuid string) string { return strings.Replace(nuid, ".", "-", 1) }
 
+// Put writes an object whole: its chunks, as Chunks does, and then its description.
+func Put(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int64, publish func(*nats.Msg) error) (digest [sha256.Size]byte, err error) {
+	if digest, err = Chunks(ctx, info, r, size, publish); err != nil {
+		return digest, err
+	}
+	m, err := Description(*info)
+	if err != nil {
+		return digest, err
+	}
+	return digest, publish(m)
+}
+
 // Chunks writes what r gives as chunks of size bytes, and completes info, which has a bucket,
 // a name and a NUID. Each chunk waits for the answer to the one before it: that bounds the
 // memory here and in the server, a chunk of this size is worth a round trip, and the buffer
-// is not used again before publish has returned. It ends between two chunks when ctx does. It returns
-// the digest of what was written, or the error of r, publish or ctx as it is.
+// is not used again before publish has returned. It ends between two chunks when ctx does. It
+// returns the digest of what was written, or the error of r, publish or ctx as it is.
 func Chunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int64, publish func(*nats.Msg) error) (digest [sha256.Size]byte, err error) {
 	chunk := make([]byte, size)
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(len(chunk))}

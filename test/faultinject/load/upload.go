@@ -32,13 +32,7 @@ func (c *client) store(ctx context.Context, kind subject.Kind, request []byte) (
 		_, err := c.js.PublishMsg(ctx, m)
 		return err
 	}
-	sum, err := objectwrite.Chunks(ctx, &info, bytes.NewReader(request), objectwrite.ChunkSize(c.nc.MaxPayload()), publish)
-	if err == nil {
-		var m *nats.Msg
-		if m, err = objectwrite.Description(info); err == nil {
-			err = publish(m)
-		}
-	}
+	sum, err := objectwrite.Put(ctx, &info, bytes.NewReader(request), objectwrite.ChunkSize(c.nc.MaxPayload()), publish)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotStored, err)
 	}
