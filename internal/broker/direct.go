@@ -83,8 +83,10 @@ type Known struct {
 
 // Behind returns which of the subjects, by index, have a message above what is known of
 // them, as the leader knew the stream when state was read; with missing, also those that
-// have no message. It may return a subject that has neither, and leaves out none: what
-// no replica can say for sure is returned. At most MostSubjects.
+// have no message. It may return a subject that has neither: what no replica can say for
+// sure is returned. It leaves out none with news. One whose messages were removed it may
+// leave out as long as a replica has not followed the removal, which no sequence shows:
+// ask again later. At most MostSubjects.
 func (c *connection) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
 	req := directRequest{Seq: state.State.LastSeq, MultiLast: make([]string, len(known)), MaxBytes: behindBytes}
 	for i, k := range known {

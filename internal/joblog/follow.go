@@ -158,9 +158,9 @@ type Known struct {
 }
 
 // Behind returns, by index, those jobs of which the log has an event above what is known
-// of them; with missing, also those that it does not have. It may return others too, and
-// leaves none out. Of the rest there is nothing up to the sequence that it returns. It takes
-// broker.MostSubjects jobs at most.
+// of them; with missing, also those that it does not have, if not at once
+// (broker.Broker.Behind). It may return others too. Of the rest there is nothing up to the
+// sequence that it returns. It takes broker.MostSubjects jobs at most.
 func (l *Log) Behind(ctx context.Context, known []Known, missing bool) (behind []int, upTo uint64, err error) {
 	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
