@@ -2,6 +2,7 @@ package jobindex
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -209,7 +210,7 @@ func (r *reading) catchUp() {
 func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, doubtAfter)
 	defer cancel()
-	asked := time.Now()
+	asked := r.now()
 	end, err := r.x.log.End(ctx)
 	if err == nil {
 		err = r.verify(ctx, end)
@@ -221,10 +222,22 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 		r.expired, r.expiredAt = end.First, now
 		r.table.expire(end.First)
 	}
-	next, ok = r.judge(end, asked, time.Now())
+	next, over := r.judge(end, asked, time.Now())
 	r.x.report()
-	return next, ok
+	if over != "" {
+		r.x.logger.Warn("the index of jobs is read from the beginning of the log again, and has no lists meanwhile", "reason", over)
+	}
+	return next, over == ""
 }
+
+// moment is when the log is asked where it ends, and the last event that was heard by then. A
+// busy log has more when its answer comes, which does not say so.
+type moment struct {
+	at    time.Time
+	heard uint64
+}
+
+func (r *reading) now() moment { return moment{at: time.Now(), heard: r.heardUpto()} }
 
 // verify looks for the last event of a job, where the log has something behind what was
 // heard, and the reading does not go on or was not ready yet.
@@ -250,14 +263,20 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 }
 
 // judge says whether the reading is ready, by what was probed: the log may have more since it was
-// asked.
-func (r *reading) judge(end joblog.End, asked, now time.Time) (next time.Duration, ok bool) {
+// asked. over is why it has to be read from its beginning, if it has to.
+func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.Duration, over string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	below := end.Seq < r.asOf
-	if !end.LogCreated.Equal(r.created) || below && r.below { // a leader that has lost the lead may answer once more
+	below := end.Seq < asked.heard
+	switch {
+	case !end.LogCreated.Equal(r.created):
+		over = "the log was created again"
+	case below && r.below: // a leader that has lost the lead may answer once more
+		over = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.heard)
+	}
+	if over != "" {
 		r.ready = false
-		return 0, false
+		return 0, over
 	}
 	if silent := now.Sub(r.probed) - 2*probeEvery; silent > 0 && !r.probed.IsZero() { // the broker, and not the reading
 		r.moved, r.reached = r.moved.Add(silent), r.reached.Add(silent)
@@ -269,15 +288,15 @@ func (r *reading) judge(end joblog.End, asked, now time.Time) (next time.Duratio
 	switch {
 	case r.asOf >= end.Seq, r.verified == end.Seq:
 		r.caughtUp = true // also where what was missing is erased
-		r.moved, r.reached, r.target, r.targeted = now, asked, end.Seq, asked
+		r.moved, r.reached, r.target, r.targeted = now, asked.at, end.Seq, asked.at
 	case r.asOf >= r.target:
-		r.reached, r.target, r.targeted = r.targeted, end.Seq, asked
+		r.reached, r.target, r.targeted = r.targeted, end.Seq, asked.at
 	case now.Sub(r.moved) > giveUpAfter:
 		r.ready = false
-		return 0, false
+		return 0, fmt.Sprintf("nothing after %d came for %s, and the log ends with %d", r.asOf, giveUpAfter, end.Seq)
 	}
 	if r.targeted.IsZero() {
-		r.target, r.targeted = min(r.target, end.Seq), asked
+		r.target, r.targeted = min(r.target, end.Seq), asked.at
 	}
 	late := now.Sub(r.reached)
 	r.ready = r.caughtUp && !r.reached.IsZero() && (late <= doubtAfter || late <= lagAfter && now.Sub(r.moved) <= doubtAfter)
@@ -285,7 +304,7 @@ func (r *reading) judge(end joblog.End, asked, now time.Time) (next time.Duratio
 		r.first = false
 	}
 	if r.caughtUp && r.first {
-		return probeSoon, true
+		return probeSoon, ""
 	}
-	return probeEvery, true
+	return probeEvery, ""
 }

@@ -45,7 +45,8 @@ func TestAReadingIsJudged(t *testing.T) {
 				for n := range uint64(s.seconds) {
 					now = now.Add(time.Second)
 					r.asOf = s.asOf + n*s.heards
-					if _, ok = r.judge(joblog.End{Seq: s.end + n*s.stores}, now, now); !ok && n != uint64(s.seconds)-1 {
+					_, over := r.judge(joblog.End{Seq: s.end + n*s.stores}, moment{now, r.asOf}, now)
+					if ok = over == ""; !ok && n != uint64(s.seconds)-1 {
 						t.Fatalf("stretch %d: the log is read over after %d s", i, n+1)
 					}
 				}
@@ -64,18 +65,35 @@ func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
 	asked := now
-	if r.judge(joblog.End{Seq: 12}, asked, asked.Add(2*time.Second)); !r.ready || !r.reached.Equal(asked) {
+	if r.judge(joblog.End{Seq: 12}, moment{asked, 12}, asked.Add(2*time.Second)); !r.ready || !r.reached.Equal(asked) {
 		t.Errorf("it has all: it is ready: %t, as of %s after the log was asked", r.ready, r.reached.Sub(asked))
 	}
 	behind := asked.Add(3 * time.Second)
-	r.judge(joblog.End{Seq: 14}, behind, behind.Add(time.Second))
+	r.judge(joblog.End{Seq: 14}, moment{behind, 12}, behind.Add(time.Second))
 	r.asOf = 13 // not all of it
-	if r.judge(joblog.End{Seq: 15}, behind.Add(2*time.Second), behind.Add(3*time.Second)); !r.reached.Equal(asked) {
+	if r.judge(joblog.End{Seq: 15}, moment{behind.Add(2 * time.Second), 13}, behind.Add(3*time.Second)); !r.reached.Equal(asked) {
 		t.Errorf("it is behind: as of %s after the log was asked", r.reached.Sub(asked))
 	}
 	r.asOf = 15
-	if r.judge(joblog.End{Seq: 16}, behind.Add(4*time.Second), behind.Add(5*time.Second)); !r.reached.Equal(behind) {
+	if r.judge(joblog.End{Seq: 16}, moment{behind.Add(4 * time.Second), 15}, behind.Add(5*time.Second)); !r.reached.Equal(behind) {
 		t.Errorf("it has what the log had: as of %s after the log was asked for that", r.reached.Sub(behind))
+	}
+}
+
+// TestAReadingGoesOnWhileTheLogAnswers: in a busy log events come between where the leader says that
+// it ends and when that is heard. It does not have less than was read for that.
+func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
+	for range 10 {
+		asked := moment{now, r.asOf}
+		end := joblog.End{Seq: r.asOf + 3}
+		r.asOf += 1000
+		now = now.Add(time.Second)
+		if _, over := r.judge(end, asked, now); over != "" || !r.isReady(now) {
+			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), over)
+		}
 	}
 }
 
@@ -86,8 +104,8 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
 	judge := func() bool {
-		_, ok := r.judge(joblog.End{Seq: 12}, now, now)
-		return ok
+		_, over := r.judge(joblog.End{Seq: 12}, moment{now, r.asOf}, now)
+		return over == ""
 	}
 	r.asOf = 12
 	judge()
@@ -119,8 +137,8 @@ func TestALargeLogIsReadForLong(t *testing.T) {
 	for range 100 {
 		now = now.Add(time.Second)
 		r.asOf += 10
-		if _, ok := r.judge(joblog.End{Seq: 100_000}, now, now); !ok || r.isReady(now) {
-			t.Fatalf("at %d: ready %t, read on %t", r.asOf, r.isReady(now), ok)
+		if _, over := r.judge(joblog.End{Seq: 100_000}, moment{now, r.asOf}, now); over != "" || r.isReady(now) {
+			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), over)
 		}
 	}
 }
