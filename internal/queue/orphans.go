@@ -100,10 +100,26 @@ func jobsOf(c *jetstream.ConsumerInfo) uint64 { return c.NumPending + uint64(max
 // its messages: jobs come and go meanwhile.
 const countTries = 3
 
-// cheapSubjects is up to how many messages their subjects are listed where the consumers do not
-// account for exactly all of them. In larger streams that are busy, a few jobs of a route whose
-// consumer is gone may be missed until there is less to do.
-const cheapSubjects = 20_000
+const (
+	// cheapSubjects is up to how many messages their subjects are listed where the consumers do
+	// not account for exactly all of them.
+	cheapSubjects = 20_000
+	// lagOf is the part of a larger stream, a hundredth, for which the consumers need not account:
+	// one learns of a message a moment after it is stored, and the list of subjects would hold up
+	// the stream for seconds each minute. That many jobs of a route whose consumer is gone may be
+	// missed until the stream is smaller.
+	lagOf = 100
+)
+
+// accounted reports whether the consumers of a stream have the jobs that it had before and after
+// they were listed.
+func accounted(jobs, before, after uint64) bool {
+	if before+after < 2*cheapSubjects {
+		return jobs >= max(before, after)
+	}
+	least := min(before, after)
+	return jobs >= least-least/lagOf
+}
 
 // byConsumers tells add of the routes that have jobs in a stream and are not configured. Each
 // route has a durable consumer, which outlives it and says how many jobs it has. counted is
@@ -138,11 +154,7 @@ func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route,
 			}
 			jobs += jobsOf(c)
 		}
-		least := min(before, after)
-		if before+after < 2*cheapSubjects { // no job is missed where that is cheap to find out
-			least = max(before, after)
-		}
-		if jobs < least {
+		if !accounted(jobs, before, after) {
 			continue
 		}
 		for _, c := range gone {
