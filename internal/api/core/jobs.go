@@ -66,10 +66,10 @@ func (j *Jobs) Notice(job task.Job) string {
 	return j.NoticeOfWaiting(job)
 }
 
-// NoticeOfWaiting is Notice for a job that waits for a replica in whatever phase, as one does whose
-// replica is gone.
+// NoticeOfWaiting is Notice for a job whose replica is gone: it waits for another one in any phase
+// but an end.
 func (j *Jobs) NoticeOfWaiting(job task.Job) string {
-	if j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Paused {
+	if !task.Terminal(job.GetExecution().GetPhase()) && j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Paused {
 		return NoticeRoutePaused
 	}
 	return ""

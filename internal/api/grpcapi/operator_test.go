@@ -387,6 +387,9 @@ func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
 	wantNotice("left on a paused route", "route_paused")
 	apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	wantNotice("left on a route that was resumed")
+	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	w.EndVideo(e)
+	wantNotice("ended on a paused route") // its work item is still there
 }
 
 // TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
