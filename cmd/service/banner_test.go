@@ -52,9 +52,9 @@ func TestCommandOfGoRun(t *testing.T) {
 	t.Parallel()
 	const goRun = "go run ./cmd/service"
 	for program, want := range map[string]string{
-		"/tmp/go-build4033909374/b001/exe/service":                                                            goRun,
-		`C:\Temp\go-build40\b001\exe\service.exe`:                                                             goRun,
-		"/root/.cache/go-build/43/435600b3cca778de9751f14b88e4590891e893f95c6b20ca00ab50d16b2c8829-d/service": goRun,
+		"/tmp/go-build4033909374/b001/exe/service":                                                              goRun,
+		`C:\Temp\go-build40\b001\exe\service.exe`:                                                               goRun,
+		"/home/a/.cache/go-build/43/435600b3cca778de9751f14b88e4590891e893f95c6b20ca00ab50d16b2c8829-d/service": goRun,
 		"./service":                  "./service",
 		"service":                    "service",
 		"/home/a/go-build/b/service": "/home/a/go-build/b/service",

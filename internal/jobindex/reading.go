@@ -222,12 +222,12 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 		r.expired, r.expiredAt = end.First, now
 		r.table.expire(end.First)
 	}
-	next, over := r.judge(end, asked, time.Now())
+	next, reason := r.judge(end, asked, time.Now())
 	r.x.report()
-	if over != "" {
-		r.x.logger.Warn("the index of jobs is read from the beginning of the log again, and has no lists meanwhile", "reason", over)
+	if reason != "" {
+		r.x.logger.Warn("the index of jobs is read from the beginning of the log again; this replica answers no lists meanwhile", "reason", reason)
 	}
-	return next, over == ""
+	return next, reason == ""
 }
 
 // moment is when the log is asked where it ends, and the last event that was heard by then. A
@@ -263,20 +263,20 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 }
 
 // judge says whether the reading is ready, by what was probed: the log may have more since it was
-// asked. over is why it has to be read from its beginning, if it has to.
-func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.Duration, over string) {
+// asked. reason is why it has to be read from its beginning, empty where it goes on.
+func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	below := end.Seq < asked.heard
 	switch {
 	case !end.LogCreated.Equal(r.created):
-		over = "the log was created again"
+		reason = "the log was created again"
 	case below && r.below: // a leader that has lost the lead may answer once more
-		over = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.heard)
+		reason = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.heard)
 	}
-	if over != "" {
+	if reason != "" {
 		r.ready = false
-		return 0, over
+		return 0, reason
 	}
 	if silent := now.Sub(r.probed) - 2*probeEvery; silent > 0 && !r.probed.IsZero() { // the broker, and not the reading
 		r.moved, r.reached = r.moved.Add(silent), r.reached.Add(silent)

@@ -45,8 +45,8 @@ func TestAReadingIsJudged(t *testing.T) {
 				for n := range uint64(s.seconds) {
 					now = now.Add(time.Second)
 					r.asOf = s.asOf + n*s.heards
-					_, over := r.judge(joblog.End{Seq: s.end + n*s.stores}, moment{now, r.asOf}, now)
-					if ok = over == ""; !ok && n != uint64(s.seconds)-1 {
+					_, reason := r.judge(joblog.End{Seq: s.end + n*s.stores}, moment{now, r.asOf}, now)
+					if ok = reason == ""; !ok && n != uint64(s.seconds)-1 {
 						t.Fatalf("stretch %d: the log is read over after %d s", i, n+1)
 					}
 				}
@@ -91,8 +91,8 @@ func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
 		end := joblog.End{Seq: r.asOf + 3}
 		r.asOf += 1000
 		now = now.Add(time.Second)
-		if _, over := r.judge(end, asked, now); over != "" || !r.isReady(now) {
-			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), over)
+		if _, reason := r.judge(end, asked, now); reason != "" || !r.isReady(now) {
+			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), reason)
 		}
 	}
 }
@@ -104,8 +104,8 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
 	judge := func() bool {
-		_, over := r.judge(joblog.End{Seq: 12}, moment{now, r.asOf}, now)
-		return over == ""
+		_, reason := r.judge(joblog.End{Seq: 12}, moment{now, r.asOf}, now)
+		return reason == ""
 	}
 	r.asOf = 12
 	judge()
@@ -137,8 +137,8 @@ func TestALargeLogIsReadForLong(t *testing.T) {
 	for range 100 {
 		now = now.Add(time.Second)
 		r.asOf += 10
-		if _, over := r.judge(joblog.End{Seq: 100_000}, moment{now, r.asOf}, now); over != "" || r.isReady(now) {
-			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), over)
+		if _, reason := r.judge(joblog.End{Seq: 100_000}, moment{now, r.asOf}, now); reason != "" || r.isReady(now) {
+			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), reason)
 		}
 	}
 }
