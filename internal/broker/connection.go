@@ -42,6 +42,12 @@ const (
 	pingsOut  = 2
 )
 
+// answersOfOne is how many messages may wait on the inbox of one request: what a direct get
+// answers with at most (pageMessages, MostSubjects), and more replicas than a fleet has. Each
+// such request makes room for all of them, 8 bytes each: the client's default, 65,536, is half
+// a megabyte for a read of one event.
+const answersOfOne = 2048
+
 func (c *connection) options() []nats.Option {
 	return []nats.Option{
 		nats.Name("genbus"),
@@ -53,6 +59,7 @@ func (c *connection) options() []nats.Option {
 		// given up, would be a write that no caller wants any more. While the embedded
 		// server reads nothing, there is one for all that (unhurried).
 		nats.ReconnectBufSize(-1),
+		nats.SyncQueueLen(answersOfOne),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { c.asyncError(s, err) }),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),

@@ -34,3 +34,19 @@ func BenchmarkLast(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPage is the cost of reading the one event of a job by a direct get, as who follows
+// the job does.
+func BenchmarkPage(b *testing.B) {
+	broker := brokertest.Single(b)
+	name := broker.Names().Task(subject.Video, "default", fmt.Sprintf("video_%026d", 0))
+	if _, err := broker.Publish(b.Context(), msg(name, "", strings.Repeat("x", 1024))); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if page, err := broker.Page(b.Context(), broker.Names().Tasks(), name, 1); err != nil || len(page) != 1 {
+			b.Fatal(page, err)
+		}
+	}
+}

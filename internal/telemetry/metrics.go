@@ -3,6 +3,7 @@ package telemetry
 import (
 	"net/http"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,12 +46,16 @@ type Metrics struct {
 	tenants  *tenantMetrics
 }
 
+// goCollector is the same for each registry of a process: to make one compares the names of all
+// figures of the runtime with its rules, megabytes of work.
+var goCollector = sync.OnceValue(func() prometheus.Collector { return collectors.NewGoCollector() })
+
 // NewMetrics makes the metrics of one process. The version is that of the
 // build, for genbus_build_info.
 func NewMetrics(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		collectors.NewGoCollector(),
+		goCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	f := promauto.With(registry)
