@@ -21,6 +21,15 @@ type heldTask struct {
 	assigned assignment
 	due      time.Time // when the step was to run
 	pollAt   time.Time // the next poll; zero: at once
+	slot     bool      // one of the route's for polls is taken
+}
+
+// releaseSlot gives the slot for a poll back, if there is one.
+func (t *heldTask) releaseSlot() {
+	if t.slot {
+		t.slot = false
+		t.runner.polls.release()
+	}
 }
 
 func (t *heldTask) holder() *hold.Holder { return t.runner.shared.Holder }

@@ -34,6 +34,7 @@ type job struct {
 	wake     time.Time   // when that is
 	due      time.Time   // when the step in hand was to run
 	stale    bool        // read the log before the next step
+	awaiting bool        // a slot for the next poll
 	resolved bool        // settled; nothing happens any more
 
 	// Only who has set busy, or resolved, touches what follows.
@@ -104,7 +105,7 @@ func (j *job) rest(at time.Time) {
 // kick runs the next step now, or after the one in hand.
 func (j *job) kick(due time.Time) {
 	if j.begin(due) {
-		go j.work()
+		go j.work(false)
 	}
 }
 
@@ -127,15 +128,18 @@ func (j *job) begin(due time.Time) bool {
 	return true
 }
 
-// work runs steps until the job can wait or is settled.
-func (j *job) work() {
+// work runs steps until the job can wait or is settled, the first of them with a slot for a
+// poll or without.
+func (j *job) work(slot bool) {
 	defer j.runner.shared.Holder.Jobs.Done()
 	j.rouse()
+	j.task.slot = slot
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
 		if hold.Waits(outcome) && j.held.Suspect() && !j.submit.wasReturned() {
 			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
+		j.task.releaseSlot() // of a step that polled nothing
 		if !j.continues(outcome) {
 			return
 		}
@@ -175,14 +179,46 @@ func (j *job) sleepUntil(at time.Time) {
 		j.timer.Reset(time.Until(at))
 		return
 	}
-	j.timer = time.AfterFunc(time.Until(at), func() {
-		j.mu.Lock()
-		due := j.wake
-		j.mu.Unlock()
+	j.timer = time.AfterFunc(time.Until(at), j.wakeUp)
+}
+
+// wakeUp runs the next step. A task at rest does that with a slot for its poll, and rests until
+// it has one: very many may be due at once.
+func (j *job) wakeUp() {
+	j.mu.Lock()
+	due, rests, awaiting := j.wake, !j.busy && j.steps == nil, j.awaiting
+	j.awaiting = awaiting || rests
+	j.mu.Unlock()
+	switch {
+	case !rests:
 		if j.begin(due) {
-			j.work() // the timer's goroutine has nothing else to do
+			j.work(false) // the timer's goroutine has nothing else to do
 		}
-	})
+	case awaiting:
+	case !j.runner.polls.acquire(j.granted):
+	case j.beginPoll():
+		j.work(true)
+	default:
+		j.runner.polls.release()
+	}
+}
+
+// granted is called when a slot was taken for a task at rest.
+func (j *job) granted() bool {
+	if !j.beginPoll() {
+		return false
+	}
+	go j.work(true)
+	return true
+}
+
+// beginPoll is begin for a task that had waited for a slot.
+func (j *job) beginPoll() bool {
+	j.mu.Lock()
+	j.awaiting = false
+	due := j.wake
+	j.mu.Unlock()
+	return j.begin(due)
 }
 
 // leave settles the message and forgets the job.

@@ -58,6 +58,12 @@ func (p *polling) poll(ctx context.Context) error {
 		}
 		return hold.Until(t.pollAt)
 	}
+	if !t.slot && p.mayRest() {
+		if t.pollAt.IsZero() {
+			t.pollAt = time.Now()
+		}
+		return hold.Until(t.pollAt) // which has passed: the task rests until it has a slot
+	}
 	a, table := routes.Account(x), t.runner.shared.Routes
 	client, ok := table.Client(t.video())
 	if !ok {
@@ -172,24 +178,28 @@ func (p *polling) afterLostResult(ctx context.Context, err error) error {
 }
 
 func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstream.VideoState, error) {
-	r, stopping := p.task.runner, p.task.holder().Fetching
-	select {
-	case r.polls <- struct{}{}:
-		defer func() { <-r.polls }()
-	case <-stopping.Done(): // the process stops: another replica polls sooner
+	t, r, stopping := p.task, p.task.runner, p.task.holder().Fetching
+	if stopping.Err() != nil { // the process stops: another replica polls sooner
 		return upstream.VideoState{}, context.Cause(stopping)
 	}
+	if !t.slot {
+		if err := r.polls.acquireWait(stopping); err != nil {
+			return upstream.VideoState{}, err
+		}
+		t.slot = true
+	}
+	defer t.releaseSlot()
 	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, errors.New("the poll timed out"))
 	defer cancel()
 	begin := time.Now()
-	r.metrics.PollBegan(begin.Sub(p.task.due))
-	state, err := client.Poll(ctx, routes.Ref(p.task.video()))
-	r.shared.Routes.Polled(p.task.execution().GetUpstream(), err)
+	r.metrics.PollBegan(begin.Sub(t.due))
+	state, err := client.Poll(ctx, routes.Ref(t.video()))
+	r.shared.Routes.Polled(t.execution().GetUpstream(), err)
 	verdict := "answered"
 	if err != nil {
 		verdict = "failed"
 	}
-	r.shared.calls.count(p.task.execution().GetUpstream(), "poll", verdict, statusOf(err), time.Since(begin))
+	r.shared.calls.count(t.execution().GetUpstream(), "poll", verdict, statusOf(err), time.Since(begin))
 	return state, err
 }
 

@@ -1,8 +1,10 @@
 package video
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,13 +17,13 @@ import (
 )
 
 // submittedUpstream is the past of a task that the sandbox's upstream has.
-func submittedUpstream() []jobtest.Transition {
+func submittedUpstream(id string) []jobtest.Transition {
 	return []jobtest.Transition{
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(time.Hour)})
 		},
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
+			return task.Submitted(v, now, task.Receipt{UpstreamID: id, Status: "queued"})
 		},
 	}
 }
@@ -31,7 +33,9 @@ func submittedUpstream() []jobtest.Transition {
 func TestATaskRestsBetweenPolls(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
+	polled := make(chan struct{}, 1)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		polled <- struct{}{}
 		if failing.Load() {
 			w.WriteHeader(http.StatusBadGateway)
 			return
@@ -45,15 +49,18 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 		}
 	})
 	item := jobtest.PastItem("rests")
-	jobtest.PastOf(t, p.Log, item, submittedUpstream()...)
+	jobtest.PastOf(t, p.Log, item, submittedUpstream("up_1")...)
 	j := p.held(t, item)
 	released := false
 	j.release = func() { released = true }
 	holder := p.runners.Holder
 	poll := func() {
 		t.Helper()
+		j.mu.Lock()
 		j.wake = time.Time{}
+		j.mu.Unlock()
 		j.kick(time.Now())
+		<-polled // by another goroutine: it rests until it has a slot
 		holder.Jobs.Wait()
 	}
 	inUse := func() int {
@@ -92,5 +99,81 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	j.HandOver()
 	if !released || inUse() != 0 {
 		t.Errorf("handed over at rest: released %v, %d places", released, inUse())
+	}
+}
+
+// TestDueTasksRestUntilTheyHaveASlot: while the upstream does not answer, the tasks that are
+// due next are bytes. They are polled in order once there is a slot; one that is woken meanwhile
+// keeps its place, and one that is handed over gives it up.
+func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan string, 1), make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- path.Base(r.URL.Path)
+		<-answer
+		_, _ = w.Write([]byte(`{"status":"in_progress"}`))
+	}))
+	t.Cleanup(up.Close)
+	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
+		for i := range cfg.Routes {
+			cfg.Routes[i].Poll.Interval = time.Hour // one poll of each
+		}
+	})
+	r := p.runner()
+	r.polls = newPollSlots(1)
+	jobs := make([]*job, 4)
+	released := make([]bool, len(jobs))
+	for i := range jobs {
+		item := jobtest.PastItem(fmt.Sprint("due", i))
+		jobtest.PastOf(t, p.Log, item, submittedUpstream(fmt.Sprint("up_", i))...)
+		j := p.heldBy(t, r, item)
+		j.release = func() { released[i] = true }
+		j.task.pollAt = time.Now().Add(time.Hour)
+		step(j)
+		jobs[i] = j
+	}
+	wake := func(j *job) {
+		j.mu.Lock()
+		j.wake = time.Now()
+		j.mu.Unlock()
+		j.wakeUp()
+	}
+	polled := func(want string) {
+		t.Helper()
+		if id := <-asked; id != want {
+			t.Fatalf("%s is polled, not %s", id, want)
+		}
+	}
+	go wake(jobs[0]) // it returns after the poll
+	polled("up_0")
+	for _, j := range jobs[1:] {
+		wake(j)
+		if j.steps != nil || !j.awaiting {
+			t.Errorf("due without a slot: steps %v, awaiting %v", j.steps != nil, j.awaiting)
+		}
+	}
+	jobs[1].stale = true // as Confirm does
+	step(jobs[1])
+	jobs[2].HandOver()
+	for _, want := range []string{"up_1", "up_3"} {
+		answer <- struct{}{}
+		polled(want)
+	}
+	answer <- struct{}{}
+	p.runners.Holder.Jobs.Wait()
+	for i, j := range jobs {
+		if gone := i == 2; released[i] != gone || !gone && (j.steps != nil || j.awaiting || j.resting.polls != 1) {
+			t.Errorf("job %d: released %v, steps %v, awaiting %v, %d polls", i, released[i], j.steps != nil, j.awaiting, j.resting.polls)
+		}
+	}
+	if r.polls.free != 1 || len(r.polls.waiting) != 0 {
+		t.Errorf("%d slots are free, %d wait", r.polls.free, len(r.polls.waiting))
+	}
+}
+
+// step takes the steps of a job that is not at work, until it can wait.
+func step(j *job) {
+	if j.begin(time.Now()) {
+		j.work(false)
 	}
 }

@@ -30,8 +30,7 @@ type Options struct {
 }
 
 const (
-	// maxPolls is the number of polls that one route has in flight in one process, so that
-	// an upstream that hangs costs lateness and not every file descriptor.
+	// maxPolls is the number of polls that one route has in flight in one process.
 	maxPolls = 512
 	// maxCopies is how many results one process copies at a time.
 	maxCopies = 8
@@ -54,10 +53,10 @@ type Runner struct {
 	shared  *Runners
 	route   string
 	metrics *telemetry.RouteMetrics
-	polls   chan struct{} // bounds the polls in flight
+	polls   *pollSlots
 }
 
 // Runner is the one of a route.
 func (r *Runners) Runner(route string, metrics *telemetry.RouteMetrics) *Runner {
-	return &Runner{shared: r, route: route, metrics: metrics, polls: make(chan struct{}, maxPolls)}
+	return &Runner{shared: r, route: route, metrics: metrics, polls: newPollSlots(maxPolls)}
 }

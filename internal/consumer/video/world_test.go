@@ -25,7 +25,7 @@ type process struct {
 	runners *Runners
 }
 
-func newProcess(t *testing.T, b *broker.Broker, url string, change ...func(*config.Config)) process {
+func newProcess(t testing.TB, b *broker.Broker, url string, change ...func(*config.Config)) process {
 	t.Helper()
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, url, change...), telemetry.NewMetrics("test"))
 	p.Start(t)
@@ -34,12 +34,20 @@ func newProcess(t *testing.T, b *broker.Broker, url string, change ...func(*conf
 	})}
 }
 
+// runner is one of the sandbox's route.
+func (p process) runner() *Runner {
+	return p.runners.Runner(config.SandboxVideoRoute, p.Metrics.Route(subject.Video, config.SandboxVideoRoute))
+}
+
 // held is a task of the sandbox's route that was delivered for the second time, as its log
 // is. The test takes its steps.
 func (p process) held(t *testing.T, item *genbusv1.WorkItem) *job {
+	return p.heldBy(t, p.runner(), item)
+}
+
+func (p process) heldBy(t testing.TB, r *Runner, item *genbusv1.WorkItem) *job {
 	t.Helper()
-	metrics := p.Metrics.Route(subject.Video, config.SandboxVideoRoute)
-	j := p.runners.Runner(config.SandboxVideoRoute, metrics).newJob(p.runners.Holder.NewJob(item, hold.Delivery{Count: 2}, metrics), func() {})
+	j := r.newJob(p.runners.Holder.NewJob(item, hold.Delivery{Count: 2}, r.metrics), func() {})
 	route, ok := p.Routes.Video(config.SandboxVideoRoute)
 	if !ok {
 		t.Fatal("there is no route")

@@ -1,0 +1,75 @@
+package video
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// pollSlots bound the polls of one route that are in flight in this process, so that an
+// upstream that hangs costs lateness and not every file descriptor. A poll for which there is
+// no slot waits for one in order.
+type pollSlots struct {
+	mu      sync.Mutex
+	free    int
+	waiting []func() bool
+}
+
+func newPollSlots(n int) *pollSlots { return &pollSlots{free: n} }
+
+// acquire takes a slot. Where there is none it returns false, and granted is called when one
+// has been taken for the caller: it must not wait, and returns whether the slot is still
+// wanted.
+func (s *pollSlots) acquire(granted func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free > 0 {
+		s.free--
+		return true
+	}
+	s.waiting = append(s.waiting, granted)
+	return false
+}
+
+// acquireWait is acquire for a caller that waits. The error is the cause of ctx.
+func (s *pollSlots) acquireWait(ctx context.Context) error {
+	slot := make(chan struct{})
+	var decided atomic.Bool
+	if s.acquire(func() bool {
+		wanted := decided.CompareAndSwap(false, true)
+		if wanted {
+			close(slot)
+		}
+		return wanted
+	}) {
+		return nil
+	}
+	select {
+	case <-slot:
+		return nil
+	case <-ctx.Done():
+		if !decided.CompareAndSwap(false, true) {
+			s.release() // it was granted at the same time
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// release gives a slot back, to the first that still wants one.
+func (s *pollSlots) release() {
+	for {
+		s.mu.Lock()
+		if len(s.waiting) == 0 {
+			s.waiting = nil // what it had room for
+			s.free++
+			s.mu.Unlock()
+			return
+		}
+		granted := s.waiting[0]
+		s.waiting[0], s.waiting = nil, s.waiting[1:]
+		s.mu.Unlock()
+		if granted() {
+			return
+		}
+	}
+}
