@@ -47,15 +47,16 @@ type reading struct {
 	asOf     uint64 // the last event that was heard
 	caughtUp bool   // what the node had that is read when the reading began
 	ready    bool
-	first    bool      // it was not ready yet
-	probed   time.Time // when the last probe was answered
-	seen     uint64    // asOf at the last probe
-	moved    time.Time // when it was seen to go on
-	reached  time.Time // when the log had no more than is heard now, as far as was probed
-	target   uint64    // where the log ended at an earlier probe,
-	targeted time.Time // and when that was
-	verified uint64    // the end of a log that has no later event than the last one heard
-	below    bool      // the log seemed to have less than was heard
+	first    bool          // it was not ready yet
+	probed   time.Time     // when the last probe was answered
+	seen     uint64        // asOf at the last probe
+	moved    time.Time     // when it was seen to go on
+	reached  time.Time     // when the log had no more than is heard now, as far as was probed
+	silent   time.Duration // since reached, while the broker did not answer: that is no lag
+	target   uint64        // where the log ended at an earlier probe,
+	targeted time.Time     // and when that was
+	verified uint64        // the end of a log that has no later event than the last one heard
+	below    bool          // the log seemed to have less than was heard
 	waits    map[chan struct{}]uint64
 }
 
@@ -279,7 +280,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 		return 0, reason
 	}
 	if silent := now.Sub(r.probed) - 2*probeEvery; silent > 0 && !r.probed.IsZero() { // the broker, and not the reading
-		r.moved, r.reached = r.moved.Add(silent), r.reached.Add(silent)
+		r.moved, r.silent = r.moved.Add(silent), r.silent+silent
 	}
 	if r.asOf > r.seen {
 		r.moved = now
@@ -288,9 +289,9 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	switch {
 	case r.asOf >= end.Seq, r.verified == end.Seq:
 		r.caughtUp = true // also where what was missing is erased
-		r.moved, r.reached, r.target, r.targeted = now, asked.at, end.Seq, asked.at
+		r.moved, r.reached, r.silent, r.target, r.targeted = now, asked.at, 0, end.Seq, asked.at
 	case r.asOf >= r.target:
-		r.reached, r.target, r.targeted = r.targeted, end.Seq, asked.at
+		r.reached, r.silent, r.target, r.targeted = r.targeted, 0, end.Seq, asked.at
 	case now.Sub(r.moved) > giveUpAfter:
 		r.ready = false
 		return 0, fmt.Sprintf("nothing after %d came for %s, and the log ends with %d", r.asOf, giveUpAfter, end.Seq)
@@ -298,7 +299,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	if r.targeted.IsZero() {
 		r.target, r.targeted = min(r.target, end.Seq), asked.at
 	}
-	late := now.Sub(r.reached)
+	late := now.Sub(r.reached) - r.silent
 	r.ready = r.caughtUp && !r.reached.IsZero() && (late <= doubtAfter || late <= lagAfter && now.Sub(r.moved) <= doubtAfter)
 	if r.ready {
 		r.first = false

@@ -80,6 +80,38 @@ func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 	}
 }
 
+// TestAReadingIsAsOfNoLaterForABrokerThatIsSilent: that the broker did not answer is no stall of the
+// reading. It does not make what was heard before any newer, as writes may have gone on.
+func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1000, 0)
+	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: began, asOf: 12}
+	judge := func(end uint64, after time.Duration) {
+		now := began.Add(after)
+		r.judge(joblog.End{Seq: end}, moment{now, r.asOf}, now)
+	}
+	judge(12, 0)
+	judge(20, time.Second)
+	r.asOf = 15
+	if judge(1000, 21*time.Second); !r.ready || !r.reached.Equal(began) {
+		t.Errorf("of 20 events 15 were heard 20 s ago: ready %t, as of %s after the log had no more than 12", r.ready, r.reached.Sub(began))
+	}
+	r.asOf = 1000
+	if judge(1000, 22*time.Second); !r.ready || !r.reached.Equal(began.Add(22*time.Second)) {
+		t.Errorf("all is heard: ready %t, as of %s", r.ready, r.reached.Sub(began))
+	}
+	r.asOf = 1001
+	if judge(1010, 23*time.Second); !r.ready {
+		t.Error("it goes on, and is not ready")
+	}
+	for after := 24 * time.Second; after <= 27*time.Second; after += time.Second {
+		judge(1010, after)
+	}
+	if r.ready {
+		t.Error("it stalls, and the silence of before keeps it ready")
+	}
+}
+
 // TestAReadingGoesOnWhileTheLogAnswers: in a busy log events come between where the leader says that
 // it ends and when that is heard. It does not have less than was read for that.
 func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
