@@ -49,11 +49,15 @@ func (p Settler) Settle(ctx context.Context, kind subject.Kind, name string, to 
 	}
 	s := &settlement{parts: p, from: name, to: to, out: &genbusv1.OrphansSettled{NextPageToken: next}}
 	for _, orphan := range items {
-		if err := s.settle(ctx, orphan); err != nil {
-			return s.out, err
+		if err = s.settle(ctx, orphan); err != nil {
+			s.erased = nil // they are where they were, for the next call
+			break
 		}
 	}
-	return s.out, s.settleLater(ctx)
+	if later := s.settleLater(ctx); err == nil {
+		err = later
+	}
+	return s.out, err
 }
 
 // settlement settles jobs of one route that is not configured.
@@ -104,28 +108,33 @@ func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
 	return nil
 }
 
-// settleLater settles what seemed to be erased, and once more the jobs of which a copy was removed: one
-// whose other copy is gone too is moved or ended, by what was its item.
+// settleLater settles once more the jobs of which a copy was removed, and what seemed to be erased: a
+// job whose other copy is gone too is moved or ended, by what was its item. No later call has that
+// item, so that the end of this one does not end the look at copies.
 func (s *settlement) settleLater(ctx context.Context) error {
-	if len(s.erased)+len(s.copies) == 0 {
+	wait := ctx
+	switch {
+	case len(s.copies) > 0:
+		wait = context.WithoutCancel(ctx)
+	case len(s.erased) == 0:
 		return nil
 	}
-	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
+	if err := broker.Wait(wait, joblog.SecondLook); err != nil {
 		return err
 	}
 	s.again = true
+	removed := s.out.GetRemoved() // copies are counted
+	for _, orphan := range s.copies {
+		if err := s.settle(wait, orphan); err != nil {
+			return err
+		}
+	}
+	s.out.Removed = removed
 	for _, orphan := range s.erased {
 		if err := s.settle(ctx, orphan); err != nil {
 			return err
 		}
 	}
-	removed := s.out.GetRemoved()
-	for _, orphan := range s.copies {
-		if err := s.settle(ctx, orphan); err != nil {
-			return err
-		}
-	}
-	s.out.Removed = removed // they are counted
 	return nil
 }
 

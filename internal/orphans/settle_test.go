@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -59,7 +60,8 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 }
 
 // TestTwoCopiesDoNotBothGiveWay: a replica that has both routes drops the copy on the one that an
-// operator moves to, as the log names the other one, at the moment when that one is removed for it.
+// operator moves to, as the log names the other one, at the moment when that one is removed for it. The
+// operator's call ends then.
 func TestTwoCopiesDoNotBothGiveWay(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
@@ -100,11 +102,13 @@ func TestTwoCopiesDoNotBothGiveWay(t *testing.T) {
 			t.Fatal("there is no route")
 		}
 		settled := make(chan error, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
 		s := Settler{Log: p.Log, Queue: p.Queue, Letters: p.Letters, Routes: p.Routes, Logger: p.Logger}
 		var out *genbusv1.OrphansSettled
 		go func() {
 			var err error
-			out, err = s.Settle(t.Context(), subject.Video, "gone", &to, "")
+			out, err = s.Settle(ctx, subject.Video, "gone", &to, "")
 			settled <- err
 		}()
 		jobtest.Shortly(t, "the orphan is removed", func() bool { return slices.Equal(on(), []string{config.SandboxVideoRoute}) })
@@ -115,6 +119,7 @@ func TestTwoCopiesDoNotBothGiveWay(t *testing.T) {
 		if _, err := p.Queue.Items.Remove(t.Context(), all[0]); err != nil {
 			t.Fatal(err)
 		}
+		leave()
 		if err := <-settled; err != nil {
 			t.Fatal(err)
 		}
