@@ -217,7 +217,7 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 		err = r.verify(ctx, end)
 	}
 	if err != nil {
-		return probeEvery, true // the broker does not answer, and stores nothing either
+		return probeEvery, true // the broker does not answer: nothing is known of the reading
 	}
 	if now := time.Now(); end.First > r.expired && now.Sub(r.expiredAt) > expireEvery { // only the reading probes
 		r.expired, r.expiredAt = end.First, now
@@ -226,7 +226,7 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 	next, reason := r.judge(end, asked, time.Now())
 	r.x.report()
 	if reason != "" {
-		r.x.logger.Warn("the index of jobs is read from the beginning of the log again; this replica answers no lists meanwhile", "reason", reason)
+		r.x.logger.Warn("the index of jobs is read from the beginning of the log again; lists are those of another replica that keeps it meanwhile, where there is one", "reason", reason)
 	}
 	return next, reason == ""
 }

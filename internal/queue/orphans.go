@@ -123,8 +123,8 @@ func accounted(jobs, before, after uint64) bool {
 
 // byConsumers tells add of the routes that have jobs in a stream and are not configured. Each
 // route has a durable consumer, which outlives it and says how many jobs it has. counted is
-// false where these do not account for all messages, as the consumer of a route is gone, or
-// where they may not be listed. After another error, which passes, the caller looks again later.
+// false where these do not account for the messages (accounted), as the consumer of a route is
+// gone, or where they may not be listed. After another error, which passes, the caller looks again later.
 func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route, *jetstream.ConsumerInfo)) (counted bool, err error) {
 	for range countTries {
 		before, err := q.messages(ctx, stream)
