@@ -213,15 +213,15 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 
 // holderOf says who holds a job where it is not, or may not be, the replica that wrote last.
 func holderOf(w *genbusv1.WorkItemPlace) string {
-	heard := ""
-	if w.GetReplicaHeardAt() != nil {
-		heard = " (last heard of at " + moment(w.GetReplicaHeardAt()) + ")"
+	lost := "is gone"
+	if w.GetReplicaHeardAt() != nil { // it hangs or has a lot to do, if it was not killed
+		lost = "does not answer (last heard of at " + moment(w.GetReplicaHeardAt()) + ")"
 	}
 	switch {
 	case w.GetHolder() != "" && w.GetHolder() != w.GetReplica():
 		return "; it is replica " + w.GetHolder() + " that holds it now"
 	case w.GetReplicaGone():
-		return ", which is gone" + heard + "; no replica says that it holds the job, and one takes it within the route's ack_wait, or when the route is resumed"
+		return ", which " + lost + "; no replica says that it holds the job, and one takes it within the route's ack_wait, or when the route is resumed"
 	}
 	return ""
 }

@@ -281,7 +281,7 @@ func TestStoppedInAChat(t *testing.T) {
 }
 
 // TestAKilledHolderIsShown: the log names it until another replica changes something, so that an
-// operator who looks at the job is told that it is gone, and then who has taken the job.
+// operator who looks at the job is told that it does not answer, and then who has taken the job.
 func TestAKilledHolderIsShown(t *testing.T) {
 	t.Parallel()
 	b, up := newBed(t), newHandUpstream(t)
@@ -298,7 +298,7 @@ func TestAKilledHolderIsShown(t *testing.T) {
 	}
 	shows("")
 	tell(t, first.Kill)
-	shows(`, which is gone \(last heard of at \S+Z\); no replica says .*`)
+	shows(`, which does not answer \(last heard of at \S+Z\); no replica says .*`)
 	shows(`; it is replica \w+ that holds it now`)
 	up.complete()
 	b.awaitEnd(n)

@@ -51,10 +51,10 @@ func TestNothingIsAskedOnTheWayOfAJob(t *testing.T) {
 			if _, err := b.Conn().ChanSubscribe("$JS.API.>", asked); err != nil {
 				t.Fatal(err)
 			}
-			const atOnce, most = 8, 40
+			const atOnce, most, batches = 8, 40, 25
 			begin := time.Now()
 			var quick, slow []string // ids
-			for i := 0; len(quick) < most; {
+			for i := 0; len(quick) < most && i < batches*atOnce/2; {
 				batch := time.Now()
 				for range atOnce / 2 {
 					id := name
@@ -80,6 +80,9 @@ func TestNothingIsAskedOnTheWayOfAJob(t *testing.T) {
 						t.Fatal("the jobs do not end")
 					}
 				}
+			}
+			if len(quick) == 0 {
+				t.Skip("each job took a second: the machine has too much else to do")
 			}
 			took := time.Since(begin)
 			ofJobs, checked, others := map[string]map[string]int{}, map[string]bool{}, map[string]int{}

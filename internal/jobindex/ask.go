@@ -137,7 +137,7 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 			switch {
 			case a.Error == "" && (!current || a.AsOf >= q.Upto):
 				return a, nil
-			case a.Error != "" && ctx.Err() == nil:
+			case a.Error != "" && asking.Err() == nil: // else it is not known what it would have answered
 				x.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
 				x.role.peers.failed(a.replica, time.Now())
 			}
