@@ -186,7 +186,8 @@ func (j *job) sleepUntil(at time.Time) {
 // it has one: very many may be due at once.
 func (j *job) wakeUp() {
 	j.mu.Lock()
-	due, rests, awaiting := j.wake, !j.busy && j.steps == nil, j.awaiting
+	due, awaiting := j.wake, j.awaiting
+	rests := !j.busy && !j.resolved && j.steps == nil
 	j.awaiting = awaiting || rests
 	j.mu.Unlock()
 	switch {
