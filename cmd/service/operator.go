@@ -50,7 +50,7 @@ type operatorCall struct {
 func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
 	key, err := c.key("GENBUS_OPERATOR_KEY")
 	if err == nil && key == "" {
-		err = wrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with, or name a file with --key-file")
+		err = wrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with (without one it refuses operators: \"service key new\" prints one to start it with), or name a file with --key-file")
 	}
 	if err == nil {
 		err = checkTimeout(c.Timeout)

@@ -97,9 +97,9 @@ func (c sandboxCommand) Run(ctx context.Context) error {
 func sandboxBanner(url string) string {
 	text := fmt.Sprintf("The sandbox, a fake upstream, listens on %[1]s; counters: curl %[1]s/stats; tasks: curl %[1]s/tasks\n"+
 		"Point genbus at it:\n"+
-		"  GENBUS_UPSTREAM_URL=%[1]s go run ./cmd/service serve    # sandbox-video and sandbox-chat\n", url)
+		"  GENBUS_UPSTREAM_URL=%[1]s %[2]s serve    # sandbox-video and sandbox-chat\n", url, programCommand(os.Args[0]))
 	if url == "http://"+config.Default().Sandbox.Addr {
-		text += "  GENBUS_CONFIG=examples/sandbox.yaml go run ./cmd/service serve          # every protocol\n"
+		text += fmt.Sprintf("  GENBUS_CONFIG=examples/sandbox.yaml %s serve          # every protocol\n", programCommand(os.Args[0]))
 	}
 	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus leaves them alone,\n" +
 		"and where another configuration has a route of the same name its jobs in hand end as upstream_removed.\n"

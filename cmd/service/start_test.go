@@ -92,7 +92,7 @@ func TestSandboxBanner(t *testing.T) {
 	t.Parallel()
 	for url, example := range map[string]bool{"http://127.0.0.1:8090": true, "http://127.0.0.1:9999": false} {
 		got := sandboxBanner(url)
-		if !strings.Contains(got, "GENBUS_UPSTREAM_URL="+url+" go run") || strings.Contains(got, "examples/sandbox.yaml") != example || !strings.Contains(got, url+"/tasks") {
+		if !strings.Contains(got, "GENBUS_UPSTREAM_URL="+url+" "+programCommand(os.Args[0])+" serve") || strings.Contains(got, "examples/sandbox.yaml") != example || !strings.Contains(got, url+"/tasks") {
 			t.Errorf("%s:\n%s", url, got)
 		}
 	}

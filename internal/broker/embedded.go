@@ -65,7 +65,7 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 
 func lockDir(dir string) (*flock.Flock, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("nats.data_dir (GENBUS_DATA_DIR): %w", err)
 	}
 	path := filepath.Join(dir, "genbus.lock")
 	lock := flock.New(path)

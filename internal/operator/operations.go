@@ -111,7 +111,7 @@ func (p Operations) check(m *genbusv1.StartOperationRequest) (wrong []errcode.Vi
 		add("spec", "must say what is to be done: cancel_jobs, redrive_dead_letters, drop_dead_letters or attach_upstream_tasks")
 	}
 	if all && !m.GetEverything() && !m.GetCountOnly() {
-		add("everything", "must be true where the filter is empty: it chooses all there are, of all tenants")
+		add("everything", "must be true (a command has --all for it) where the filter is empty: it chooses all there are, of all tenants")
 	}
 	return wrong
 }
