@@ -53,12 +53,13 @@ func (d *demoClient) show(m *nats.Msg) error {
 
 // detail is what is worth a look in an event.
 func detail(e task.Event) string {
-	phase := task.PhaseWord(e.Job.GetExecution().GetPhase())
 	if err := e.Job.GetError(); err != nil {
 		return "  " + err.GetCode() + ": " + err.GetMessage()
 	}
+	upstreamStatus := ""
 	switch j := e.Job.(type) {
 	case *genbusv1.VideoTask:
+		upstreamStatus = j.GetUpstreamStatus()
 		switch at := places(j); {
 		case len(at) > 0:
 			return "  " + at[0]
@@ -73,10 +74,7 @@ func detail(e task.Event) string {
 			return "  " + plural.Count(j.GetChunkCount(), "chunk") + ", " + plural.Count(j.GetUsage().GetTotalTokens(), "token")
 		}
 	}
-	if phase != task.StatusWord(e.Job.GetStatus()) {
-		return "  (" + phase + ")"
-	}
-	return ""
+	return finer(e.Job.GetExecution(), e.Job.GetStatus(), upstreamStatus)
 }
 
 // demoBlock is what the demo reads of a chat's block.

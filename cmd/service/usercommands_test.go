@@ -25,6 +25,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // userCommand runs the binary as a tenant would.
@@ -219,7 +220,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
-// TestTasksSayTheirPhase where it is finer than their status.
+// TestTasksSayTheirPhase where it is finer than their status, and the refusal that one waits after, as events do.
 func TestTasksSayTheirPhase(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -231,6 +232,10 @@ func TestTasksSayTheirPhase(t *testing.T) {
 	)
 	if err != nil || strings.Count(out.String(), "(submitting)\n") != 2 {
 		t.Errorf("%v:\n%s", err, out.String())
+	}
+	waits := &genbusv1.VideoTask{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, UpstreamStatus: "rate_limited", Execution: &genbusv1.Execution{Phase: genbusv1.JobPhase_JOB_PHASE_QUEUED}}
+	if got := detail(task.Event{Job: waits}); got != "  (waits after rate_limited)" {
+		t.Errorf("an event says %q", got)
 	}
 }
 
