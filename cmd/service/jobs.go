@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -45,7 +46,7 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	if err := checkAddresses(n.NATS); err != nil {
 		return nil, err
 	}
-	opts := []nats.Option{nats.Name("genbus command"), nats.MaxReconnects(-1), nats.CustomInboxPrefix(n.Inbox)}
+	opts := []nats.Option{nats.Name("genbus command"), nats.MaxReconnects(-1), nats.CustomInboxPrefix(n.Inbox), nats.DisconnectErrHandler(waiting), nats.ReconnectHandler(again)}
 	if n.User != "" {
 		opts = append(opts, nats.UserInfo(n.User, password))
 	}
@@ -65,6 +66,16 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	}
 	return nc, nil
 }
+
+// waiting says of a connection that was lost that it is waited for; one that the command has closed
+// has no error.
+func waiting(_ *nats.Conn, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "genbus: the connection to NATS is gone, waiting for it:", err)
+	}
+}
+
+func again(*nats.Conn) { fmt.Fprintln(os.Stderr, "genbus: the connection to NATS is there again") }
 
 // checkAddresses refuses what nats.go would read otherwise than it is meant, and repeat in
 // its errors: a password with one of these characters.

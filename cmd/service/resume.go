@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"os"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,6 +21,8 @@ const (
 	maxResume   = 5 * time.Second
 	// resumeFor is how long a genbus that is away is waited for.
 	resumeFor = 2 * time.Minute
+	// sayAwayAfter is when one who waits for it is told so: a restart is over by then.
+	sayAwayAfter = 5 * time.Second
 )
 
 // resumed yields what a watch brings until it ends, and opens it again where it was when
@@ -26,7 +30,7 @@ const (
 func resumed[T any](ctx context.Context, open func() (recv func() (T, error), err error), seen func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
-		last, wait := time.Now(), firstResume
+		last, wait, said := time.Now(), firstResume, false
 		for {
 			opened := time.Now()
 			recv, err := open()
@@ -39,10 +43,10 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 					return
 				}
 				seen(item)
-				last, wait = time.Now(), firstResume
+				last, wait, said = time.Now(), firstResume, false
 			}
 			if time.Since(opened) > maxResume { // it was there until now, if quiet
-				last, wait = time.Now(), firstResume
+				last, wait, said = time.Now(), firstResume, false
 			}
 			switch {
 			case errors.Is(err, io.EOF):
@@ -53,6 +57,9 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 			case !cutOff(err) || time.Since(last) > resumeFor:
 				yield(zero, answered(err))
 				return
+			case !said && time.Since(last) > sayAwayAfter:
+				said = true
+				fmt.Fprintf(os.Stderr, "genbus: no answer, asking again for %s: %s\n", resumeFor, clean(status.Convert(err).Message()))
 			}
 			_ = broker.Wait(ctx, wait) // the next call says that ctx has ended
 			wait = min(2*wait, maxResume)
