@@ -22,7 +22,13 @@ type follower struct {
 	out  io.Writer
 	json bool
 	bar  bool
+	// quiet is called with the id of a chat that has brought no text for quietAfter.
+	quiet func(id string)
 }
+
+// quietAfter is how long a chat may bring no text until who follows it is told where to look: no event
+// says that its upstream is not reached.
+const quietAfter = 10 * time.Second
 
 // id prints a job's id alone.
 func (f *follower) id(id string) error {
@@ -136,12 +142,17 @@ func (f *follower) line(e proto.Message) error {
 func (f *follower) chat(ctx context.Context, by jobs, id string) error {
 	var last *genbusv1.Chat
 	text := &growing{out: f.out}
+	quiet := time.AfterFunc(quietAfter, func() { f.quiet(id) })
+	defer quiet.Stop()
 	for i, err := range by.FollowChat(ctx, id) {
 		if err != nil {
 			return errors.Join(err, text.end())
 		}
 		if i.Event != nil {
 			last = i.Event.GetChat()
+		}
+		if i.Text() != "" {
+			quiet.Stop()
 		}
 		if f.json {
 			err = f.item(i)

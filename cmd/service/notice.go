@@ -22,6 +22,11 @@ func printNotice(jobID, notice string) {
 	fmt.Fprintf(os.Stderr, "genbus: %s: %s\n", clean(jobID), clean(text))
 }
 
+// printQuiet says where to look of a chat that brings no text.
+func printQuiet(jobID string) {
+	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; if calls of its upstream fail, \"service operator jobs show %[1]s\" says how\n", clean(jobID))
+}
+
 // noticed is every call of a command by gRPC, and prints the notice that came with its answer.
 func noticed(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD

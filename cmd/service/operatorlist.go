@@ -167,7 +167,10 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		cells("trace", m.GetTraceId()), cells("work item", workItemLine(m.GetWorkItem())),
 	}
 	if h := m.GetWorkItem().GetHeld(); h.GetPollsFailed() > 0 {
-		rows = append(rows, cells("polls", pollsLine(h)))
+		rows = append(rows, cells("polls", failuresLine(h.GetPollsFailed(), h.GetLastPollErrorAt(), h.GetLastPollError())))
+	}
+	if h := m.GetWorkItem().GetHeld(); h.GetCallsFailed() > 0 {
+		rows = append(rows, cells("calls", failuresLine(h.GetCallsFailed(), h.GetLastCallErrorAt(), h.GetLastCallError())))
 	}
 	if e := m.GetError(); e != nil {
 		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
@@ -190,10 +193,10 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 	return p.table("VERSION\tTIME\tAFTER\tPHASE\tATTEMPT\tPROGRESS\tUPSTREAM\tUPSTREAM STATUS\tHTTP\tCODE\tREPLICA", rows)
 }
 
-// pollsLine is how many polls of a job have failed since the last one that did not.
-func pollsLine(h *genbusv1.HeldJob) string {
-	failed := plural.Form(h.GetPollsFailed(), "the last one failed,", fmt.Sprintf("the last %d failed, the last one", h.GetPollsFailed()))
-	return fmt.Sprintf("%s at %s: %s", failed, moment(h.GetLastPollErrorAt()), h.GetLastPollError())
+// failuresLine is how many polls or calls of a job have failed in a row, and how the last one did.
+func failuresLine(n uint32, at *timestamppb.Timestamp, last string) string {
+	failed := plural.Form(n, "the last one failed,", fmt.Sprintf("the last %d failed, the last one", n))
+	return fmt.Sprintf("%s at %s: %s", failed, moment(at), last)
 }
 
 func historyLine(h *genbusv1.JobHistoryEvent) string {

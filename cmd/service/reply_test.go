@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/genbus/genbus/client"
@@ -102,5 +103,43 @@ func TestAMissingReplyIsSaid(t *testing.T) {
 		if err := f.chat(t.Context(), lossy{lost: lost}, "chat_x"); err == nil || !strings.Contains(err.Error(), "chat_x") {
 			t.Errorf("%s, and no reply: %v", name, err)
 		}
+	}
+}
+
+// slow is a genbus whose chat brings its text after a while.
+type slow struct {
+	jobs
+	text time.Duration
+}
+
+func (s slow) FollowChat(context.Context, string) iter.Seq2[client.ChatItem, error] {
+	chat := func(status genbusv1.JobStatus) client.ChatItem {
+		return client.ChatItem{Event: &genbusv1.ChatEvent{Chat: &genbusv1.Chat{Status: status}}}
+	}
+	return func(yield func(client.ChatItem, error) bool) {
+		if !yield(chat(genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS), nil) {
+			return
+		}
+		time.Sleep(s.text) //nolint:forbidigo // synctest
+		if !yield(client.ChatItem{Chunk: &genbusv1.ChatChunk{Blocks: [][]byte{[]byte(`{"choices":[{"delta":{"content":"hello"}}]}`)}}}, nil) {
+			return
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // synctest
+		yield(chat(genbusv1.JobStatus_JOB_STATUS_COMPLETED), nil)
+	}
+}
+
+// TestAQuietChatIsSaid once, where its text does not come.
+func TestAQuietChatIsSaid(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[time.Duration]int{quietAfter - time.Second: 0, quietAfter + time.Second: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			said := 0
+			f := &follower{out: &out, quiet: func(string) { said++ }}
+			if err := f.chat(t.Context(), slow{text: text}, "chat_x"); err != nil || out.String() != "hello\n" || said != want {
+				t.Errorf("text after %s: %v, %q, said %d times", text, err, &out, said)
+			}
+		})
 	}
 }

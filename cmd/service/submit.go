@@ -35,7 +35,7 @@ type submitCommand struct {
 
 // with connects, has f do its work, and leaves.
 func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
-	show := &follower{out: out, json: c.JSON, bar: telemetry.IsTerminal(out)}
+	show := &follower{out: out, json: c.JSON, bar: telemetry.IsTerminal(out), quiet: printQuiet}
 	if c.NATS != "" && c.given() {
 		return wrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
 	}

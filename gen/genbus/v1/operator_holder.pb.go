@@ -33,6 +33,13 @@ type HeldJob struct {
 	LastPollError string `protobuf:"bytes,2,opt,name=last_poll_error,json=lastPollError,proto3" json:"last_poll_error,omitempty"`
 	// When that was.
 	LastPollErrorAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_poll_error_at,json=lastPollErrorAt,proto3" json:"last_poll_error_at,omitempty"`
+	// Calls of a queued chat that failed in a row, with those that no account took: the next one is
+	// made after a while.
+	CallsFailed uint32 `protobuf:"varint,4,opt,name=calls_failed,json=callsFailed,proto3" json:"calls_failed,omitempty"`
+	// The last of them, without the upstream's own words.
+	LastCallError string `protobuf:"bytes,5,opt,name=last_call_error,json=lastCallError,proto3" json:"last_call_error,omitempty"`
+	// When that was.
+	LastCallErrorAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_call_error_at,json=lastCallErrorAt,proto3" json:"last_call_error_at,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -88,15 +95,39 @@ func (x *HeldJob) GetLastPollErrorAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *HeldJob) GetCallsFailed() uint32 {
+	if x != nil {
+		return x.CallsFailed
+	}
+	return 0
+}
+
+func (x *HeldJob) GetLastCallError() string {
+	if x != nil {
+		return x.LastCallError
+	}
+	return ""
+}
+
+func (x *HeldJob) GetLastCallErrorAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastCallErrorAt
+	}
+	return nil
+}
+
 var File_genbus_v1_operator_holder_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_holder_proto_rawDesc = "" +
 	"\n" +
-	"\x1fgenbus/v1/operator_holder.proto\x12\tgenbus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x01\n" +
+	"\x1fgenbus/v1/operator_holder.proto\x12\tgenbus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x02\n" +
 	"\aHeldJob\x12!\n" +
 	"\fpolls_failed\x18\x01 \x01(\rR\vpollsFailed\x12&\n" +
 	"\x0flast_poll_error\x18\x02 \x01(\tR\rlastPollError\x12G\n" +
-	"\x12last_poll_error_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastPollErrorAtB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x12last_poll_error_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastPollErrorAt\x12!\n" +
+	"\fcalls_failed\x18\x04 \x01(\rR\vcallsFailed\x12&\n" +
+	"\x0flast_call_error\x18\x05 \x01(\tR\rlastCallError\x12G\n" +
+	"\x12last_call_error_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastCallErrorAtB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_holder_proto_rawDescOnce sync.Once
@@ -117,11 +148,12 @@ var file_genbus_v1_operator_holder_proto_goTypes = []any{
 }
 var file_genbus_v1_operator_holder_proto_depIdxs = []int32{
 	1, // 0: genbus.v1.HeldJob.last_poll_error_at:type_name -> google.protobuf.Timestamp
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 1: genbus.v1.HeldJob.last_call_error_at:type_name -> google.protobuf.Timestamp
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_holder_proto_init() }

@@ -297,6 +297,10 @@ func TestAJobShowsItsHolder(t *testing.T) {
 	if page := b.get("/console/jobs/video/default/" + id).body; !strings.Contains(page, "The last 3 failed, the last one ") || !strings.Contains(page, "status 503, code &#34;busy&#34;") {
 		t.Errorf("a job with failing polls is shown as\n%s", page)
 	}
+	w.HeldJob = &genbusv1.HeldJob{CallsFailed: 1, LastCallError: "it was not reached", LastCallErrorAt: timestamppb.Now()}
+	if page := b.get("/console/jobs/video/default/" + id).body; !strings.Contains(page, "<dt>Calls</dt>") || !strings.Contains(page, "it was not reached") || strings.Contains(page, "<dt>Polls</dt>") {
+		t.Errorf("a job with failing calls is shown as\n%s", page)
+	}
 }
 
 // hostile is a text that would run a script, break out of an attribute or leave a template.

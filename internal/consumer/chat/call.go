@@ -70,6 +70,7 @@ func (j *job) attempt() error {
 		if j.ctx.Err() != nil {
 			return hold.Return() // or what cutOff makes of it
 		}
+		j.noteFailure(err)
 		f := routes.Fault(err)
 		switch stopping := j.runner.Holder.Fetching; {
 		case refusedForNow(err) && j.waitForUpstream(f, refusals):

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Take begins with a chat that was delivered. release is called when its slot is free.
@@ -158,8 +161,20 @@ func (j *job) Confirm() {
 // grace period ends.
 func (j *job) HandOver() {}
 
-// Tell has nothing to say: a chat has no polls.
-func (j *job) Tell() *genbusv1.HeldJob { return &genbusv1.HeldJob{} }
+// Tell says whether the chat's calls fail.
+func (j *job) Tell() *genbusv1.HeldJob {
+	if failing := j.failing.Load(); failing != nil {
+		return failing
+	}
+	return &genbusv1.HeldJob{}
+}
+
+// noteFailure has operators told of a call that failed.
+func (j *job) noteFailure(err error) {
+	j.failing.Store(&genbusv1.HeldJob{
+		CallsFailed: j.failing.Load().GetCallsFailed() + 1, LastCallError: upstream.AsError("chat", err).Outline(), LastCallErrorAt: timestamppb.Now(),
+	})
+}
 
 // tooLate says which limit a chat that is not called has passed.
 func (j *job) tooLate(now time.Time) *errcode.Error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -41,6 +42,10 @@ type job struct {
 	held   *hold.Job
 	ctx    context.Context //nolint:containedctx // ends with errNotOurs, or with the process's work
 	stop   context.CancelCauseFunc
+
+	// failing is what operators are told while calls fail that are made again: no event says so
+	// where the attempt is not used up. What it points to is never changed.
+	failing atomic.Pointer[genbusv1.HeldJob]
 
 	mu    sync.Mutex
 	ended bool // nothing begins any more
