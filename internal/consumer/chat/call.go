@@ -202,6 +202,7 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 		return reply{}, err
 	}
 	defer s.Close()
+	j.failing.Store(nil) // it answers
 	h, n := j.runner.Holder, j.held.Name()
 	chunks := publisher.NewChunks(j.ctx, h.Broker, j.runner.Encoder, h.Bodies, h.Metrics, n.Tenant, n.ID, j.chat().GetAttempt())
 	defer chunks.Close()

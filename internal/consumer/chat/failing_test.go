@@ -19,49 +19,62 @@ import (
 )
 
 // TestOperatorsAreToldOfCallsThatFail: no event says that an upstream refuses a chat for now. The
-// holder does, without the upstream's words.
+// holder does, without the upstream's words, until a stream begins.
 func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 	brokertest.Long(t) // a second between two calls
 	t.Parallel()
-	told := make(chan *genbusv1.HeldJob, 1)
-	var j *job
-	calls := 0 // one at a time
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if calls++; calls == 1 {
-			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = w.Write([]byte(`{"error":{"message":"hi was too much","code":"busy"}}`))
-			return
-		}
-		told <- j.Tell()
-		_, _ = w.Write([]byte(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`))
-	}))
-	t.Cleanup(up.Close)
-	p := jobtest.NewProcess(t, brokertest.Single(t), jobtest.Config(t, up.URL), telemetry.NewMetrics("test"))
-	p.Start(t)
-	h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
-	item := chatItem()
-	if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
-		t.Fatal(err)
-	}
-	j = &job{
-		runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
-		held:   h.NewJob(item, hold.Delivery{Count: 1}, metrics), ticket: pool.NewTicket(func() {}),
-	}
-	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
-	defer j.stop(nil)
-	if got := j.Tell(); got.GetCallsFailed() != 0 || got.GetLastCallErrorAt() != nil {
-		t.Errorf("before a call: %v", got)
-	}
-	if err := j.held.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	jobtest.Shortly(t, "the chat is answered", func() bool { return !hold.Waits(j.step()) })
-	got := <-told
-	if got.GetCallsFailed() == 0 || got.GetLastCallErrorAt() == nil || !strings.Contains(got.GetLastCallError(), `status 429, code "busy"`) || strings.Contains(got.GetLastCallError(), "too much") {
-		t.Errorf("after a refusal: %v", got)
-	}
-	if s := j.chat().GetStatus(); s != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-		t.Errorf("the chat is %s", s)
+	for name, answer := range map[string]string{
+		"application/json":  `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`,
+		"text/event-stream": "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := make(chan *genbusv1.HeldJob, 1)
+			var j *job
+			calls := 0 // one at a time
+			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if calls++; calls == 1 {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusTooManyRequests)
+					_, _ = w.Write([]byte(`{"error":{"message":"hi was too much","code":"busy"}}`))
+					return
+				}
+				told <- j.Tell()
+				w.Header().Set("Content-Type", name)
+				_, _ = w.Write([]byte(answer))
+			}))
+			t.Cleanup(up.Close)
+			p := jobtest.NewProcess(t, brokertest.Single(t), jobtest.Config(t, up.URL), telemetry.NewMetrics("test"))
+			p.Start(t)
+			h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
+			item := chatItem()
+			item.Stream = name == "text/event-stream"
+			if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
+				t.Fatal(err)
+			}
+			j = &job{
+				runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
+				held:   h.NewJob(item, hold.Delivery{Count: 1}, metrics), ticket: pool.NewTicket(func() {}),
+			}
+			j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
+			defer j.stop(nil)
+			if got := j.Tell(); got.GetCallsFailed() != 0 || got.GetLastCallErrorAt() != nil {
+				t.Errorf("before a call: %v", got)
+			}
+			if err := j.held.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			jobtest.Shortly(t, "the chat is answered", func() bool { return !hold.Waits(j.step()) })
+			got := <-told
+			if got.GetCallsFailed() == 0 || got.GetLastCallErrorAt() == nil || !strings.Contains(got.GetLastCallError(), "status 429") || strings.Contains(got.GetLastCallError(), "too much") {
+				t.Errorf("after a refusal: %v", got)
+			}
+			if got := j.Tell(); item.GetStream() && got.GetCallsFailed() != 0 {
+				t.Errorf("after its stream began: %v", got)
+			}
+			if c := j.chat(); c.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("the chat is %s: %v", c.GetStatus(), c.GetError())
+			}
+		})
 	}
 }
