@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
@@ -33,11 +34,33 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
+	if err := p.refuseCompleted(ctx, l); err != nil {
+		return joblog.Entry{}, err
+	}
 	e, err := p.resolve(ctx, l, r.Request)
 	if err == nil {
 		p.Uploads.Remove(ctx, r.Upload) // without its letter it has no name
 	}
 	return e, err
+}
+
+// refuseCompleted refuses to pay again for what is there. A letter is written before the end of its
+// job: where another replica has completed the job in between, the letter stays. The letter of a task
+// that an upstream has in addition to the job's own is about that task.
+func (p *Letters) refuseCompleted(ctx context.Context, l letter) error {
+	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
+		return nil
+	}
+	e, err := p.Log.Get(ctx, subject.TaskName{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), ID: l.GetId()})
+	switch {
+	case errors.Is(err, joblog.ErrNotFound):
+		return nil
+	case err != nil:
+		return errcode.NotAccepted(broker.Reason(err), err)
+	case e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED:
+		return nil
+	}
+	return errcode.New(errcode.LetterResolved, "dead letter %d was not sent again: its job %s has completed; drop the letter", l.seq, l.GetId()).ForJob(l.GetId())
 }
 
 // resolve makes the one job that a letter makes, and removes the letter.

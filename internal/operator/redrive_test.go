@@ -15,9 +15,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // together calls f from many goroutines at once and gives the ids of the jobs, and
@@ -67,6 +69,37 @@ func TestRedriveMakesOneJob(t *testing.T) {
 		}
 		one.gone(l.GetSequence())
 	})
+}
+
+// TestACompletedJobIsNotRedriven: a replica wrote a letter of a job, and another one completed the job
+// before it was ended.
+func TestACompletedJobIsNotRedriven(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	r := newReplica(t, brokertest.Single(t), up)
+	e := r.admit(subject.Video, "r", videoBody)
+	items, err := r.o.Queue.Items.All(t.Context(), e.Name())
+	if err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	item, err := items[0].Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := deadletter.Store{Broker: r.o.Broker, Bodies: r.o.Bodies, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
+	if err := dead.PutJob(t.Context(), item, e.Job, errcode.New(errcode.UpstreamRemoved, "its route is gone"), "orphan"); err != nil {
+		t.Fatal(err)
+	}
+	l := r.letterOf(e.Job.GetId())
+	r.start()
+	r.end(e.Name())
+	creates := up.Sandbox.Stats().Creates
+	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.LetterResolved || errcode.From(err).JobID != e.Job.GetId() {
+		t.Errorf("redriven: %v", err)
+	}
+	if n := up.Sandbox.Stats().Creates; n != creates {
+		t.Errorf("%d creates more", n-creates)
+	}
 }
 
 func first(ids map[string]int) string {
