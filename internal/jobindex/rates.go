@@ -117,7 +117,7 @@ func newRates() *rates { return &rates{rings: map[rateKey]*ring{}} }
 // last of its events that the log had when the reading began: it then counts what the events
 // before it would have. Each event has to be heard once.
 func (r *rates) heard(n joblog.Notice, added bool, now time.Time) {
-	if n.Facts.Route == "" { // an earlier version wrote it
+	if n.Facts.Route == "" { // a request that was refused, and recorded
 		return
 	}
 	oldest := now.Add(-RateMinutes * time.Minute)

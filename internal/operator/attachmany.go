@@ -106,11 +106,7 @@ func (p Operations) attachments(op *genbusv1.Operation, tasks []*genbusv1.Letter
 	}
 	to := min(from+maxPage, len(tasks))
 	for i, t := range tasks[from:to] {
-		var job *genbusv1.LetterJob // an operation of the version before names none
-		if jobs := op.GetLetterJobs(); from+i < len(jobs) {
-			job = jobs[from+i]
-		}
-		steps = append(steps, p.attachment(op, t, job))
+		steps = append(steps, p.attachment(op, t, op.GetLetterJobs()[from+i]))
 	}
 	if to < len(tasks) {
 		next = strconv.Itoa(to)

@@ -139,8 +139,7 @@ func (f Facts) head() string {
 // Moment is a time as facts have it: Unix nanoseconds with base 36.
 func Moment(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 36) }
 
-// BegunAt is when the first submission or attempt of the job began; false where none has, or
-// where an earlier version wrote the event.
+// BegunAt is when the first submission or attempt of the job began; false where none has.
 func (f Facts) BegunAt() (t time.Time, begun bool) {
 	n, err := strconv.ParseInt(f.Begun, 36, 64)
 	return time.Unix(0, n), err == nil && n > 0
@@ -164,8 +163,8 @@ func (f *Facts) fields() [8]factField {
 	}
 }
 
-// ParseFacts reads the value of the header. What it cannot read is left out: it is genbus's
-// own, or an older one's. Its texts are parts of the header's memory.
+// ParseFacts reads the value of the header. What it cannot read is left out, as
+// genbus writes it. Its texts are parts of the header's memory.
 func ParseFacts(header string) Facts {
 	var f Facts
 	head, labels, _ := strings.Cut(header, ";")

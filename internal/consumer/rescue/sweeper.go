@@ -108,7 +108,7 @@ func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 		return s.ends, n.EndBy.Add(stuckAfter)
 	case task.TerminalWord(n.Status):
 		return nil, time.Time{}
-	default: // the event is of an older version, which does not say; the log does
+	default: // the event names no limit: the log is asked
 		return s.ends, time.Now().Add(stuckAfter)
 	}
 }
