@@ -24,7 +24,7 @@ func printNotice(jobID, notice string) {
 
 // printQuiet says where to look of a chat that brings no text.
 func printQuiet(jobID string) {
-	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; if calls of its upstream fail, \"service operator jobs show %[1]s\" says how\n", clean(jobID))
+	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; if calls of its upstream fail, \"service operator jobs show %[1]s\" or \"service operator upstreams\" says how\n", clean(jobID))
 }
 
 // noticed is every call of a command by gRPC, and prints the notice that came with its answer.

@@ -18,7 +18,7 @@ var sets = map[string][]errcode.Code{
 		errcode.InvalidAPIKey, errcode.OperatorRequired, errcode.InvalidRequest, errcode.BrokerUnavailable, errcode.ShuttingDown, errcode.Internal,
 	},
 	"anyJob": {errcode.TaskNotFound, errcode.ChatNotFound},
-	"letter": {errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, errcode.InputLost},
+	"letter": {errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, errcode.NotTerminal, errcode.InputLost},
 	"start":  {errcode.IdempotencyKeyReused, errcode.IndexCatchingUp, errcode.StorageFull, errcode.AcceptanceUnknown},
 	"read":   {errcode.BrokerUnavailable},
 	"list":   {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},

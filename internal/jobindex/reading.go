@@ -279,9 +279,11 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 		r.ready = false
 		return 0, reason
 	}
-	if silent := now.Sub(r.probed) - 2*probeEvery; silent > 0 && !r.probed.IsZero() { // the broker, and not the reading
-		r.moved, r.silent = r.moved.Add(silent), r.silent+silent
+	var silent time.Duration // the broker, and not the reading
+	if !r.probed.IsZero() {
+		silent = max(now.Sub(r.probed)-2*probeEvery, 0)
 	}
+	r.moved, r.silent = r.moved.Add(silent), r.silent+silent
 	if r.asOf > r.seen {
 		r.moved = now
 	}
@@ -291,7 +293,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 		r.caughtUp = true // also where what was missing is erased
 		r.moved, r.reached, r.silent, r.target, r.targeted = now, asked.at, 0, end.Seq, asked.at
 	case r.asOf >= r.target:
-		r.reached, r.silent, r.target, r.targeted = r.targeted, 0, end.Seq, asked.at
+		r.reached, r.silent, r.target, r.targeted = r.targeted, silent, end.Seq, asked.at
 	case now.Sub(r.moved) > giveUpAfter:
 		r.ready = false
 		return 0, fmt.Sprintf("nothing after %d came for %s, and the log ends with %d", r.asOf, giveUpAfter, end.Seq)

@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -34,7 +35,7 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	if err := p.refuseCompleted(ctx, l); err != nil {
+	if err := p.refuseUnended(ctx, l); err != nil {
 		return joblog.Entry{}, err
 	}
 	e, err := p.resolve(ctx, l, r.Request)
@@ -44,10 +45,11 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 	return e, err
 }
 
-// refuseCompleted refuses to pay again for what is there. A letter is written before the end of its
-// job: where another replica has completed the job in between, the letter stays. The letter of a task
-// that an upstream has in addition to the job's own is about that task.
-func (p *Letters) refuseCompleted(ctx context.Context, l letter) error {
+// refuseUnended refuses to pay again for what is there, or may still come. A letter is written before
+// the end of its job: where another replica goes on with the job, or has completed it, the letter
+// stays. The letter of a task that an upstream has in addition to the job's own is about that task,
+// and that of an earlier job of the same id is about that one.
+func (p *Letters) refuseUnended(ctx context.Context, l letter) error {
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
 	}
@@ -57,6 +59,10 @@ func (p *Letters) refuseCompleted(ctx context.Context, l letter) error {
 		return nil
 	case err != nil:
 		return errcode.NotAccepted(broker.Reason(err), err)
+	case !task.SameRequest(l.GetWork(), e.Job.GetExecution()):
+		return nil
+	case !e.Terminal():
+		return errcode.New(errcode.NotTerminal, "dead letter %d was not sent again: its job %s is %s; wait for its end, or cancel it", l.seq, l.GetId(), task.StatusWord(e.Job.GetStatus())).ForJob(l.GetId())
 	case e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED:
 		return nil
 	}

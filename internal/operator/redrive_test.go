@@ -71,9 +71,9 @@ func TestRedriveMakesOneJob(t *testing.T) {
 	})
 }
 
-// TestACompletedJobIsNotRedriven: a replica wrote a letter of a job, and another one completed the job
-// before it was ended.
-func TestACompletedJobIsNotRedriven(t *testing.T) {
+// TestAJobThatGoesOnIsNotRedriven: a replica wrote a letter of a job, and another one went on with the
+// job before it was ended, and completed it.
+func TestAJobThatGoesOnIsNotRedriven(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
 	r := newReplica(t, brokertest.Single(t), up)
@@ -91,6 +91,10 @@ func TestACompletedJobIsNotRedriven(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := r.letterOf(e.Job.GetId())
+	r.until(e.Name(), genbusv1.JobPhase_JOB_PHASE_QUEUED)
+	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.NotTerminal {
+		t.Errorf("redriven before its end: %v", err)
+	}
 	r.start()
 	r.end(e.Name())
 	creates := up.Sandbox.Stats().Creates

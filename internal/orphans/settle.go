@@ -108,6 +108,9 @@ func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
 	return nil
 }
 
+// copiesTimeout bounds the second look at the copies of a page.
+const copiesTimeout = time.Minute
+
 // settleLater settles once more the jobs of which a copy was removed, and what seemed to be erased: a
 // job whose other copy is gone too is moved or ended, by what was its item. No later call has that
 // item, so that the end of this one does not end the look at copies.
@@ -115,7 +118,9 @@ func (s *settlement) settleLater(ctx context.Context) error {
 	wait := ctx
 	switch {
 	case len(s.copies) > 0:
-		wait = context.WithoutCancel(ctx)
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(context.WithoutCancel(ctx), copiesTimeout)
+		defer cancel()
 	case len(s.erased) == 0:
 		return nil
 	}
@@ -124,12 +129,13 @@ func (s *settlement) settleLater(ctx context.Context) error {
 	}
 	s.again = true
 	removed := s.out.GetRemoved() // copies are counted
+	var failed error
 	for _, orphan := range s.copies {
-		if err := s.settle(wait, orphan); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, s.settle(wait, orphan))
 	}
-	s.out.Removed = removed
+	if s.out.Removed = removed; failed != nil {
+		return failed
+	}
 	for _, orphan := range s.erased {
 		if err := s.settle(ctx, orphan); err != nil {
 			return err

@@ -33,8 +33,7 @@ type HeldJob struct {
 	LastPollError string `protobuf:"bytes,2,opt,name=last_poll_error,json=lastPollError,proto3" json:"last_poll_error,omitempty"`
 	// When that was.
 	LastPollErrorAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_poll_error_at,json=lastPollErrorAt,proto3" json:"last_poll_error_at,omitempty"`
-	// Calls of a queued chat that failed in a row, with those that no account took: the next one is
-	// made after a while.
+	// Calls of a queued chat that failed in a row: the next one is made after a while.
 	CallsFailed uint32 `protobuf:"varint,4,opt,name=calls_failed,json=callsFailed,proto3" json:"calls_failed,omitempty"`
 	// The last of them, without the upstream's own words.
 	LastCallError string `protobuf:"bytes,5,opt,name=last_call_error,json=lastCallError,proto3" json:"last_call_error,omitempty"`

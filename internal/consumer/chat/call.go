@@ -65,6 +65,7 @@ func (j *job) attempt() error {
 	for refusals := 0; ; refusals++ {
 		r, err := j.call(request, lease)
 		if lease = nil; err == nil {
+			j.failing.Store(nil)
 			return j.replied(r)
 		}
 		if j.ctx.Err() != nil {

@@ -19,9 +19,9 @@ type heldTask struct {
 	held     *hold.Job
 	route    *routes.Video // as it was when this step began
 	assigned assignment
-	due      time.Time // when the step was to run
 	pollAt   time.Time // the next poll; zero: at once
 	slot     bool      // one of the route's for polls is taken
+	unasked  bool      // the step was to poll, and has no slot
 }
 
 // releaseSlot gives the slot for a poll back, if there is one.

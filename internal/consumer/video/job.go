@@ -32,7 +32,6 @@ type job struct {
 	leaving  bool        // return the message after the step in hand
 	timer    *time.Timer // the next step, when not busy
 	wake     time.Time   // when that is
-	due      time.Time   // when the step in hand was to run
 	stale    bool        // read the log before the next step
 	awaiting bool        // a slot for the next poll
 	resolved bool        // settled; nothing happens any more
@@ -67,7 +66,7 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 		release()
 		return
 	}
-	j.kick(time.Now())
+	j.kick()
 }
 
 func (r *Runner) newJob(held *hold.Job, release func()) *job {
@@ -87,7 +86,7 @@ func (j *job) rouse() {
 	s.polling.task, s.polling.archiving, s.polling.failing = &s.task, &s.archiving, &j.failing
 	s.polling.polls, s.polling.last = j.resting.polls, j.resting.last
 	s.polling.failures, s.polling.failed = j.resting.failures, j.resting.failed
-	s.task.assigned.ticket, s.task.assigned.lease = pool.NewTicket(func() { j.kick(time.Now()) }), j.resting.lease
+	s.task.assigned.ticket, s.task.assigned.lease = pool.NewTicket(j.kick), j.resting.lease
 	j.steps, j.resting = s, resting{}
 }
 
@@ -103,14 +102,14 @@ func (j *job) rest(at time.Time) {
 }
 
 // kick runs the next step now, or after the one in hand.
-func (j *job) kick(due time.Time) {
-	if j.begin(due) {
+func (j *job) kick() {
+	if j.begin() {
 		go j.work(false)
 	}
 }
 
 // begin reports whether the caller has to work on the job now. If so, Jobs counts it.
-func (j *job) begin(due time.Time) bool {
+func (j *job) begin() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -120,7 +119,7 @@ func (j *job) begin(due time.Time) bool {
 		j.again = true
 		return false
 	}
-	j.busy, j.due = true, due
+	j.busy = true
 	if j.timer != nil {
 		j.timer.Stop()
 	}
@@ -136,7 +135,7 @@ func (j *job) work(slot bool) {
 	j.task.slot = slot
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
-		if hold.Waits(outcome) && j.held.Suspect() && !j.submit.wasReturned() {
+		if hold.Waits(outcome) && j.held.Suspect() && !j.submit.wasReturned() && !j.task.unasked {
 			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
 		j.task.releaseSlot() // of a step that polled nothing
@@ -154,7 +153,7 @@ func (j *job) continues(outcome error) bool {
 		outcome, waits = hold.Return(), false // the process stops
 	}
 	if waits && j.again {
-		j.again, j.due = false, time.Now()
+		j.again = false
 		j.mu.Unlock()
 		return true
 	}
@@ -186,13 +185,13 @@ func (j *job) sleepUntil(at time.Time) {
 // it has one: very many may be due at once.
 func (j *job) wakeUp() {
 	j.mu.Lock()
-	due, awaiting := j.wake, j.awaiting
+	awaiting := j.awaiting
 	rests := !j.busy && !j.resolved && j.steps == nil
 	j.awaiting = awaiting || rests
 	j.mu.Unlock()
 	switch {
 	case !rests:
-		if j.begin(due) {
+		if j.begin() {
 			j.work(false) // the timer's goroutine has nothing else to do
 		}
 	case awaiting:
@@ -217,9 +216,8 @@ func (j *job) granted() bool {
 func (j *job) beginPoll() bool {
 	j.mu.Lock()
 	j.awaiting = false
-	due := j.wake
 	j.mu.Unlock()
-	return j.begin(due)
+	return j.begin()
 }
 
 // leave settles the message and forgets the job.
@@ -246,7 +244,7 @@ func (j *job) Confirm() {
 	j.stale = true
 	j.mu.Unlock()
 	j.interrupt.now()
-	j.kick(time.Now())
+	j.kick()
 }
 
 // Tell says whether the task's polls fail.
@@ -287,7 +285,7 @@ func (j *job) takeStale() bool {
 func (j *job) step() error {
 	ctx := j.held.Message.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
-	j.task.due = j.due
+	j.task.unasked = false
 	j.interrupt.step() // before it is read what was heard
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {

@@ -58,21 +58,24 @@ func (p *polling) poll(ctx context.Context) error {
 		}
 		return hold.Until(t.pollAt)
 	}
+	a, table := routes.Account(x), t.runner.shared.Routes
+	t.assigned.resume(table, a) // its account has it, polled or not
+	if t.pollAt.IsZero() {
+		t.pollAt = time.Now()
+	}
 	if !t.slot && p.mayRest() {
-		if t.pollAt.IsZero() {
-			t.pollAt = time.Now()
-		}
+		t.unasked = true
 		return hold.Until(t.pollAt) // which has passed: the task rests until it has a slot
 	}
-	a, table := routes.Account(x), t.runner.shared.Routes
 	client, ok := table.Client(t.video())
 	if !ok {
+		t.releaseSlot()
 		return p.upstreamRemoved(ctx, a.Upstream)
 	}
-	t.assigned.resume(table, a)
 	finished := x.GetArchiveUntil() != nil || p.archiving.result != nil
 	now, wrong := t.holder().Broker.Clock().Now()
 	if wrong == nil && late(x, now) && !finished && p.polls > 0 {
+		t.releaseSlot()
 		return t.fail(ctx, p.unfinished(a.Upstream))
 	}
 	state, err := p.ask(ctx, client)
@@ -192,7 +195,7 @@ func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstrea
 	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, errors.New("the poll timed out"))
 	defer cancel()
 	begin := time.Now()
-	r.metrics.PollBegan(begin.Sub(t.due))
+	r.metrics.PollBegan(begin.Sub(t.pollAt))
 	state, err := client.Poll(ctx, routes.Ref(t.video()))
 	r.shared.Routes.Polled(t.execution().GetUpstream(), err)
 	verdict := "answered"

@@ -24,7 +24,7 @@ func BenchmarkDue(b *testing.B) {
 	for i := range 1000 {
 		item := jobtest.PastItem(fmt.Sprint("due", i))
 		jobtest.PastOf(b, p.Log, item, submittedUpstream(fmt.Sprint("up_", i))...)
-		j := p.heldBy(b, r, item)
+		j := p.heldBy(b, r, item, 2)
 		j.task.pollAt = time.Now().Add(time.Hour)
 		step(j)
 		jobs = append(jobs, j)

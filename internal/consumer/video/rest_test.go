@@ -59,7 +59,7 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 		j.mu.Lock()
 		j.wake = time.Time{}
 		j.mu.Unlock()
-		j.kick(time.Now())
+		j.kick()
 		<-polled // by another goroutine: it rests until it has a slot
 		holder.Jobs.Wait()
 	}
@@ -126,7 +126,7 @@ func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 	for i := range jobs {
 		item := jobtest.PastItem(fmt.Sprint("due", i))
 		jobtest.PastOf(t, p.Log, item, submittedUpstream(fmt.Sprint("up_", i))...)
-		j := p.heldBy(t, r, item)
+		j := p.heldBy(t, r, item, 2)
 		j.release = func() { released[i] = true }
 		j.task.pollAt = time.Now().Add(time.Hour)
 		step(j)
@@ -171,9 +171,41 @@ func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 	}
 }
 
+// TestATaskWithoutASlotHasNotBeenHandled: one that was delivered often without an event has its
+// account's place while it waits for a slot, and is not said to be handled: its poll may be what
+// kills its holders.
+func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
+	t.Parallel()
+	polled := make(chan struct{}, 1)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		polled <- struct{}{}
+		_, _ = w.Write([]byte(`{"id":"up_1","status":"queued"}`))
+	}))
+	t.Cleanup(up.Close)
+	p := newProcess(t, brokertest.Single(t), up.URL)
+	r := p.runner()
+	r.polls = newPollSlots(0)
+	item := jobtest.PastItem("suspect")
+	jobtest.PastOf(t, p.Log, item, submittedUpstream("up_1")...)
+	j := p.heldBy(t, r, item, 7)
+	before := j.held.Entry().Seq
+	step(j)
+	if seq := j.held.Entry().Seq; seq != before || !j.held.Suspect() || j.resting.lease == nil {
+		t.Errorf("without a slot: event %d after %d, suspect %v, counted with its account %v", seq, before, j.held.Suspect(), j.resting.lease != nil)
+	}
+	j.wakeUp() // or its timer, if that came first
+	r.polls.release()
+	<-polled
+	p.runners.Holder.Jobs.Wait()
+	if seq := j.held.Entry().Seq; seq == before || j.held.Suspect() {
+		t.Errorf("after its poll: event %d after %d, suspect %v", seq, before, j.held.Suspect())
+	}
+	j.HandOver()
+}
+
 // step takes the steps of a job that is not at work, until it can wait.
 func step(j *job) {
-	if j.begin(time.Now()) {
+	if j.begin() {
 		j.work(false)
 	}
 }

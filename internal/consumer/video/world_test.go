@@ -42,12 +42,13 @@ func (p process) runner() *Runner {
 // held is a task of the sandbox's route that was delivered for the second time, as its log
 // is. The test takes its steps.
 func (p process) held(t *testing.T, item *genbusv1.WorkItem) *job {
-	return p.heldBy(t, p.runner(), item)
+	return p.heldBy(t, p.runner(), item, 2)
 }
 
-func (p process) heldBy(t testing.TB, r *Runner, item *genbusv1.WorkItem) *job {
+// heldBy is held for a runner and a number of deliveries.
+func (p process) heldBy(t testing.TB, r *Runner, item *genbusv1.WorkItem, deliveries uint64) *job {
 	t.Helper()
-	j := r.newJob(p.runners.Holder.NewJob(item, hold.Delivery{Count: 2}, r.metrics), func() {})
+	j := r.newJob(p.runners.Holder.NewJob(item, hold.Delivery{Count: deliveries}, r.metrics), func() {})
 	route, ok := p.Routes.Video(config.SandboxVideoRoute)
 	if !ok {
 		t.Fatal("there is no route")
