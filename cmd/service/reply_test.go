@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,13 +133,13 @@ func (s slow) FollowChat(context.Context, string) iter.Seq2[client.ChatItem, err
 // TestAQuietChatIsSaid once, where its text does not come.
 func TestAQuietChatIsSaid(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[time.Duration]int{quietAfter - time.Second: 0, quietAfter + time.Second: 1} {
+	for text, want := range map[time.Duration]int32{quietAfter - time.Second: 0, quietAfter + time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			said := 0
-			f := &follower{out: &out, quiet: func(string) { said++ }}
-			if err := f.chat(t.Context(), slow{text: text}, "chat_x"); err != nil || out.String() != "hello\n" || said != want {
-				t.Errorf("text after %s: %v, %q, said %d times", text, err, &out, said)
+			var said atomic.Int32
+			f := &follower{out: &out, quiet: func(string) { said.Add(1) }}
+			if err := f.chat(t.Context(), slow{text: text}, "chat_x"); err != nil || out.String() != "hello\n" || said.Load() != want {
+				t.Errorf("text after %s: %v, %q, said %d times", text, err, &out, said.Load())
 			}
 		})
 	}
