@@ -160,15 +160,26 @@ func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 		polled(want)
 	}
 	answer <- struct{}{}
-	p.runners.Holder.Jobs.Wait()
 	for i, j := range jobs {
-		if gone := i == 2; released[i] != gone || !gone && (j.steps != nil || j.awaiting || j.resting.polls != 1) {
-			t.Errorf("job %d: released %v, steps %v, awaiting %v, %d polls", i, released[i], j.steps != nil, j.awaiting, j.resting.polls)
+		if i != 2 {
+			jobtest.Shortly(t, "a task was polled once", func() bool { return restsAfter(j, 1) })
+		}
+		if released[i] != (i == 2) {
+			t.Errorf("job %d: released %v", i, released[i])
 		}
 	}
-	if r.polls.free != 1 || len(r.polls.waiting) != 0 {
-		t.Errorf("%d slots are free, %d wait", r.polls.free, len(r.polls.waiting))
-	}
+	jobtest.Shortly(t, "the slot is free", func() bool {
+		r.polls.mu.Lock()
+		defer r.polls.mu.Unlock()
+		return r.polls.free == 1 && len(r.polls.waiting) == 0
+	})
+}
+
+// restsAfter reports whether a job rests after a number of polls, and waits for no slot.
+func restsAfter(j *job, polls int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.busy && j.steps == nil && !j.awaiting && j.resting.polls == polls
 }
 
 // TestATaskWithoutASlotHasNotBeenHandled: one that was delivered often without an event has its
@@ -182,7 +193,11 @@ func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 		_, _ = w.Write([]byte(`{"id":"up_1","status":"queued"}`))
 	}))
 	t.Cleanup(up.Close)
-	p := newProcess(t, brokertest.Single(t), up.URL)
+	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
+		for i := range cfg.Routes {
+			cfg.Routes[i].Poll.Interval = time.Hour // one poll
+		}
+	})
 	r := p.runner()
 	r.polls = newPollSlots(0)
 	item := jobtest.PastItem("suspect")
@@ -190,16 +205,19 @@ func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 	j := p.heldBy(t, r, item, 7)
 	before := j.held.Entry().Seq
 	step(j)
+	j.mu.Lock()
 	if seq := j.held.Entry().Seq; seq != before || !j.held.Suspect() || j.resting.lease == nil {
 		t.Errorf("without a slot: event %d after %d, suspect %v, counted with its account %v", seq, before, j.held.Suspect(), j.resting.lease != nil)
 	}
-	j.wakeUp() // or its timer, if that came first
+	j.mu.Unlock()
 	r.polls.release()
-	<-polled
-	p.runners.Holder.Jobs.Wait()
+	<-polled // by its timer
+	jobtest.Shortly(t, "the task was polled", func() bool { return restsAfter(j, 1) })
+	j.mu.Lock()
 	if seq := j.held.Entry().Seq; seq == before || j.held.Suspect() {
 		t.Errorf("after its poll: event %d after %d, suspect %v", seq, before, j.held.Suspect())
 	}
+	j.mu.Unlock()
 	j.HandOver()
 }
 
