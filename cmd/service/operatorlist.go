@@ -166,10 +166,11 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		cells("created", moment(j.GetCreatedAt())), cells("start by", moment(m.GetStartBy())), cells("end by", moment(m.GetEndBy())),
 		cells("trace", m.GetTraceId()), cells("work item", workItemLine(m.GetWorkItem())),
 	}
-	if h := m.GetWorkItem().GetHeld(); h.GetPollsFailed() > 0 {
+	h := m.GetWorkItem().GetHeld()
+	if h.GetPollsFailed() > 0 {
 		rows = append(rows, cells("polls", failuresLine(h.GetPollsFailed(), h.GetLastPollErrorAt(), h.GetLastPollError())))
 	}
-	if h := m.GetWorkItem().GetHeld(); h.GetCallsFailed() > 0 {
+	if h.GetCallsFailed() > 0 {
 		rows = append(rows, cells("calls", failuresLine(h.GetCallsFailed(), h.GetLastCallErrorAt(), h.GetLastCallError())))
 	}
 	if e := m.GetError(); e != nil {

@@ -35,7 +35,7 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	if err := p.refuseUnended(ctx, l); err != nil {
+	if err := p.refuseUnlessFailed(ctx, l); err != nil {
 		return joblog.Entry{}, err
 	}
 	e, err := p.resolve(ctx, l, r.Request)
@@ -45,11 +45,11 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 	return e, err
 }
 
-// refuseUnended refuses to pay again for what is there, or may still come. A letter is written before
+// refuseUnlessFailed refuses to pay again for a job that has completed or may still complete. A letter is written before
 // the end of its job: where another replica goes on with the job, or has completed it, the letter
 // stays. The letter of a task that an upstream has in addition to the job's own is about that task,
 // and that of an earlier job of the same id is about that one.
-func (p *Letters) refuseUnended(ctx context.Context, l letter) error {
+func (p *Letters) refuseUnlessFailed(ctx context.Context, l letter) error {
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
 	}

@@ -163,8 +163,8 @@ func (f *Facts) fields() [8]factField {
 	}
 }
 
-// ParseFacts reads the value of the header. What it cannot read is left out, as
-// genbus writes it. Its texts are parts of the header's memory.
+// ParseFacts reads the value of the header. It leaves out what it cannot read,
+// as genbus alone writes it. Its texts are parts of the header's memory.
 func ParseFacts(header string) Facts {
 	var f Facts
 	head, labels, _ := strings.Cut(header, ";")

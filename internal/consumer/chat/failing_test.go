@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,11 +8,8 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
-	"github.com/genbus/genbus/internal/pool"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -46,18 +42,12 @@ func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 			t.Cleanup(up.Close)
 			p := jobtest.NewProcess(t, brokertest.Single(t), jobtest.Config(t, up.URL), telemetry.NewMetrics("test"))
 			p.Start(t)
-			h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
 			item := chatItem()
 			item.Stream = name == "text/event-stream"
 			if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
 				t.Fatal(err)
 			}
-			j = &job{
-				runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
-				held:   h.NewJob(item, hold.Delivery{Count: 1}, metrics), ticket: pool.NewTicket(func() {}),
-			}
-			j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
-			defer j.stop(nil)
+			j = heldChat(t, p, item, 1)
 			if got := j.Tell(); got.GetCallsFailed() != 0 || got.GetLastCallErrorAt() != nil {
 				t.Errorf("before a call: %v", got)
 			}

@@ -20,6 +20,19 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
+// heldChat is a chat of the sandbox's route after a number of deliveries. The test takes its steps.
+func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliveries uint64) *job {
+	t.Helper()
+	h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
+	j := &job{
+		runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
+		held:   h.NewJob(item, hold.Delivery{Count: deliveries}, metrics), ticket: pool.NewTicket(func() {}),
+	}
+	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
+	t.Cleanup(func() { j.stop(nil) })
+	return j
+}
+
 // TestAnAttemptThatWasNotHeardOfIsNotUsedUp: the answer to the commit that begins the only
 // attempt is lost. The upstream was not called, and is.
 func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
@@ -35,17 +48,11 @@ func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
 	link, through, direct := jobtest.Linked(t)
 	p := jobtest.NewProcess(t, through, jobtest.Config(t, upstream.URL, func(c *config.Config) { c.Chat.MaxAttempts = 1 }), telemetry.NewMetrics("test"))
 	p.Start(t)
-	h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
 	item := chatItem()
 	if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
 		t.Fatal(err)
 	}
-	j := &job{
-		runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
-		held:   h.NewJob(item, hold.Delivery{Count: 2}, metrics), ticket: pool.NewTicket(func() {}),
-	}
-	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
-	defer j.stop(nil)
+	j := heldChat(t, p, item, 2)
 	if err := j.held.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
