@@ -28,7 +28,7 @@ type connection struct {
 	clock    *clock.Clock
 	writers  *writers
 	circuits *circuits
-	trouble  atomic.Pointer[error] // of the last look of Ready; nil when all was well
+	trouble  atomic.Pointer[trouble] // nil when the last look of Ready found all well
 
 	unreplicated unreplicated
 }

@@ -157,7 +157,7 @@ func (a directAnswer) behind(known []Known, missing, fresh bool) (out []int) {
 
 // askReplica asks once, over one connection. What came before an error is returned too.
 func (c *connection) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
+	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
 	down, _ := c.state.now()
 	try, lost := context.WithCancelCause(ctx)

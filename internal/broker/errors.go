@@ -133,11 +133,17 @@ func isAny(err error, targets ...error) bool {
 // passing reports whether an error may be gone with the next election, or with the
 // next connection.
 func passing(err error) bool {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
-		return slices.Contains(leaderless, api.ErrorCode)
+	if _, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return isLeaderless(err)
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
+}
+
+// isLeaderless reports whether JetStream refused because a stream, a consumer or the cluster
+// has no leader just now.
+func isLeaderless(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && slices.Contains(leaderless, api.ErrorCode)
 }
 
 // unconnected reports whether there was no connection: a request without one

@@ -20,13 +20,12 @@ const PublishTimeout = 5 * time.Second
 
 var errPublishTimeout = fmt.Errorf("%w within %s", ErrNoAnswer, PublishTimeout)
 
-// A publish that no stream listened to is sent again for two seconds. On three nodes that is
-// so while a stream elects its leader, and just after it was created: the server that we are
-// connected to may learn of the stream later than of the answer to the request that created it.
-const (
-	leaderlessTries = 40
-	leaderlessWait  = 50 * time.Millisecond
-)
+// leaderlessWait is the time between two tries of what a stream without a leader neither stored
+// nor answered. On three nodes that is so while the stream elects its leader, which takes some
+// hundred milliseconds after a step-down and four to nine seconds after a crash, and just after
+// it was created: the server that we are connected to may learn of the stream later than of the
+// answer to the request that created it.
+const leaderlessWait = 50 * time.Millisecond
 
 // Ack is the server's confirmation.
 type Ack = streamwrite.Ack
@@ -42,7 +41,7 @@ const (
 
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
-// message. That no stream listened is retried for two seconds: nothing was stored.
+// message. That no stream listened is retried within PublishTimeout: nothing was stored.
 func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	return c.publish(ctx, m, Jobs)
 }
@@ -62,7 +61,7 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	defer cancel()
 	w := c.writers.of(c.names.StreamOf(m.Subject))
 	answered := c.circuits.write(c.streamOf(m.Subject))
-	for range leaderlessTries {
+	for {
 		ack, err = w.Write(ctx, m, lane)
 		if !errors.Is(err, nats.ErrNoResponders) || Wait(ctx, leaderlessWait) != nil {
 			break

@@ -64,7 +64,19 @@ func (c *connection) settled(stream string, m Stored, err error) (Stored, error)
 	return m, err
 }
 
-func (c *connection) ofLeader(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+// ofLeader asks again, within ReadTimeout, while the stream elects its leader.
+func (c *connection) ofLeader(ctx context.Context, stream string, req streamread.Request) (m Stored, err error) {
+	ctx, cancel := readTimeout(ctx, stream)
+	defer cancel()
+	for {
+		m, err = c.askLeader(ctx, stream, req)
+		if !isLeaderless(err) || Wait(ctx, leaderlessWait) != nil {
+			return c.settled(stream, m, err)
+		}
+	}
+}
+
+func (c *connection) askLeader(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	reply, err := c.read(ctx, stream, streamread.Subject(stream), req)
 	if err != nil {
 		return Stored{}, err
@@ -76,11 +88,15 @@ func (c *connection) ofLeader(ctx context.Context, stream string, req streamread
 	if err != nil && !errors.Is(err, ErrNoMessage) {
 		err = fmt.Errorf("read from %s: %w", stream, err)
 	}
-	return c.settled(stream, m, err)
+	return m, err
+}
+
+func readTimeout(ctx context.Context, stream string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 }
 
 func (c *connection) read(ctx context.Context, stream, api string, req streamread.Request) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
+	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
 	body, err := req.Encode()
 	if err != nil {

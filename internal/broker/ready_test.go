@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,18 +32,7 @@ func TestReadyNamesAStreamOnce(t *testing.T) {
 // refuses to look one up, or to create it.
 func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("the NATS server did not start")
-	}
+	s := withoutJetStream(t)
 	for call, name := range map[string]string{"INFO": subject.Default().Work(), "CREATE": subject.Default().Requests()} {
 		b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
 		if err != nil {
@@ -64,4 +54,53 @@ func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestAReadWaitsForALeader: JetStream (here a responder) has no leader for a stream until the
+// third time it is asked.
+func TestAReadWaitsForALeader(t *testing.T) {
+	t.Parallel()
+	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: withoutJetStream(t).ClientURL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var asked atomic.Int64
+	if _, err := b.Conn().Subscribe("$JS.API.STREAM.MSG.GET.S", func(m *nats.Msg) {
+		answer := `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`
+		if asked.Add(1) == 3 {
+			answer = `{"message":{"subject":"a","seq":7,"time":"2026-01-31T00:00:00Z"}}`
+		}
+		_ = m.Respond([]byte(answer))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := b.Last(t.Context(), "S", "a"); err != nil || m.Seq != 7 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// withoutJetStream runs a server whose JetStream a test plays itself.
+func withoutJetStream(t *testing.T) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the NATS server did not start")
+	}
+	return s
 }
