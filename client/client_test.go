@@ -259,7 +259,6 @@ func TestLargeRequests(t *testing.T) {
 }
 
 func TestErrorsHaveTheirMeaning(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond}})
 	c, ctx := connect(t, s.NATSURL(), client.Options{Wait: 2 * time.Second}), within(t, time.Minute)
@@ -298,7 +297,6 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 
 // TestNobodyThere: NATS without genbus.
 func TestNobodyThere(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	alone := startNATS(t, t.TempDir(), -1)
 	defer stopNATS(alone)

@@ -17,7 +17,6 @@ import (
 // TestALongReplyIsTheOneThatIsNamed: it may not be seen at once, and nothing else is
 // taken for it.
 func TestALongReplyIsTheOneThatIsNamed(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	server, ctx := brokertest.Alone(t), within(t, time.Minute)
 	nc, err := nats.Connect(server.ClientURL())

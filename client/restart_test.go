@@ -10,7 +10,6 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
 	"github.com/genbus/genbus/test/freeport"
@@ -56,7 +55,6 @@ func startSandbox(t *testing.T, o sandbox.Options) string {
 // TestFollowOutlivesRestarts: of the service alone, of NATS alone, and of both in one
 // process, in the middle of a video. No event is missing and none comes twice.
 func TestFollowOutlivesRestarts(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		start   func(t *testing.T) *restarts
@@ -102,7 +100,6 @@ func TestFollowOutlivesRestarts(t *testing.T) {
 // TestChatOutlivesARestart of the service: a later attempt starts the reply again, and
 // the blocks of the last one are the reply.
 func TestChatOutlivesARestart(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newRestarts(t)
 	c, ctx := connect(t, w.url, client.Options{Reread: time.Second}), within(t, 2*time.Minute)

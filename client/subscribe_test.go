@@ -201,9 +201,6 @@ func consumers(ctx context.Context, t *testing.T, url string) (names []string) {
 
 // TestSubscriptionOutlivesRestarts: of NATS, and the loss of its consumer.
 func TestSubscriptionOutlivesRestarts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a lost consumer to be missed")
-	}
 	t.Parallel()
 	w := newRestarts(t)
 	c, ctx := connect(t, w.url, client.Options{}), within(t, 2*time.Minute)
@@ -259,9 +256,6 @@ func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
 
 // TestSubscriptionEndsWithItsConnection: nats.go has given it up.
 func TestSubscriptionEndsWithItsConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a lost connection to be missed")
-	}
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{})
 	nc, err := nats.Connect(s.NATSURL())

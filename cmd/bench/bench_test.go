@@ -234,9 +234,6 @@ func contentArgs(t *testing.T, args string) (contentCommand, error) {
 // TestContentReadsWholeFiles builds and runs the service: every transfer reads
 // all of its bytes, or fails.
 func TestContentReadsWholeFiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the service")
-	}
 	t.Parallel()
 	c, err := contentArgs(t, "--size 8MiB --parallel 2 --archive 8MiB --timeout 2m")
 	if err != nil {

@@ -108,6 +108,7 @@ type threeNodes struct {
 
 func newThreeNodes(t *testing.T) store {
 	t.Helper()
+	brokertest.ThreeNodes(t)
 	n := &threeNodes{t: t}
 	n.start()
 	return n

@@ -17,7 +17,6 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -61,7 +60,6 @@ func pollVideo(t *testing.T, c openai.Client, id string) *openai.Video {
 
 // TestOpenAIGoVideos has openai-go do all that it can do with videos.
 func TestOpenAIGoVideos(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 500 * time.Millisecond})
 	c, sent := w.openAI()
@@ -195,7 +193,6 @@ func (w clientWorld) checkVideoErrors(t *testing.T, c openai.Client, sent *atomi
 // TestOpenAIGoPollsAsOftenAsItIsTold: the route's interval reaches the SDK in
 // openai-poll-after-ms, and the SDK, which would poll each second, waits so long.
 func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const interval = 1600 * time.Millisecond
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {

@@ -22,6 +22,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -80,9 +81,7 @@ routes:
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs a service that is killed or stopped")
-	}
+	brokertest.Full(t, "kills the service")
 	r := &rig{t: t, dir: t.TempDir(), nats: freeAddr(t), log: &lockedBuffer{}}
 	upstream := freeAddr(t)
 	r.upstream = "http://" + upstream

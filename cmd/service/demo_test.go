@@ -7,9 +7,6 @@ import (
 )
 
 func TestDemoShowsTheWholeJob(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the whole demo")
-	}
 	t.Parallel()
 	var out strings.Builder
 	if err := demo(t.Context(), &out); err != nil {

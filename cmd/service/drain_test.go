@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -16,7 +15,6 @@ import (
 // TestHealthTurnsBeforeCallsAreRefused: for shutdown.delay, balancers see by HTTP
 // and by gRPC that this replica goes, while every call is served.
 func TestHealthTurnsBeforeCallsAreRefused(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{}, func(c *config.Config) { c.Shutdown.Delay = 3 * time.Second })
 	watch, err := grpc_health_v1.NewHealthClient(w.grpc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/task"
@@ -23,7 +22,6 @@ import (
 // TestEraseARunningTask: its upstream is polled no more, and its events, its
 // request's body and its place in the queue are gone.
 func TestEraseARunningTask(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: 800 * time.Millisecond})
 	polled := pollsOf(w.up)
@@ -88,9 +86,6 @@ func TestEraseAQueuedTask(t *testing.T) {
 // cancelled but not erased, because the answer is still to be recorded. Then it
 // is erased, and a dead letter names what the upstream has made of it.
 func TestEraseWaitsForASubmission(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a submission of eleven seconds")
-	}
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: time.Hour})
 	id := w.createVideo(t, `{"model":"sandbox-video:delay_ms=11000","prompt":"a cat"}`)

@@ -17,9 +17,6 @@ import (
 // TestExampleClient makes a video, and reads those that have finished, one whose upstream
 // gives no address among them.
 func TestExampleClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs a program")
-	}
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -61,9 +62,7 @@ type siege struct {
 // upstream for others.
 func newSiege(t *testing.T, change ...func(*config.Config)) *siege {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("sends thousands of hostile inputs")
-	}
+	brokertest.Full(t, "sends thousands of hostile inputs")
 	s := &siege{t: t, up: newHostileUpstream(t), book: &logBook{secrets: []string{hostileKey, hostileSecret, hostileUpstreamKey, hostileMarker}}}
 	sandboxURL := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}).URL()
 	cfg := config.Default()

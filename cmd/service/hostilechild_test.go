@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
@@ -94,9 +95,7 @@ func newVerbose(t *testing.T) *verbose {
 
 func newFortress(t *testing.T) *fortress {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("attacks a service in a process of its own")
-	}
+	brokertest.Full(t, "attacks a service in a process of its own")
 	up := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond})
 	f := &fortress{t: t, http: freeAddr(t), grpc: freeAddr(t), nats: freeAddr(t), verbose: newVerbose(t), log: &lockedBuffer{}}
 	dir := t.TempDir()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/test/hostile"
 )
@@ -136,9 +137,7 @@ func (s *siege) harmless(method string, err error) bool {
 // TestManyMembersTakeNoTime: what a request costs grows with its length, not
 // with the square of it. It is not parallel: it takes every core.
 func TestManyMembersTakeNoTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes every core for seconds")
-	}
+	brokertest.Full(t, "takes every core")
 	w := newClientWorld(t, sandbox.Options{})
 	var extra strings.Builder
 	const members = 200_000 / hostileShare

@@ -16,9 +16,6 @@ import (
 // TestGeneratedClientCompletesAVideo: examples/openapi has nothing but a client
 // that was generated from docs/openapi.json.
 func TestGeneratedClientCompletesAVideo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs a program")
-	}
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
 		for i := range c.Routes {

@@ -21,7 +21,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -215,7 +214,6 @@ func TestOperatorCommand(t *testing.T) {
 // TestOperatorAttachCommand: the task of a job that was cancelled on its way is
 // collected, without another create. Its letter is gone then, for every command.
 func TestOperatorAttachCommand(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
@@ -378,7 +376,6 @@ func TestOperatorFleetCommand(t *testing.T) {
 
 // TestOperatorRoutesCommand pauses and resumes a route.
 func TestOperatorRoutesCommand(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}

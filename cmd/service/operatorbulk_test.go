@@ -7,14 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
 // TestOperatorBulkCommand counts jobs of a paused route, cancels them, and says what it did.
 func TestOperatorBulkCommand(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -99,7 +98,6 @@ func word(v any) string {
 // ends completed and failed, is seen in the feed, and is readable in the shape of
 // every protocol; its content can be downloaded.
 func TestEveryProtocolByEveryWayIn(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newWorld(t)
 	for _, p := range wires {

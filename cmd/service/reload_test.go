@@ -15,7 +15,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -218,7 +217,6 @@ func (w *reloadWorld) durable(t *testing.T) *jetstream.ConsumerInfo {
 // TestReloadLimitOfARoute: more jobs are in work at once, and fewer again, and each is
 // submitted once and ends.
 func TestReloadLimitOfARoute(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: 2 * time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
 	ids := make([]string, 4)
@@ -246,7 +244,6 @@ func TestReloadLimitOfARoute(t *testing.T) {
 // TestReloadRefusesOtherRoutes: what was added, removed or moved is named, nothing has
 // changed, and jobs in work go on.
 func TestReloadRefusesOtherRoutes(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
 	id := w.createVideo(t, aCat)
@@ -273,7 +270,6 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 // TestReloadDrainsARoute: it takes no new job, those that it has go on, and it takes new
 // ones again when the configuration says so.
 func TestReloadDrainsARoute(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
 	id := w.createVideo(t, aCat)

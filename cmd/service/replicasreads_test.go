@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject"
@@ -22,10 +23,8 @@ var rank = map[string]int{"queued": 1, "in_progress": 2, "completed": 3}
 // never told of an earlier state than before, and never that an accepted job does
 // not exist.
 func TestReadsNeverGoBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a cluster")
-	}
 	t.Parallel()
+	brokertest.ThreeNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bedPatience)
 	defer cancel()
 	nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: t.TempDir()})

@@ -35,9 +35,7 @@ func newBed(t *testing.T) *bed {
 // bedOn uses NATS servers that run already.
 func bedOn(t *testing.T, url string) *bed {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs replicas in processes of their own")
-	}
+	brokertest.Full(t, "runs replicas in processes of their own")
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,6 @@ func (w *witness) times(digest [sha256.Size]byte) int {
 // brought by both ways of NATS and reaches the upstream byte for byte; nothing is left of
 // its upload.
 func TestRequestsLargerThanAMessage(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up := startSandbox(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
 	seen, front := newWitness(t, up.URL())

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -187,7 +186,6 @@ func exportTo(t *testing.T, c *collectortest.Collector) {
 // it. A collector gets one trace from the caller's span to the last event's,
 // whichever way the request came.
 func TestOneTraceByEveryWayIn(t *testing.T) {
-	brokertest.Long(t)
 	collector, natsURL := collectortest.Start(t), startNATS(t)
 	exportTo(t, collector)
 	up := startSandbox(t, sandbox.Options{})

@@ -21,7 +21,6 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -351,7 +350,6 @@ func TestExitCodesWithoutACode(t *testing.T) {
 
 // TestEventsFromTheCommandLine: what was and what comes, chosen.
 func TestEventsFromTheCommandLine(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond})
 	submit := userCommand{t: t, args: []string{"--server", w.GRPCAddr().String()}}

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/upstream"
@@ -89,7 +88,6 @@ const (
 
 // TestKlingClient has a client of Kling, with a key pair, do all that it can do.
 func TestKlingClient(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 300 * time.Millisecond}, withPairs)
 	now := time.Now()
@@ -245,7 +243,6 @@ const (
 
 // TestJimengClient has a client of Jimeng, with a key pair, do all that it can do.
 func TestJimengClient(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 300 * time.Millisecond}, withPairs)
 	now := time.Now()
@@ -328,7 +325,6 @@ func TestJimengClient(t *testing.T) {
 // protocol and with every kind of key. Tasks end there, and their content is read
 // through both.
 func TestGenbusBehindGenbus(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	far := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withPairs)
 	near := startService(t, far.up.URL(), func(c *config.Config) {

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // TestShortSoak is the run of every change: one replica with its embedded broker,
 // and two on three nodes, each for a few faults. Longer ones are for people.
 func TestShortSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the service, and runs it under faults for most of a minute")
-	}
+	brokertest.Full(t, "runs the service under faults")
 	const long = time.Minute // more than the steps take
 	for name, o := range map[string]options{
 		"single": {Duration: long, Seed: 11, Replicas: 1, Rate: 8, Steps: plan{
@@ -27,6 +27,9 @@ func TestShortSoak(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if o.Cluster {
+				brokertest.ThreeNodes(t)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 			defer cancel()
 			r, err := soak(ctx, o)

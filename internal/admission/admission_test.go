@@ -128,7 +128,7 @@ func TestRoomIsLookedForByTheStoredItem(t *testing.T) {
 // told that the key is used.
 func TestRacingRequestsMakeOneJob(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		replicas := []*bundle{setup(t, open(t)), setup(t, open(t))}
 		for round := range 10 {
 			var mu sync.Mutex

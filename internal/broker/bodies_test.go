@@ -104,7 +104,7 @@ func TestBodiesAreOrdinaryObjects(t *testing.T) {
 // alone.
 func TestNoBodyReplacesAnother(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, ctx := open(t), t.Context()
 		bodies, data := broker.NewBodies(b), noise(2<<20)
 		first, err := bodies.Put(ctx, "t", "a", data)

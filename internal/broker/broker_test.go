@@ -55,7 +55,7 @@ func TestPublishExpecting(t *testing.T) {
 // of writers of one version, one stores its message.
 func TestRacingWritersOneWins(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		brokers := []*broker.Broker{open(t), open(t)}
 		const writers, rounds = 8, 25
 		subj := brokers[0].Names().Task(subject.Video, "t", "race")
@@ -192,7 +192,6 @@ func TestLowerRevisionChangesNothing(t *testing.T) {
 // one that started last says, and the other one's reconnects change nothing: it says
 // once how they differ.
 func TestReconnectChangesNoSettings(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	url := brokertest.Alone(t).ClientURL()
 	var said bytes.Buffer
@@ -246,7 +245,6 @@ func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 // TestEveryLostStreamIsCounted: streams on disk that this process has seen, the log among
 // them, are gone, and created again. At the first start of all nothing is lost.
 func TestEveryLostStreamIsCounted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)

@@ -15,7 +15,6 @@ import (
 
 // A start waits for the cluster's next leader, and for nothing else.
 func TestPatienceIsForElectionsOnly(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	tries := 0

@@ -181,7 +181,7 @@ func TestAnOperationIsDone(t *testing.T) {
 // TestOneIDIsOneOperation, however often it is begun, and whichever replica is asked.
 func TestOneIDIsOneOperation(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		x := newItems(20, 5)
 		one, two := replica(t, open(t), "one", x.steps), replica(t, open(t), "two", x.steps)
 		begin(t, one, "a")

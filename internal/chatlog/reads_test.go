@@ -42,7 +42,6 @@ func (x *bundle) count(reads *atomic.Int64) int64 {
 // TestNothingIsReadWhileChunksArrive: a chat that goes on is not read again, however long
 // it takes and however many follow it.
 func TestNothingIsReadWhileChunksArrive(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const silence, followers = 2 * time.Second, 5
 	x := setup(t, brokertest.Single(t), chatlog.Options{RereadEvery: silence})

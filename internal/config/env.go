@@ -20,6 +20,9 @@ const (
 	envOperatorKey     = "GENBUS_OPERATOR_KEY"
 	envOperatorKeyFile = "GENBUS_OPERATOR_KEY_FILE"
 
+	// envTest chooses the test suite (docs/development.md). Tests start the service with their own environment.
+	envTest = "GENBUS_TEST"
+
 	envPrefix       = "GENBUS_"
 	defaultUpstream = "default"
 )
@@ -174,7 +177,7 @@ func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (n
 func (l *loader) unknownVariables() {
 	known := variables()
 	for _, name := range sortedKeys(l.env) {
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) || l.used[name] || isKubernetesLink(name, l.env[name]) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) || name == envTest || l.used[name] || isKubernetesLink(name, l.env[name]) {
 			continue
 		}
 		if question, ok := guess(nearest(name, known)); ok {

@@ -86,7 +86,7 @@ func TestEmptyVariablesAreNotSet(t *testing.T) {
 
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
-	_, err := loadText("", "GENBUS_HTTP_ADR=secret-value", "GENBUS_BANANA_SPLIT=secret-value", "OTHER_VAR=1")
+	_, err := loadText("", "GENBUS_HTTP_ADR=secret-value", "GENBUS_BANANA_SPLIT=secret-value", "GENBUS_TEST=full", "OTHER_VAR=1")
 	wantLines(t, err,
 		"GENBUS_BANANA_SPLIT is not a known variable; want one of GENBUS_API_KEY, GENBUS_API_KEY_FILE, GENBUS_CONFIG, ",
 		"GENBUS_HTTP_ADR is not a known variable; did you mean GENBUS_HTTP_ADDR?")

@@ -135,7 +135,6 @@ func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.TaskN
 // accepted ends, with its copy in the feed and what it consumed, although the replies are
 // longer than any before them.
 func TestAnAcceptedBacklogEnds(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	// What the replicas do not see of each other is one reply of each at a time, 2 % of this log:
 	// with longer ones, or in a smaller log, the backlog would not end (joblog.creditShare).

@@ -86,7 +86,6 @@ func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 // answer is lost, and it refuses the resubmission. That says nothing of the first
 // submission, so no other upstream and no other key gets the task.
 func TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// refusal is the answer to the second create, and to later ones too where
@@ -149,7 +148,6 @@ func TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked(t *testing.T) {
 
 // TestTakerOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
 func TestTakerOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	first, second, b := newSandbox(t), newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, first.URL(), withSecond(second.URL()), videoRoutes(resubmits)))
@@ -166,7 +164,6 @@ func TestTakerOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
 // TestBoundTaskThatCannotGoOnIsUnknown: its upstream is not configured any more,
 // or its route is written in another protocol now.
 func TestBoundTaskThatCannotGoOnIsUnknown(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		upstream string
@@ -193,7 +190,6 @@ func TestBoundTaskThatCannotGoOnIsUnknown(t *testing.T) {
 // TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown: its holder died in the
 // middle of the create. The route resubmits, but this one it cannot.
 func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		upstream string
@@ -225,7 +221,6 @@ func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 // TestTaskWithoutItsBodyMayBeAccepted: it cannot be submitted again, and an
 // earlier submission may have been accepted all the same.
 func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, past := range map[string][]transition{
 		"bound": boundTo(config.SandboxUpstream),
@@ -267,7 +262,6 @@ func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 // TestBoundOrphanIsNotRerouted: a task of a route that is gone may go to another
 // one only where no upstream can have accepted it.
 func TestBoundOrphanIsNotRerouted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -295,7 +289,6 @@ func speaks(c *config.Config, protocol string) {
 // TestTaskIsReadInItsOwnProtocol: its route speaks another one now. It is polled
 // where another route speaks the old one, and ends with its id where none does.
 func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*config.Config)
@@ -326,7 +319,6 @@ func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
 // TestQueuedTaskOfAnotherProtocolEnds: its body means nothing in the protocol
 // that its route speaks now.
 func TestQueuedTaskOfAnotherProtocolEnds(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { speaks(c, "kling") }))

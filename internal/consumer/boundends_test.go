@@ -26,7 +26,6 @@ func boundAndSubmitted(deadline time.Duration) []transition {
 // TestABoundTaskWithAnIDIsNotUnknown: it stays bound after its upstream has accepted
 // it, and every end but a good one says what that is, with the id.
 func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for code, end := range map[string]func(t *testing.T, r *replica, item *genbusv1.WorkItem){
 		"deadline_exceeded": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {

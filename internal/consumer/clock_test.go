@@ -72,7 +72,6 @@ func admitChat(t testing.TB, r *replica) joblog.Entry {
 // whose time is really over; the wrong one accepts nothing, and the right one carries
 // all to their ends.
 func TestAWrongClockEndsNothing(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, shift := range wrongBy {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +123,6 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 // TestAClockThatIsSetWhileItRuns: its replica goes on polling what it holds, beyond every
 // deadline, and takes nothing more, until its clock is right again.
 func TestAClockThatIsSetWhileItRuns(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, shift := range wrongBy {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +177,6 @@ func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 // TestAWrongClockTakesNoSubmissionOver: its owner may be writing the request. Whether it
 // was accepted is not called unknown before a right clock says that the time is over.
 func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	s, w := brokertest.Alone(t), &wallClock{}
 	up := newSlowUpstream(t)

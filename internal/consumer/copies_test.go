@@ -109,7 +109,6 @@ func acceptsByPrompt(w http.ResponseWriter, r *http.Request) {
 // its file cannot be copied. Whatever the upstream says then, the task completes
 // with what was known as soon as the time of the copy is over.
 func TestCompletedStaysCompleted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	later := map[string]http.HandlerFunc{
 		"failed":     says(`{"task_id":"failed","status":"failed","error":{"message":"boom"}}`),
@@ -163,7 +162,6 @@ func TestCompletedStaysCompleted(t *testing.T) {
 // after its deadline and after the time of its copy. The taker asks once before
 // it decides.
 func TestTakerAsksForALostResult(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		poll http.HandlerFunc
@@ -201,7 +199,6 @@ func TestTakerAsksForALostResult(t *testing.T) {
 // TestCancelEndsACopy: the file never ends, and the copy may take ten minutes; the
 // task is let go of at once, and nothing of it stays.
 func TestCancelEndsACopy(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, reading := brokertest.Single(t), make(chan struct{}, 1)
 	url := scripted(t, map[string]http.HandlerFunc{
@@ -228,7 +225,6 @@ func TestCancelEndsACopy(t *testing.T) {
 // TestTakerDropsCopiesOfItsForerunner: the replica that copied them died before the task
 // was cancelled, so that no event names them.
 func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))

@@ -67,7 +67,6 @@ func reaches(t testing.TB, m *telemetry.Metrics, want float64, name string, labe
 // TestHeldJobsAreCountedByPhase: each held job is in one gauge, and in none
 // once it is let go.
 func TestHeldJobsAreCountedByPhase(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSandbox(t), telemetry.NewMetrics("test")
 	r := newReplica(t, b, testConfig(t, up.URL()), func(o *Options) { o.Metrics = m })

@@ -59,7 +59,6 @@ func TestARemovedUpstreamLeavesALetter(t *testing.T) {
 // TestARemovedRouteLeavesALetter of a task that was submitted, and none of one that
 // was not.
 func TestARemovedRouteLeavesALetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	one := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
@@ -87,7 +86,6 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 // TestADeadlineThatPassedUnheld: a task whose deadline has passed while no replica held
 // it is asked for once, because its upstream may have finished it.
 func TestADeadlineThatPassedUnheld(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for duration, want := range map[string]string{"300": "", "60000": "deadline_exceeded"} {
 		up, b := newSandbox(t), brokertest.Single(t)

@@ -71,7 +71,6 @@ func putItemAt(t testing.TB, b *broker.Broker, subj string, item *genbusv1.WorkI
 }
 
 func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -91,7 +90,6 @@ func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
 // TestOldItemThatWaitedWithoutALogIsRun: it was accepted while the log was away, the
 // replica that had accepted it died, and its turn came hours later. It was never in line.
 func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b, id := newSandbox(t), open(t), videoID("old")
@@ -109,7 +107,6 @@ func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
 }
 
 func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -124,7 +121,6 @@ func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
 // TestRefusalIsFinishedByTheRedelivery: the process died between the terminal
 // event of a refused id and its twin.
 func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -146,7 +142,6 @@ func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 // TestRefusalLeavesAnAcceptedJobAlone: the item is stored and its log is still
 // empty when a bad message with the same request id comes, which finds the job.
 func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -177,7 +172,6 @@ func orphanage(t *testing.T, b *broker.Broker, n int) (*replica, []string) {
 }
 
 func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r, _ := orphanage(t, b, 1)
@@ -190,7 +184,6 @@ func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 }
 
 func TestOrphanIsMoved(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -207,7 +200,6 @@ func TestOrphanIsMoved(t *testing.T) {
 // TestMoveIntoAFullStreamLosesNothing: the old item stays until the new one is
 // stored.
 func TestMoveIntoAFullStreamLosesNothing(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r, subjects := orphanage(t, b, 2)

@@ -43,7 +43,6 @@ func refuseCreates(s *sandbox.Server, b sandbox.Behaviour) {
 // TestVideoFailsOverOnlyWhenNotAccepted: each kind of refusal of the first
 // upstream, and whether the second one is asked.
 func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first sandbox.Behaviour
@@ -108,7 +107,6 @@ func TestASlipInRetryAfterDoesNotParkATask(t *testing.T) {
 // TestKeysTakeTurnsAndRest: jobs go round the keys; one that the upstream refuses
 // rests, and no job is lost by it.
 func TestKeysTakeTurnsAndRest(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
@@ -143,7 +141,6 @@ func TestKeysTakeTurnsAndRest(t *testing.T) {
 // TestTaskStaysWithItsAccount: another replica, whose route begins elsewhere,
 // polls where the task is.
 func TestTaskStaysWithItsAccount(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		first, second := newSandbox(t), newSandbox(t)
@@ -170,7 +167,6 @@ func TestTaskStaysWithItsAccount(t *testing.T) {
 // TestAFreeSlotIsTakenAtOnce: more jobs wait than the upstream takes at a time, and the end
 // of one wakes the next. A job looks by itself after 30 s only.
 func TestAFreeSlotIsTakenAtOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for kind, request := range map[subject.Kind]func(id string) proto.Message{
 		subject.Video: func(id string) proto.Message { return videoRequest(id, "sandbox-video:duration_ms=50", "a cat") },

@@ -58,7 +58,6 @@ func fillLog(t testing.TB, b *broker.Broker, share float64) {
 // flight ends. With no byte left nothing can be written, and nothing is lost: as
 // shortly as there is room again, every job ends, and admission is open.
 func TestFullLog(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, share := range map[string]float64{"nearly full": 0.93, "full to the last byte": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +113,6 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 // room; and the others go on when there is room again, at the upstream that comes first: no
 // wait for room is a try.
 func TestSubmissionsWaitForRoom(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, m := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}), telemetry.NewMetrics("test")
 	url, creates := longReplies(t, 100)
@@ -167,7 +165,6 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 // TestRefusalNeedsNoRoom: a request with a request id that is never accepted leaves the
 // inbox with one letter also while the log has no room for an end that reserved nothing.
 func TestRefusalNeedsNoRoom(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20})
 	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
@@ -201,7 +198,6 @@ func makeRoom(t testing.TB, b *broker.Broker) {
 // without that, and the upstream is not asked for the file again. A store that takes it gets
 // no URL that is too long for any event.
 func TestAnObjectStoreThatRefuses(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		store func(*jetstream.StreamConfig)

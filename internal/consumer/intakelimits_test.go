@@ -19,7 +19,6 @@ import (
 // TestTheInboxWaitsForItsTenantsLimits: no publisher can be told to retry later, so
 // that what is too much now is accepted later, and nothing becomes a dead letter.
 func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, limits := range map[string]config.TenantLimits{
 		"requests":        {RequestsPerSecond: 5, Burst: 2},
@@ -53,7 +52,6 @@ func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 // TestTheInboxIsOpenBesideAFullTenant: what one tenant has published beyond its
 // limit waits, and keeps no other tenant out.
 func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: time.Hour})
 	if err != nil {

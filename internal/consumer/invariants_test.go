@@ -18,7 +18,6 @@ import (
 // again. There is one handler for each id: nothing is submitted again, no outcome
 // is unknown, and no chat is called again.
 func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
 		t.Run(name, func(t *testing.T) {

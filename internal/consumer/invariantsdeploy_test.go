@@ -197,7 +197,6 @@ func TestRouteRemovedInARollingDeploy(t *testing.T) {
 // now while 300 videos wait. First tries are free; what goes out beyond them is no
 // more than the budget allows for that time.
 func TestRetriesOfAnOutageStayInTheirBudget(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const videos, perSecond, share = 300, 5, 0.1
 	b := brokertest.Single(t)

@@ -49,7 +49,6 @@ func largest(kind subject.Kind, model string) admission.Request {
 // upstream may say, is what the configuration keeps for it; and its letter would be no
 // longer than the stream of letters expects. What is longer is in the object store.
 func TestTheLargestEndHasItsRoom(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, encoding := range []string{config.EncodingProtobuf, config.EncodingJSON} {
 		for _, kind := range subject.Kinds {
@@ -171,7 +170,6 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 // largest ones until the log has no room for another. All of them end while they wait, and a
 // tenth of the log is left then to the jobs in work.
 func TestABacklogOfTheLargestJobsEnds(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const size = 8 << 20
 	b := brokertest.Open(t, broker.Options{

@@ -111,7 +111,6 @@ func queuedItem(request string) *genbusv1.WorkItem {
 // TestSweeperAndHolder: the first one wins, and the other one stops: a job that
 // was ended is not submitted, and one that is being submitted is not ended.
 func TestSweeperAndHolder(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
@@ -179,7 +178,6 @@ func atItsBound(t *testing.T, b *broker.Broker, url string) *replica {
 // until another one was given the item and has submitted it, finds no room for a letter.
 // The item is the other's.
 func TestALateHolderTakesNoItemAway(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)
@@ -202,7 +200,6 @@ func TestALateHolderTakesNoItemAway(t *testing.T) {
 // replica, which knows of no bound, is given the item in line: it does not submit from
 // that one, so that the late ack takes nothing away.
 func TestALateHolderThatHasLetGo(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)

@@ -40,7 +40,6 @@ func resolveLetters(t testing.TB, b *broker.Broker) {
 // of other tenants are, on the same route with one place. When an operator has resolved
 // letters, they go on.
 func TestATenantAtItsBoundOfLetters(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const bound, queued = 2, 6
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -99,7 +98,6 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 // TestTheStreamOfLettersNearlyFull stops the submissions of all tenants while there is
 // room for the letters of those in work.
 func TestTheStreamOfLettersNearlyFull(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const size = 200 << 10
 	up, b := newSandbox(t), brokertest.SingleLimited(t, broker.Limits{DeadMaxBytes: 4 << 20})

@@ -36,7 +36,6 @@ func sendVideos(t testing.TB, b *broker.Broker, name string, n int, length time.
 // deleted while two replicas hold jobs, one of them as many as it may, and others wait.
 // All end, and none is submitted twice; what is sent after that too.
 func TestDeletedDurablesAreMadeAgain(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -80,7 +79,6 @@ func TestDeletedDurablesAreMadeAgain(t *testing.T) {
 // runs. The item comes to another replica for the first time again, which leaves it alone;
 // it is called once, and completes.
 func TestChatInHandIsLeftToItsHolder(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -106,7 +104,6 @@ func TestChatInHandIsLeftToItsHolder(t *testing.T) {
 // TestItemOfADeadHolderComesAgain: the durable was deleted, and the holder of a job is
 // dead. The item is left alone once, and taken when it comes again.
 func TestItemOfADeadHolderComesAgain(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -134,7 +131,6 @@ func TestItemOfADeadHolderComesAgain(t *testing.T) {
 // carries them to their ends, with acknowledgements that find nothing in the new stream;
 // the streams are there again, and jobs that come after that are run. It is an alarm.
 func TestDeletedQueueIsMadeAgain(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -178,7 +174,6 @@ func TestDeletedQueueIsMadeAgain(t *testing.T) {
 // TestLateAckFindsNothingInANewStream: a holder acknowledges what it was given before the
 // stream was deleted and created again. No message of the new one goes.
 func TestLateAckFindsNothingInANewStream(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -268,7 +263,6 @@ func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 // reply, and what has no end in hand ends as log_lost, whose letter says what the holder
 // still knows.
 func TestLogAndQueueLostTogether(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), onCluster))

@@ -269,7 +269,6 @@ func TestABodyThatIsMissedOnce(t *testing.T) {
 
 // TestABodyThatIsLost ends its job, which never reaches the upstream.
 func TestABodyThatIsLost(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, kind := range subject.Kinds {
 		t.Run(string(kind), func(t *testing.T) {

@@ -87,7 +87,6 @@ var settled = map[string]func(*replica, testing.TB) *genbusv1.OrphansSettled{"fa
 // TestJobsWithoutARouteAreLeftAlone: the process starts, counts them, says so and serves
 // its routes; nothing touches the jobs, until their route is back and serves them.
 func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSentBodies(t), telemetry.NewMetrics("test")
 	item := storeItem(t, b, "gone", videoID("line"), 0)
@@ -131,7 +130,6 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 // TestWaitingOrphanEndsAtItsDeadline: nothing serves its route, and it ends once, as any
 // job that waits.
 func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	up := newSandbox(t)
@@ -151,7 +149,6 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 
 // TestManyOrphansAreSettledInPages, those that are left too, each once.
 func TestManyOrphansAreSettledInPages(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -182,7 +179,6 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 // TestUnfoundOrphanLeavesItsLetter: an attached job was cancelled while it waited on a
 // route that is gone.
 func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
@@ -203,7 +199,6 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 // TestTheItemOfAJobIsNotRemovedForASecondSends: another send of its request waits on the
 // route to which it is to be moved, and gives way to it there.
 func TestTheItemOfAJobIsNotRemovedForASecondSends(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -235,7 +230,6 @@ func TestTheItemOfAJobIsNotRemovedForASecondSends(t *testing.T) {
 // configurations stored items of one id on two routes, one of which is gone. The job
 // goes on by the other one.
 func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct{ orphan, log string }{
 		"a stale item":            {orphan: "dog", log: "cat"},

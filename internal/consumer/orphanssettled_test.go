@@ -30,7 +30,6 @@ func submittedAs(id string) []transition {
 // TestOrphanOfAnErasedJob: the item came into the line of a removed route while its
 // job was erased. Nothing of it is run, and nothing brings the job back.
 func TestOrphanOfAnErasedJob(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
@@ -59,7 +58,6 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 // TestOrphanWhoseLogIsLost: the job was in a log that the stream does not have any
 // more. Whether it was submitted is not known, so that it is not, wherever it was.
 func TestOrphanWhoseLogIsLost(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
@@ -81,7 +79,6 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 // TestTwoReplicasSettleTheSameJobs, in line and behind it, at the same time: each ends
 // once, and is submitted at most once.
 func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
@@ -125,7 +122,6 @@ func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 // TestSubmittedOrphanIsPolled by a route that does not serve its model, and not submitted
 // again. One that was not submitted is left.
 func TestSubmittedOrphanIsPolled(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, url := open(t), scripted(t, map[string]http.HandlerFunc{pollPath: saysCompleted})
@@ -156,7 +152,6 @@ func TestSubmittedOrphanIsPolled(t *testing.T) {
 
 // TestSubmittedOrphanWithoutItsUpstream ends as removed, with a letter that has its id.
 func TestSubmittedOrphanWithoutItsUpstream(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
@@ -177,7 +172,6 @@ func TestSubmittedOrphanWithoutItsUpstream(t *testing.T) {
 // TestChatThatWasCutOffGoesOn by its new route, with its next attempt, as it would by
 // the old one.
 func TestChatThatWasCutOffGoesOn(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	older := newReplica(t, b, testConfig(t, up.url))
@@ -197,7 +191,6 @@ func TestChatThatWasCutOffGoesOn(t *testing.T) {
 
 // TestUnreadableOrphanIsKept as a dead letter, and its job ends.
 func TestUnreadableOrphanIsKept(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	id := videoID("v")
@@ -219,7 +212,6 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 // TestMovedOrphanIsMarkedAsRecorded, so that no replica takes it for a new job when it is
 // erased on its way.
 func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))

@@ -48,7 +48,6 @@ func submittedVideo(t *testing.T, b *broker.Broker, url string) string {
 // TestManyCrashesDoNotPoisonWhatIsHandled: processes that die of something else,
 // again and again, must not end the tasks that they happen to hold.
 func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	up := newSandbox(t)
@@ -78,7 +77,6 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 // the second item came again and again while the job was held by the first one. Then the
 // holder dies, and the second one comes before the first.
 func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -122,7 +120,6 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 // TestWhatKillsItsHoldersIsPoisoned, with a letter by which it can be attached
 // again: it may be paid for.
 func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	up := newSandbox(t)
@@ -140,7 +137,6 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 // TestWhatKillsItsHoldersDuringASubmissionIsUnknown: its upstream may have it, and
 // the operator who redrives it must know that.
 func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	url, begun := silent(t)
@@ -159,7 +155,6 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 
 // TestAChatThatKillsItsHoldersIsPoisoned before its first attempt, as a video is.
 func TestAChatThatKillsItsHoldersIsPoisoned(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	cfg := testConfig(t, newSandbox(t).URL())

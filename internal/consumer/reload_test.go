@@ -143,7 +143,6 @@ func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 // cannot be stored, and the job is given back. The process that sent the request is given
 // the job again, and does not send it again.
 func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	var sent atomic.Bool

@@ -86,7 +86,6 @@ func (r *replica) noItems(t testing.TB, n subject.TaskName) {
 // each step. The log decides, or the first writer where it is empty; the job
 // ends, one body is sent, once, and no item is left.
 func TestTwoBodiesUnderOneID(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const route, other = config.SandboxVideoRoute, "other"
 	names := subject.Default()
@@ -138,7 +137,6 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 // and behind it, and many of them die at any moment. Every job that a client
 // was told of ends; its body, and no other, is sent, and once.
 func TestRacingBodies(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const rounds, requests = 12, 6
@@ -201,7 +199,6 @@ func TestRacingBodies(t *testing.T) {
 // reached the place at which the job stood in it, or has another job there, the log
 // was lost, and the job has an end.
 func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, kind := range subject.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -237,7 +234,6 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 // TestTheItemOfAnErasedJobThatThisProcessAdmitted: what it knows of the job is of before
 // the erase, which came while the item was on its way into the line.
 func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -302,7 +298,6 @@ func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq ui
 
 // TestStaleChatItemIsNotCalled: the log has another request's chat under the id.
 func TestStaleChatItemIsNotCalled(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	item := itemOf("v", config.SandboxChatRoute, "cat")
@@ -421,7 +416,6 @@ func TestASecondItemCarriesOnAlone(t *testing.T) {
 // TestAnotherItemOfAHeldJobIsKept until the job is let go: it may be that of a later
 // job under the id.
 func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	goOn := make(chan struct{})

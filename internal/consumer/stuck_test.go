@@ -23,7 +23,6 @@ const (
 // TestAStrandedJobEnds: no replica holds it, and no work item is left that would bring it
 // to one.
 func TestAStrandedJobEnds(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind  subject.Kind
@@ -74,7 +73,6 @@ func TestAStrandedJobEnds(t *testing.T) {
 // TestAStrandedJobEndsAfterItsLetter: where the letter cannot be stored, the job stays
 // until it can.
 func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	url, begun := silent(t)
@@ -100,7 +98,6 @@ func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
 // TestAStrandedJobIsFinishedAgain: its end is stored, and what follows it fails. No holder
 // is given the job, so the sweeper makes up for it.
 func TestAStrandedJobIsFinishedAgain(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)
@@ -141,7 +138,6 @@ func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
 
 // TestAJobWithAnItemIsNotStranded: the holder of the item ends the job.
 func TestAJobWithAnItemIsNotStranded(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	one := newReplica(t, b, testConfig(t, up.url))
@@ -160,7 +156,6 @@ func TestAJobWithAnItemIsNotStranded(t *testing.T) {
 // TestStartedJobsAreLookedForAfterTheirDeadline: every replica knows when, also one
 // that starts later.
 func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 10 * time.Minute }) // a sweeper with nothing to do looks every hour
@@ -176,7 +171,6 @@ func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
 // TestAnInlineChatWhoseEndWasDropped ends, and says no more than what is known: its
 // events are best effort, and it never has a work item.
 func TestAnInlineChatWhoseEndWasDropped(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))

@@ -67,7 +67,6 @@ func entryOf(t testing.TB, r *replica, n subject.TaskName) joblog.Entry {
 // TestJobsThatWaitEndAtTheirStartDeadline, although their items were not delivered:
 // one is in the ready window, one in the backlog. What the end takes from is as stated.
 func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, limit := range map[string]struct {
 		code   string
@@ -165,7 +164,6 @@ func inFeed(t testing.TB, b *broker.Broker, end joblog.Entry) {
 
 // TestWaitingChatsEndAtTheirStartDeadline too.
 func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	stuck := make(chan struct{})
@@ -201,7 +199,6 @@ func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 
 // TestJobsThatWaitedBeforeTheStartAreSweptToo: another process accepted them.
 func TestJobsThatWaitedBeforeTheStartAreSweptToo(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	item := pastItem("v")

@@ -204,7 +204,6 @@ func checkFirstHold(t *testing.T, spans *tracetest.InMemoryExporter, graceful bo
 // TestPollsAreEventsOfOneSpan: however many polls a task takes, they add no spans,
 // and those that say nothing new add no events.
 func TestPollsAreEventsOfOneSpan(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSandbox(t)
 	spans, change := traced(t)

@@ -41,7 +41,6 @@ func checkUnfound(t *testing.T, b *broker.Broker, end joblog.Entry, code string)
 // TestAnIDThatItsUpstreamDoesNotKnow: the upstream says so with a word that fails the
 // task, and with HTTP 200. The id may be wrong, so the letter is there again.
 func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, word := range []string{"not_found", "EXPIRED"} {
 		t.Run(word, func(t *testing.T) {
@@ -59,7 +58,6 @@ func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 // TestEveryEndOfAnUnfoundTaskLeavesItsLetter, with the code and the upstream's id that
 // it had, and no letter of the end itself.
 func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for code, c := range map[string]struct {
 		upstream string
@@ -106,7 +104,6 @@ func endWithoutLog(t *testing.T, b *broker.Broker, cfg *config.Config, item *gen
 
 // TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter, whether or not the log has it.
 func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, recorded := range map[string]bool{"recorded": true, "not recorded": false} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +126,6 @@ func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
 // TestAStrandedUnfoundTaskLeavesItsLetter, though its work item is gone: the log knows
 // what the letter said.
 func TestAStrandedUnfoundTaskLeavesItsLetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))

@@ -26,7 +26,6 @@ func saysEncoded(encoding, body string) http.HandlerFunc {
 // TestATaskOfAnUpstreamThatCompresses: with gzip all is well. Where no poll can be read until
 // the deadline, the end says so, and why.
 func TestATaskOfAnUpstreamThatCompresses(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brotli := "\x0b\x04\x80{}\x03"
 	for name, c := range map[string]struct {
@@ -69,7 +68,6 @@ func TestATaskOfAnUpstreamThatCompresses(t *testing.T) {
 
 // TestALostResultSaysWhy: the upstream had finished, and its answers can be read no more.
 func TestALostResultSaysWhy(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: saysEncoded("br", "\x0b\x04\x80{}\x03")})))

@@ -38,7 +38,6 @@ func TestAnUploadGoesWithItsMessage(t *testing.T) {
 // TestALostUploadIsADeadLetter: it was never there, so that the message comes again
 // and was not accepted.
 func TestALostUploadIsADeadLetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	newReplica(t, b, testConfig(t, newSandbox(t).URL()))

@@ -211,7 +211,7 @@ func TestCleanStopHandsOver(t *testing.T) {
 // after AckWait, and the jobs are resumed from their logs.
 func TestCrashIsTakenOver(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
 		cfg := testConfig(t, up.URL())
 		first := newReplica(t, open(t), cfg)
@@ -271,7 +271,6 @@ func TestTwoReplicasShareOneQueue(t *testing.T) {
 }
 
 func TestTakenOverSubmissionIsUnknown(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	cfg := testConfig(t, up.URL(), func(c *config.Config) {
@@ -305,7 +304,6 @@ func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 
 // TestAnAnswerJustAfterTheCreateTimeout is recorded: the request left in time.
 func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL())) // a create may take 2 s
@@ -329,7 +327,6 @@ func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {

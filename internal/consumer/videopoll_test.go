@@ -18,7 +18,6 @@ import (
 // and committed as soon as there is room, and the upstream is asked no more often than the
 // route says.
 func TestAFullLogDoesNotMultiplyThePolls(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, status := range map[string]string{"completed": "completed", "failed": "failed"} {
 		t.Run(name, func(t *testing.T) {

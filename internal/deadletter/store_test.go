@@ -173,7 +173,7 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 // once. Neither takes away the body that the stored letter names.
 func TestTwoWritersOfALetter(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, accepted := open(t), time.Now()
 		bodies := broker.NewBodies(b)
 		var writers sync.WaitGroup

@@ -143,7 +143,6 @@ func TestEventsAreNotWaitedForLong(t *testing.T) {
 // TestTheEndIsGivenUpOnce: the first event is still not stored, and is tried again, within the
 // time that the end has.
 func TestTheEndIsGivenUpOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const most = 3 * time.Second
 	up := newScripted(t)
@@ -350,7 +349,6 @@ func TestRequiredEventsThatAreNotStored(t *testing.T) {
 
 // TestTheLastChunksHaveAllTheTimeOfTheEnd where they are required.
 func TestTheLastChunksHaveAllTheTimeOfTheEnd(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up := newScripted(t)
 	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })

@@ -324,7 +324,6 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 
 // TestOwnEventsOfALostLogAreNotWaitedFor: a log that is created again begins with 1.
 func TestOwnEventsOfALostLogAreNotWaitedFor(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	_, asks := fleet(t)
 	for i := range 100 {
@@ -398,7 +397,6 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 
 // TestALogThatIsCreatedAgainIsReadAgain by all keepers, and no other job is listed or counted.
 func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	all, _ := fleet(t)
 	for i := range 30 {

@@ -67,7 +67,6 @@ func TestUnfinishedOverReplicas(t *testing.T) {
 // TestJobsOfALostLogDoNotCount: when a log is created again under a running replica, the
 // replica forgets the jobs of the old one, and counts those of the new one.
 func TestJobsOfALostLogDoNotCount(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	l := newReplica(t, b)

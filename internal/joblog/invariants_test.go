@@ -24,9 +24,6 @@ import (
 // Whatever it hears, exactly one of the two believes that it won, and it is the one
 // whose event the log has.
 func TestTwoWritersWithLostAnswers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for answers that are lost")
-	}
 	t.Parallel()
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
@@ -196,7 +193,6 @@ func (d *duel) hasWon(t *testing.T, round, won int) {
 // TestUncertainCommitIsKnownByItsNonce: a commit whose answer does not come in time gives
 // the event as it may be stored. When it shows up in the log, its nonce tells it.
 func TestUncertainCommitIsKnownByItsNonce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	d := newDuel(t, 1, brokertest.Alone(t).ClientURL(), "video_a")
 	d.link.Delay(time.Second)

@@ -128,7 +128,7 @@ func TestUnknownJobIsNotFound(t *testing.T) {
 // and every other is told what is there.
 func TestOneOfManyWritersWins(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		logs := []*joblog.Log{newLog(t, open(t), ""), newLog(t, open(t), "")}
 		last := submit(t, logs[0], "video_race")
 		for round := range 20 {
@@ -186,7 +186,7 @@ func TestLostCommitNamesTheWinner(t *testing.T) {
 
 func TestFinishIsStoredOnce(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
 		l := newLog(t, b, "")
 		end := complete(t, l, submit(t, l, "video_1"))

@@ -116,7 +116,6 @@ func logEntry(r *replica, id string) joblog.Entry {
 // TestAttachAfterACrash: whatever the operator's replica got to, the job begins
 // submitted, whichever replica writes its first event, and no create is made.
 func TestAttachAfterACrash(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		for name, crash := range crashes {
@@ -229,7 +228,6 @@ func TestOneLetterIsOneJob(t *testing.T) {
 // TestAttachInEveryProtocol: some read a task by more than its id, which only the
 // request tells where no answer was read.
 func TestAttachInEveryProtocol(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for path, body := range map[string]string{
 		"/v1/videos":                   `{"model":"sandbox-videos","prompt":"a cat"}`,

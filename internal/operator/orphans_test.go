@@ -17,7 +17,6 @@ import (
 // TestOrphans: an older replica serves its route until it stops. Then its jobs are listed,
 // and moved or ended by an operator who says that no replica serves it.
 func TestOrphans(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, fails := range map[string]bool{"move": false, "fail": true} {
 		t.Run(name, func(t *testing.T) {

@@ -131,7 +131,6 @@ var crashes = map[string]func(t *testing.T, r *replica, e joblog.Entry){
 // TestRedriveAfterACrash: whatever the operator's replica got to, a second call goes
 // on with the same job.
 func TestRedriveAfterACrash(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		for name, crash := range crashes {
@@ -199,7 +198,6 @@ func withRoute(model string) func(*config.Config) {
 // TestRedriveOfAMessage: a message of the inbox that was refused is admitted as the
 // message that it was, once there is a route for it. Its own request id is spent.
 func TestRedriveOfAMessage(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up).start()

@@ -33,7 +33,6 @@ func (r *replica) routeState(name string) *genbusv1.RouteState {
 // TestPause: what is in hand goes on, what waits waits, on every replica and through
 // restarts of all of them, until the route is resumed.
 func TestPause(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const route = config.SandboxVideoRoute

@@ -63,7 +63,6 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 // operator moves to, as the log names the other one, at the moment when that one is removed for it. The
 // operator's call ends then.
 func TestTwoCopiesDoNotBothGiveWay(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		p := jobtest.NewProcess(t, open(t), jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))

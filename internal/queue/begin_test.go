@@ -15,7 +15,6 @@ import (
 // TestALateFirstEventRevivesNoJob: a writer is stopped between a job's work item and its
 // first event. Meanwhile another replica logs the job, and it is cancelled and erased.
 func TestALateFirstEventRevivesNoJob(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		for name, seen := range map[string]time.Time{

@@ -46,7 +46,6 @@ func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 // TestWhatWasMissedIsReadAgain: jobs wait, and the dispatcher has heard of none, or of not
 // all of them.
 func TestWhatWasMissedIsReadAgain(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	q, cfg := idle(t, b)

@@ -78,9 +78,8 @@ func inOrder(want, got []string, slack int) bool {
 // into one line, and three take them out. Every job comes into it, those of one
 // tenant do not keep the others out, and the line stays within what is stated.
 func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const count, places, many, tenants = 3, 4, 90, 12
 		b := open(t)
 		replicas := []*replica{newReplica(t, b, places).start(t)}

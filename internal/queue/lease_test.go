@@ -21,7 +21,6 @@ import (
 // TestEachItemOfABacklogIsReadOnce, however many replicas there are. The jobs come by all
 // of them and are taken by all.
 func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const count, places, many = 8, 4, 160
@@ -68,7 +67,6 @@ func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 // TestAnotherReplicaDispatches when the one that did is gone: its connection is closed, so
 // that it tells no one.
 func TestAnotherReplicaDispatches(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const places, many = 2, 30
 	url := brokertest.Alone(t).ClientURL()
@@ -111,7 +109,6 @@ func openAt(t testing.TB, url string) *broker.Broker {
 
 // TestAReplicaThatStopsHandsOverAtOnce: it says so, and no claim of it has to be over.
 func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	first, second := newReplica(t, b, 1), newReplica(t, b, 1)
@@ -151,7 +148,6 @@ func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
 // TestOthersPutJobsBehindABacklog that another replica dispatches, from when it says that
 // jobs wait until it says that none do.
 func TestOthersPutJobsBehindABacklog(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	first := newReplica(t, b, 2).start(t)

@@ -24,7 +24,6 @@ func TestMain(m *testing.M) {
 
 // TestAWrongClockIsNotReadyForJobs: it says why, and by how much, and goes on serving.
 func TestAWrongClockIsNotReadyForJobs(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	var shift atomic.Int64
 	b := brokertest.Open(t, broker.Options{

@@ -69,9 +69,6 @@ func TestAnAnswerAfterTheLease(t *testing.T) {
 
 // TestNoAnswerAfterTheGrace is a timeout, and none that the caller is to blame for.
 func TestNoAnswerAfterTheGrace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	t.Parallel()
 	for name, begin := range map[string]string{"none": "", "a part": `{"id":`} {
 		t.Run(name, func(t *testing.T) {

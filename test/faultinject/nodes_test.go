@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // world is a cluster with one stream of three replicas, and a client of it.
@@ -23,9 +25,7 @@ const testStream = "TEST"
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs three servers for half a minute")
-	}
+	brokertest.ThreeNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	nodes, err := StartNodes(ctx, NodesOptions{Dir: t.TempDir()})

@@ -251,9 +251,6 @@ func TestStreams(t *testing.T) {
 }
 
 func TestStreamStalls(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	t.Parallel()
 	for _, body := range []string{streamBody, chatBody} {
 		u, c := newTestUpstream(t, always(OpChat, StreamStall))

@@ -185,9 +185,6 @@ func TestMarkersOfUnreadBodies(t *testing.T) {
 
 // TestKeylessAreCountedByMarker: an inline chat has no key.
 func TestKeylessAreCountedByMarker(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	t.Parallel()
 	mix := Mix{OpChat: {ResetBefore: 0.5}}
 	u, c := newTestUpstream(t, mix)

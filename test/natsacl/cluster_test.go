@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // TestServersOfACluster starts three servers from cluster.conf. Only where they
 // listen and store is changed.
 func TestServersOfACluster(t *testing.T) {
+	brokertest.ThreeNodes(t)
 	dir, ports := deploy(t), freePorts(t, 3)
 	t.Setenv("NATS_ROUTES_PASSWORD", password("routes"))
 	for i, port := range ports {

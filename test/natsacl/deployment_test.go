@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/test/freeport"
 )
 
@@ -132,6 +133,7 @@ func tryToStart(t testing.TB, dir string) error {
 // startCluster runs three servers as one cluster.
 func startCluster(t testing.TB, dir string) []*node {
 	t.Helper()
+	brokertest.ThreeNodes(t)
 	ports := freePorts(t, 3)
 	var routes []string
 	for _, p := range ports {

@@ -56,9 +56,6 @@ const operatorKey = "an-operators-key-of-32-characters"
 // its nats.tls.
 func run(t testing.TB, tls string, nodes ...*node) *running {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs the service")
-	}
 	var urls []string
 	for _, n := range nodes {
 		urls = append(urls, n.ClientURL())

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // patience bounds one installation. Where the registry does not answer, it ends the
@@ -46,12 +48,7 @@ func Project(t *testing.T, dir string) string {
 // Install installs in dir what its package-lock.json names.
 func Install(t *testing.T, dir string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("installs packages from npm")
-	}
-	if testing.Short() {
-		t.Skip("installs packages")
-	}
+	brokertest.Full(t, "installs packages from npm")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs %s: %v", tool, err)

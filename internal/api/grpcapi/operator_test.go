@@ -22,7 +22,6 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/api/core"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -395,7 +394,6 @@ func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
 // TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
 // of the route is a second old at most.
 func TestPausedRouteRefusesInlineChats(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
 	w.Durables()

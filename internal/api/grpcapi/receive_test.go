@@ -15,7 +15,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -50,7 +49,6 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 // TestMessageThatDoesNotCome is given up, also where callers need no
 // key; the time for a message does not bound the call.
 func TestMessageThatDoesNotCome(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.Core.BodyTimeout = 300 * time.Millisecond

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/api/apitest"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -52,7 +51,6 @@ func (w *world) raw(text string) (statuses []int, closed bool) {
 // TestNoRequestHidesInAnother: where a proxy in front and genbus could see the end
 // of a request in two places, genbus refuses it, or reads nothing after it.
 func TestNoRequestHidesInAnother(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const hidden = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
 	const post = "POST /v1/videos HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

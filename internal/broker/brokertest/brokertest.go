@@ -54,7 +54,7 @@ func Open(t testing.TB, o broker.Options) *broker.Broker {
 	return b
 }
 
-// Each runs a test on one node and on three, because JetStream answers a
+// Each runs a test on one node and, in the full suite, on three, because JetStream answers a
 // compare-and-set differently there. open gives a further connection to the
 // same streams. The three are shared by the tests of a package, each with an
 // account of its own; the package's TestMain must run them as Tests.
@@ -64,12 +64,23 @@ func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.
 
 // EachLimited is Each with other limits of the streams.
 func EachLimited(t *testing.T, limits broker.Limits, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
+	each(t, limits, func(t testing.TB) { Full(t, "runs on three nodes") }, test)
+}
+
+// EachCAS is Each for the one test of a compare-and-set path that runs on three nodes in the
+// default suite too.
+func EachCAS(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
+	each(t, broker.Limits{}, func(testing.TB) {}, test)
+}
+
+func each(t *testing.T, limits broker.Limits, onThree func(testing.TB), test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
 		b := SingleLimited(t, limits)
 		test(t, func(testing.TB) *broker.Broker { return b })
 	})
 	t.Run("R3", func(t *testing.T) {
+		onThree(t)
 		t.Parallel()
 		test(t, three(t, limits))
 	})

@@ -20,11 +20,11 @@ type Cluster struct {
 	Servers []*server.Server
 }
 
-// NewCluster starts three servers and waits until they have a leader. With -short the
-// test is skipped.
+// NewCluster starts three servers and waits until they have a leader. The test runs in the
+// full suite only, and holds one of the machine's slots for tests on three nodes.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
-	skipShort(t)
+	ThreeNodes(t)
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	servers, err := startServers(dirs, nil)
 	t.Cleanup(func() { stopServers(servers) })
@@ -34,15 +34,6 @@ func NewCluster(t testing.TB) *Cluster {
 	c := &Cluster{Servers: servers}
 	await(t, "a meta leader", c.led)
 	return c
-}
-
-// skipShort skips a test that needs a cluster: its servers take seconds to elect each
-// other, and again whenever one of them is lost.
-func skipShort(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs on a cluster")
-	}
 }
 
 // led says whether there is a leader with whom all servers are.

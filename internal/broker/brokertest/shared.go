@@ -76,7 +76,7 @@ func (x Tests) Run() int {
 // three claims an account of the shared cluster, and gives what connects to it.
 func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 	t.Helper()
-	skipShort(t)
+	claimSlot(t)
 	c, account := claim(t)
 	await(t, "a meta leader", c.led)
 	for _, s := range c.Servers {

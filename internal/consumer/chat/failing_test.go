@@ -17,7 +17,6 @@ import (
 // TestOperatorsAreToldOfCallsThatFail: no event says that an upstream refuses a chat for now. The
 // holder does, without the upstream's words, until a stream begins.
 func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
-	brokertest.Long(t) // a second between two calls
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"application/json":  `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`,

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
@@ -36,7 +35,6 @@ func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliver
 // TestAnAttemptThatWasNotHeardOfIsNotUsedUp: the answer to the commit that begins the only
 // attempt is lost. The upstream was not called, and is.
 func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	var calls atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
@@ -29,7 +28,6 @@ func submittingNow(t *testing.T, j *job) task.Event {
 // the commit as one of its own whose answer never came. Any other one, even of the same
 // process, may have been sent.
 func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	link, through, direct := jobtest.Linked(t)
 	p := newProcess(t, through, "http://127.0.0.1:1")

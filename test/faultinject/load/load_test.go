@@ -243,9 +243,6 @@ func TestAWishIsRepeatedUnderItsKeyOnly(t *testing.T) {
 
 // TestNothingListens: what cannot have arrived is repeated without a key too.
 func TestNothingListens(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
 	l.o.Replicas[0].HTTP, l.o.Patience = "http://127.0.0.1:1", time.Second
