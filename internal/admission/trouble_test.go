@@ -41,8 +41,7 @@ func TestRefusesAtOnceWithoutAQuorum(t *testing.T) {
 	}
 }
 
-// One look that fails refuses no caller: it may be an election. Looks that go on failing do,
-// until the next good one.
+// Trouble is what the last look found; the next good one ends it.
 func TestTroubleEndsWithTheNextGoodLook(t *testing.T) {
 	t.Parallel()
 	s := setup(t, brokertest.Single(t))
@@ -50,14 +49,6 @@ func TestTroubleEndsWithTheNextGoodLook(t *testing.T) {
 	end()
 	if s.b.Ready(noTime) == nil {
 		t.Fatal("a look without time found JetStream ready")
-	}
-	if _, err := s.Admit(t.Context(), video("", "a cat")); err != nil {
-		t.Errorf("refused after one look that failed: %v", err)
-	}
-	for s.b.Trouble() == nil {
-		if s.b.Ready(noTime) == nil || broker.Wait(t.Context(), 10*time.Millisecond) != nil {
-			t.Fatal("a look without time found JetStream ready")
-		}
 	}
 	if _, err := s.Admit(t.Context(), video("", "a cat")); errcode.CodeOf(err) != errcode.BrokerUnavailable {
 		t.Errorf("got %v while JetStream is in trouble", err)

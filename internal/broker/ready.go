@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// trouble is what the looks of Ready have found without a good one in between.
+// trouble is why the last look of Ready failed.
 type trouble struct {
-	last  error
-	since time.Time // of the first of them
+	err error
+	// refuse is when callers begin to be refused at once. While a stream elects its leader they
+	// wait first, each as long as one request may take: most elections are over by then.
+	refuse time.Time
 }
 
-// troubleAfter is how long looks fail until callers are refused at once. Until then each of
-// them waits as long as one request may take: most elections of a leader are over by then.
-const troubleAfter = PublishTimeout
+var errNoLeader = errors.New("no leader")
 
 // Ready returns nil when JetStream answers, and the reason otherwise. Trouble
 // keeps what it found.
@@ -25,23 +25,27 @@ func (c *connection) Ready(ctx context.Context) error {
 		c.trouble.Store(nil)
 		return nil
 	}
-	t := &trouble{last: err, since: time.Now()}
-	if before := c.trouble.Load(); before != nil {
-		t.since = before.since
+	t := &trouble{err: err, refuse: time.Now()}
+	if isLeaderless(err) || errors.Is(err, errNoLeader) {
+		t.refuse = t.refuse.Add(PublishTimeout)
+	}
+	if before := c.trouble.Load(); before != nil && before.refuse.Before(t.refuse) {
+		t.refuse = before.refuse
 	}
 	c.trouble.Store(t)
 	return err
 }
 
 // Trouble returns at once why JetStream cannot be used now: there is no
-// connection, or Ready has failed for longer than an election mostly takes. Code that has a
-// caller to answer calls it first: otherwise each caller would wait for its own timeout.
+// connection, or the last check of Ready failed. An election is no trouble for its first
+// PublishTimeout. Code that has a caller to answer calls it first: otherwise each caller
+// would wait for its own timeout.
 func (c *connection) Trouble() error {
 	if !c.nc.IsConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
 	}
-	if t := c.trouble.Load(); t != nil && time.Since(t.since) >= troubleAfter {
-		return fmt.Errorf("%w: %w", ErrUnavailable, t.last)
+	if t := c.trouble.Load(); t != nil && !time.Now().Before(t.refuse) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, t.err)
 	}
 	return nil
 }
@@ -58,7 +62,7 @@ func (c *connection) look(ctx context.Context) error {
 			return err // it names the stream
 		}
 		if info.Cluster != nil && info.Cluster.Leader == "" {
-			return fmt.Errorf("stream %s has no leader", name)
+			return fmt.Errorf("stream %s: %w", name, errNoLeader)
 		}
 	}
 	return nil

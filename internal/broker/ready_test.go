@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +59,35 @@ func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 // third time it is asked.
 func TestAReadWaitsForALeader(t *testing.T) {
 	t.Parallel()
+	b := electing(t, "$JS.API.STREAM.MSG.GET.S", `{"message":{"subject":"a","seq":7,"time":"2026-01-31T00:00:00Z"}}`)
+	if m, err := b.Last(t.Context(), "S", "a"); err != nil || m.Seq != 7 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestAnElectionIsNoTroubleAtFirst: callers wait for the leader. They are refused at once when
+// the election has taken as long as a request may wait.
+func TestAnElectionIsNoTroubleAtFirst(t *testing.T) {
+	t.Parallel()
+	b := electing(t, "$JS.API.STREAM.INFO.*", "")
+	begin := time.Now()
+	for b.Trouble() == nil {
+		if err := b.Ready(t.Context()); err == nil {
+			t.Fatal("ready without a leader")
+		}
+		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begin); took < broker.PublishTimeout {
+		t.Errorf("trouble after %s", took)
+	}
+}
+
+// electing is connected to JetStream, here a responder, that has no leader for what it is asked
+// on a subject. The third answer is another one, if it is not empty.
+func electing(t *testing.T, asked, third string) *broker.Broker {
+	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: withoutJetStream(t).ClientURL()})
 	if err != nil {
 		t.Fatal(err)
@@ -69,22 +97,17 @@ func TestAReadWaitsForALeader(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	var asked atomic.Int64
-	if _, err := b.Conn().Subscribe("$JS.API.STREAM.MSG.GET.S", func(m *nats.Msg) {
+	n := 0
+	if _, err := b.Conn().Subscribe(asked, func(m *nats.Msg) {
 		answer := `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`
-		if asked.Add(1) == 3 {
-			answer = `{"message":{"subject":"a","seq":7,"time":"2026-01-31T00:00:00Z"}}`
+		if n++; n == 3 && third != "" {
+			answer = third
 		}
 		_ = m.Respond([]byte(answer))
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := b.Last(t.Context(), "S", "a"); err != nil || m.Seq != 7 {
-		t.Errorf("%+v, %v", m, err)
-	}
-	if n := asked.Load(); n != 3 {
-		t.Errorf("asked %d times", n)
-	}
+	return b
 }
 
 // withoutJetStream runs a server whose JetStream a test plays itself.
