@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -12,6 +11,8 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -129,12 +130,12 @@ func TestCallsAreAMicroService(t *testing.T) {
 }
 
 // TestStopAnswersWhatHasArrived: requests that reached the service before its end
-// are answered.
+// are answered. On a busy machine those beyond the calls in flight may be told to come again.
 func TestStopAnswersWhatHasArrived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stop := w.Calls()
-	const n = 400 // more than are in flight at a time
+	const n, inFlight = 400, 256
 	inbox := w.Broker.Conn().NewInbox()
 	answers, err := w.Broker.Conn().SubscribeSync(inbox)
 	if err != nil {
@@ -147,14 +148,22 @@ func TestStopAnswersWhatHasArrived(t *testing.T) {
 		}
 	}
 	stop()
+	accepted := 0
 	for i := range n {
-		m, err := answers.NextMsg(10 * time.Second)
+		m, err := answers.NextMsg(brokertest.Patience)
 		if err != nil {
 			t.Fatalf("answer %d of %d: %v", i, n, err)
 		}
-		if code := m.Header.Get("genbus-error-code"); code != "" {
+		switch code := m.Header.Get("genbus-error-code"); errcode.Code(code) {
+		case "":
+			accepted++
+		case errcode.QueueFull:
+		default:
 			t.Errorf("answer %d: %s", i, code)
 		}
+	}
+	if accepted < inFlight {
+		t.Errorf("%d of %d were accepted", accepted, n)
 	}
 }
 
