@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestCodesAreThoseOfTheTable(t *testing.T) {
 func TestVideoFromRequestToResult(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 300 * time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, time.Minute)
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, brokertest.Patience)
 
 	task, err := c.SubmitVideo(ctx, video("sandbox-video", "order-1"))
 	if err != nil {
@@ -110,7 +111,7 @@ func collect(t *testing.T, c *client.Client, ctx context.Context, id string, aft
 func TestChatIsFollowedToItsReply(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{ChunkInterval: 2 * time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, time.Minute)
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, brokertest.Patience)
 	accepted, err := c.SubmitChat(ctx, chat("sandbox-chat"))
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +152,7 @@ func follow(ctx context.Context, t *testing.T, c *client.Client, id string) (tex
 func TestBreakingOff(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, time.Minute)
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, brokertest.Patience)
 	accepted, err := c.SubmitChat(ctx, chat("sandbox-chat"))
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func content(ctx context.Context, t *testing.T, c *client.Client, chat *genbusv1
 func TestPublishedRequestHasItsID(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond, ChunkInterval: time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{Tenant: "acme"}), within(t, time.Minute)
+	c, ctx := connect(t, s.NATSURL(), client.Options{Tenant: "acme"}), within(t, brokertest.Patience)
 	id, err := c.PublishVideo(ctx, video("sandbox-video", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +233,7 @@ func TestLargeRequests(t *testing.T) {
 	t.Parallel()
 	url := brokertest.AloneOf(t, 1<<20).ClientURL()
 	servicetest.New(t, servicetest.Options{NATSURL: url, Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond}})
-	c, ctx := connect(t, url, client.Options{Tenant: "acme"}), within(t, time.Minute)
+	c, ctx := connect(t, url, client.Options{Tenant: "acme"}), within(t, brokertest.Patience)
 	large := func(id string) *genbusv1.VideoRequest {
 		r := video("sandbox-video", id)
 		image := "data:image/png;base64," + strings.Repeat("A", 2<<20) // a message ends at 1 MiB
@@ -261,7 +262,7 @@ func TestLargeRequests(t *testing.T) {
 func TestErrorsHaveTheirMeaning(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{Wait: 2 * time.Second}), within(t, time.Minute)
+	c, ctx := connect(t, s.NATSURL(), client.Options{Wait: 2 * time.Second}), within(t, brokertest.Patience)
 	if _, err := c.SubmitVideo(ctx, video("sandbox-video", "one")); err != nil {
 		t.Fatal(err)
 	}
@@ -300,15 +301,21 @@ func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	alone := startNATS(t, t.TempDir(), -1)
 	defer stopNATS(alone)
-	c, ctx := connect(t, alone.ClientURL(), client.Options{Wait: 3 * time.Second}), within(t, time.Minute)
-	_, err := c.SubmitVideo(ctx, video("sandbox-video", ""))
-	var e *client.Error
-	if !errors.As(err, &e) || e.Code != client.ErrBrokerUnavailable || !e.Retry || !errors.Is(err, nats.ErrNoResponders) {
-		t.Errorf("a submission: %v", err)
-	}
-	if _, err := c.PublishVideo(ctx, video("sandbox-video", "")); !errors.Is(err, client.ErrBrokerUnavailable) {
-		t.Errorf("a publication: %v", err)
-	}
+	c, ctx := connect(t, alone.ClientURL(), client.Options{Wait: 3 * time.Second}), within(t, brokertest.Patience)
+	var sending sync.WaitGroup // each one tries until Options.Wait is over
+	sending.Go(func() {
+		_, err := c.SubmitVideo(ctx, video("sandbox-video", ""))
+		var e *client.Error
+		if !errors.As(err, &e) || e.Code != client.ErrBrokerUnavailable || !e.Retry || !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("a submission: %v", err)
+		}
+	})
+	sending.Go(func() {
+		if _, err := c.PublishVideo(ctx, video("sandbox-video", "")); !errors.Is(err, client.ErrBrokerUnavailable) {
+			t.Errorf("a publication: %v", err)
+		}
+	})
+	sending.Wait()
 	if err := c.Subscribe(ctx, client.Feed{}, nil); err == nil {
 		t.Error("there is nothing to subscribe to")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -39,7 +38,7 @@ func TestNothingWasSent(t *testing.T) {
 		}
 		nc, c := dial(t, url)
 		nc.Close()
-		if err := way.send(c, within(t, time.Minute)); !errors.Is(err, client.ErrBrokerUnavailable) || !errors.Is(err, nats.ErrConnectionClosed) {
+		if err := way.send(c, within(t, brokertest.Patience)); !errors.Is(err, client.ErrBrokerUnavailable) || !errors.Is(err, nats.ErrConnectionClosed) {
 			t.Errorf("%s on a closed connection: %v", name, err)
 		}
 	}
@@ -61,7 +60,7 @@ func TestWhatWasSentBeforeACloseMayBeAccepted(t *testing.T) {
 			if err := genbus.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			err := way.send(c, within(t, time.Minute))
+			err := way.send(c, within(t, brokertest.Patience))
 			var e *client.Error
 			if !errors.As(err, &e) || e.Code != client.ErrAcceptanceUnknown || e.RequestID == "" || e.JobID != c.JobID(client.Video, e.RequestID) {
 				t.Errorf("the request arrived, and its sender is told: %v", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -28,10 +29,14 @@ func run(example func(ctx context.Context, c *client.Client) error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(call(service.NATSURL(), example), service.Stop(), os.RemoveAll(dir)); err != nil {
+	if err := call(service.NATSURL(), example); err != nil {
 		log.Fatal(err)
 	}
+	stopping.Go(func() error { return errors.Join(service.Stop(), os.RemoveAll(dir)) })
 }
+
+// stopping stops the services of the examples that have ended, while the next ones run.
+var stopping errgroup.Group
 
 func call(url string, example func(ctx context.Context, c *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,7 +17,7 @@ import (
 // taken for it.
 func TestALongReplyIsTheOneThatIsNamed(t *testing.T) {
 	t.Parallel()
-	server, ctx := brokertest.Alone(t), within(t, time.Minute)
+	server, ctx := brokertest.Alone(t), within(t, brokertest.Patience)
 	nc, err := nats.Connect(server.ClientURL())
 	if err != nil {
 		t.Fatal(err)

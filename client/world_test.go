@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -18,7 +20,20 @@ import (
 func TestMain(m *testing.M) {
 	// As programs with traces have it.
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+	goleak.VerifyTestMain(tests{brokertest.Tests{M: m}}, brokertest.Leaks()...)
+}
+
+// tests runs the tests and the examples of the package.
+type tests struct{ brokertest.Tests }
+
+// Run also waits until the services of the examples have stopped.
+func (x tests) Run() int {
+	code := x.Tests.Run()
+	if err := stopping.Wait(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // connect returns a client with a connection of its own.

@@ -77,7 +77,7 @@ func TestRequestsLargerThanAMessage(t *testing.T) {
 	if w.nc.MaxPayload() != largestMessage {
 		t.Fatalf("max_payload is %d", w.nc.MaxPayload())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	image := strings.Repeat("QUJD", largeBody/4)
 	for i, way := range []string{"call", "inbox"} {

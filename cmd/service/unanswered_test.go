@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/grpc"
@@ -112,7 +111,7 @@ func TestASubmitWithoutAnAnswerNamesItsRequest(t *testing.T) {
 					s, addr, cut = startSilent(t)
 					args = append(args, "--server", addr)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 				defer cancel()
 				run := exec.CommandContext(ctx, os.Args[0], args...)
 				run.Env = append(os.Environ(), runAsService+"=1")

@@ -60,7 +60,7 @@ func TestARestoredConsumerTakesChanges(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
 		for _, c := range want {
 			if _, err := operator.JetStream().PauseConsumer(ctx, work, c.Durable, time.Now().Add(time.Hour)); err != nil {

@@ -47,7 +47,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	})
 	links[0].Cut(faultinject.Blackhole)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for b.Conn().ConnectedAddr() != links[1].Addr() {
 		if broker.Wait(ctx, 10*time.Millisecond) != nil {

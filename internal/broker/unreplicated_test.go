@@ -47,7 +47,7 @@ func (r requests) count(t testing.TB) int {
 // shortly asks again until it is so.
 func shortly(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for !is() {
 		if broker.Wait(ctx, 10*time.Millisecond) != nil {

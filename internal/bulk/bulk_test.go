@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-const patience = 60 * time.Second
+const patience = brokertest.Patience
 
 // items are what the operations of a test are about: each can be changed once.
 type items struct {

@@ -162,7 +162,7 @@ func text(item chatlog.Item) string {
 // all follows from a token to the end.
 func (x *bundle) all(token string) (items []chatlog.Item, texts []string) {
 	x.t.Helper()
-	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(x.t.Context(), brokertest.Patience)
 	defer cancel()
 	for item, err := range x.log.Follow(ctx, x.name, token) {
 		if err != nil {

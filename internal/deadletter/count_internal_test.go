@@ -34,7 +34,7 @@ func TestLettersThatWereLookedAtCount(t *testing.T) {
 	const letters, cutAt = 400, 10
 	b := brokertest.Single(t)
 	putLetters(t, b, letters, 0)
-	ctx, cut := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cut := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cut()
 	var reads atomic.Int64
 	sub, err := b.Conn().Subscribe("$JS.API.STREAM.MSG.GET."+b.Names().Dead(), func(*nats.Msg) {

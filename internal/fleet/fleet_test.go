@@ -47,7 +47,7 @@ func join(t *testing.T, b *broker.Broker, id string) (m *fleet.Member, leave fun
 // eventually waits until a member is answered by some, and others are silent.
 func eventually(t *testing.T, m *fleet.Member, answered, silent []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for {
 		states, others, err := m.Ask(ctx)

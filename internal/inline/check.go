@@ -47,7 +47,7 @@ func (r *Runner) check(ctx context.Context) error {
 	}
 	// They were read from the log's leader, but one that has just lost the lead may answer
 	// once more.
-	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
+	if err := broker.Wait(ctx, r.o.secondLook); err != nil {
 		return err
 	}
 	if missing, err = r.read(ctx, missing); err != nil || len(missing) == 0 {

@@ -222,7 +222,7 @@ func (x *bundle) others(n int) {
 func TestANewLogCutsNoChatOff(t *testing.T) {
 	t.Parallel()
 	up, b := newScripted(t), brokertest.Single(t)
-	x := setupUnheard(t, b, up.URL, never, nil)
+	x := setupSecondLook(t, b, up.URL, 100*time.Millisecond)
 	s := x.recorded(up)
 	known, _ := x.runner.Known(s.JobID())
 	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
@@ -289,7 +289,7 @@ func TestAnOlderLogCutsNoChatOff(t *testing.T) {
 			stop = startIn(t, dir, ports[0])
 			<-back
 			up := newScripted(t)
-			x := setupUnheard(t, b, up.URL, never, nil)
+			x := setupSecondLook(t, b, up.URL, 100*time.Millisecond)
 			s := x.recorded(up)
 			stop()
 			startIn(t, older, ports[0])
@@ -297,6 +297,10 @@ func TestAnOlderLogCutsNoChatOff(t *testing.T) {
 			x.others(stored)
 			x.check()
 			x.goesOn(s, up)
+			s.Close()
+			if err := x.runner.Close(t.Context()); err != nil { // while the server is there
+				t.Error(err)
+			}
 		})
 	}
 }

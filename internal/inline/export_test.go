@@ -29,6 +29,12 @@ func (o Options) StoresFor(d time.Duration) Options {
 	return o
 }
 
+// LooksAgainAfter sets the wait before a running chat is looked for a second time.
+func (o Options) LooksAgainAfter(d time.Duration) Options {
+	o.secondLook = d
+	return o
+}
+
 // FillWrites takes all permits to store events, until the function that it returns is called.
 func (r *Runner) FillWrites(ctx context.Context) (release func()) {
 	for range maxWrites {

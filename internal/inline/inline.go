@@ -61,6 +61,7 @@ type Options struct {
 	roomTime     time.Duration
 	requiredTime time.Duration
 	storeTime    time.Duration
+	secondLook   time.Duration
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
@@ -94,6 +95,7 @@ func New(ctx context.Context, o Options) *Runner {
 	r.o.roomTime = cmp.Or(o.roomTime, roomTime)
 	r.o.requiredTime = cmp.Or(o.requiredTime, patience)
 	r.o.storeTime = cmp.Or(o.storeTime, storeTime)
+	r.o.secondLook = cmp.Or(o.secondLook, joblog.SecondLook)
 	ctx, r.endChecks = context.WithCancel(ctx)
 	o.Broker.OnReconnect(func(context.Context) {
 		select {

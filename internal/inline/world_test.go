@@ -63,6 +63,12 @@ func setupUnheard(t testing.TB, b *broker.Broker, url string, checkEvery time.Du
 	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(checkEvery) }, change)
 }
 
+// setupSecondLook is setupUnheard without periodic checks, and with a shorter wait before the second look.
+func setupSecondLook(t testing.TB, b *broker.Broker, url string, wait time.Duration) *bundle {
+	t.Helper()
+	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(never).LooksAgainAfter(wait) }, nil)
+}
+
 // setupWith is setup with other options, where each notice is lost.
 func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.Options) inline.Options, change func(*config.Config)) *bundle {
 	t.Helper()
@@ -102,7 +108,7 @@ func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.O
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
 	}))
 	t.Cleanup(func() {
-		closing, stop := context.WithTimeout(context.Background(), time.Minute)
+		closing, stop := context.WithTimeout(context.Background(), brokertest.Patience)
 		defer stop()
 		if err := x.runner.Close(closing); err != nil {
 			t.Error(err)
@@ -164,7 +170,7 @@ func byItsOwner(c *genbusv1.Chat) (task.Event, error) {
 // history is what a subscriber sees of a chat: its blocks, and its terminal event.
 func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
 	x.t.Helper()
-	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(x.t.Context(), brokertest.Patience)
 	defer cancel()
 	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
 	for { // the first event is stored during the call

@@ -53,7 +53,7 @@ func auto(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 // eventually waits until something holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for !holds() {
 		if broker.Wait(ctx, 10*time.Millisecond) != nil {
@@ -184,6 +184,7 @@ func TestListsGoOnWhereAKeeperDies(t *testing.T) {
 			if time.Since(begin) > time.Minute {
 				t.Fatal("no other replica keeps the index")
 			}
+			_ = broker.Wait(t.Context(), time.Millisecond)
 		}
 	})
 }
@@ -202,6 +203,7 @@ func TestAKeeperThatStopsIsFollowed(t *testing.T) {
 		if ids := list(t, off); len(ids) != 1 || off.Ready() {
 			t.Fatalf("while the only one that keeps the index stops, %v are listed", ids)
 		}
+		_ = broker.Wait(t.Context(), time.Millisecond)
 	}
 	second, third := auto(t, open()), auto(t, open())
 	eventually(t, "two others keep the index", func() bool { return keep(second, third) == 2 })
@@ -238,6 +240,7 @@ func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
 				t.Fatalf("%d jobs are counted; %d of %d replicas keep the index that kept it before", n, keep(kept...), keep(unable...))
 			}
 		}
+		_ = broker.Wait(t.Context(), time.Millisecond)
 	}
 	three := auto(t, open())
 	eventually(t, "one of two keeps it that can", func() bool { return three.Ready() && keep(unable...) == 1 })

@@ -146,7 +146,7 @@ func TestEraseLeavesALaterJobAlone(t *testing.T) {
 func TestEraseEndsFollowers(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
 		l, other := newLog(t, open(t), ""), newLog(t, open(t), "")
 		e := submit(t, l, "video_x")
@@ -187,7 +187,7 @@ func TestEraseEndsFollowers(t *testing.T) {
 func TestEraseEndsAFollowerThatMissedTheEnd(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
 		// A lagging replica may answer the check after Wake: a later one, after a silence, finds it missing.
 		l, reader := newLog(t, open(t), ""), quick(t, open(t), time.Second)

@@ -139,7 +139,7 @@ func (d *duel) next(t *testing.T, round int, current joblog.Entry, begin time.Ti
 func (d *duel) race(t *testing.T, after uint64, ofSteady, ofShaky task.Event, shakyFirst, cut bool) (results [2]error) {
 	t.Helper()
 	d.link.Delay(3 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { _, results[1] = d.shaky.Commit(ctx, ofShaky, after) })

@@ -25,7 +25,7 @@ func TestNotifyAll(t *testing.T) {
 		}
 		submit(t, l, "video_1")
 		complete(t, l, submit(t, l, "video_2"))
-		caughtUp, stop := context.WithTimeout(t.Context(), time.Minute)
+		caughtUp, stop := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer stop()
 		for {
 			if err := l.NotifyAll(t.Context(), tell); err != nil {

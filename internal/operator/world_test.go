@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what has to come.
-const patience = 60 * time.Second
+const patience = brokertest.Patience
 
 // replica is a process's worth of genbus without its servers. Its consumer runs
 // where the test starts it.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -33,7 +32,7 @@ func newWriter(t testing.TB, b *broker.Broker, enc publisher.Encoding) *publishe
 
 func flush(t testing.TB, w *publisher.ChunkWriter, want uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	count, err := w.Flush(ctx)
 	if err != nil || count != want {

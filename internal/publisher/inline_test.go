@@ -63,7 +63,7 @@ func TestAddWaits(t *testing.T) {
 		t.Errorf("%v dropped", n)
 	}
 	s.start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for { // the chunks' stream, which is in memory, is made again after the reconnect
 		if _, err := b.Stream(ctx, b.Names().Chunks()); err == nil {

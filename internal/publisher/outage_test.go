@@ -174,7 +174,7 @@ func TestInlineIsBounded(t *testing.T) {
 		t.Errorf("flush gave %d, %v", count, err)
 	}
 	s.start(t)
-	waitCtx, stop := context.WithTimeout(t.Context(), time.Minute)
+	waitCtx, stop := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer stop()
 	if count, err := w.Flush(waitCtx); !errors.Is(err, publisher.ErrBlocksLost) || count != 10 {
 		t.Errorf("flush gave %d, %v", count, err)

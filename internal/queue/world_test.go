@@ -30,7 +30,7 @@ import (
 )
 
 // patience is how long a test waits for what is to happen.
-const patience = 30 * time.Second
+const patience = brokertest.Patience
 
 // noReadyJobs keeps all jobs in the backlog.
 const noReadyJobs = -1

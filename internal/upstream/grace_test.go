@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,16 +50,20 @@ func bothVersions(t *testing.T, handler http.HandlerFunc, test func(*testing.T, 
 	}
 }
 
+// hostOf gives the host that requests to an endpoint name.
+func hostOf(ep *Endpoint) string { return strings.TrimPrefix(ep.BaseURL, "https://") }
+
 // TestAnAnswerAfterTheLease counts: what left in time may have been accepted.
 func TestAnAnswerAfterTheLease(t *testing.T) {
 	t.Parallel()
-	lease := make(chan context.Context, 2)
-	bothVersions(t, func(w http.ResponseWriter, _ *http.Request) {
-		<-(<-lease).Done()
+	var leases sync.Map // contexts, by host
+	bothVersions(t, func(w http.ResponseWriter, r *http.Request) {
+		lease, _ := leases.Load(r.Host)
+		<-lease.(context.Context).Done()
 		_, _ = io.WriteString(w, `{"id":"t"}`)
 	}, func(t *testing.T, ep *Endpoint) {
 		ctx := leased(t, time.Second)
-		lease <- ctx
+		leases.Store(hostOf(ep), ctx)
 		s := submit(ctx, ep, aCreate)
 		wantVerdict(t, s, Accepted, true)
 		if ctx.Err() == nil || s.UpstreamID != "t" {
@@ -100,14 +105,15 @@ func TestNoAnswerAfterTheGrace(t *testing.T) {
 // TestACallerThatLeavesWaitsForNothing, and it is the caller who left.
 func TestACallerThatLeavesWaitsForNothing(t *testing.T) {
 	t.Parallel()
-	leave := make(chan context.CancelFunc, 2)
+	var leave sync.Map // functions, by host
 	bothVersions(t, func(_ http.ResponseWriter, r *http.Request) {
-		(<-leave)()
+		cancel, _ := leave.Load(r.Host)
+		cancel.(context.CancelFunc)()
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler) // see TestNoAnswerAfterTheGrace
 	}, func(t *testing.T, ep *Endpoint) {
 		ctx, cancel := context.WithCancel(leased(t, time.Hour))
-		leave <- cancel
+		leave.Store(hostOf(ep), cancel)
 		began := time.Now()
 		s := submit(ctx, ep, aCreate)
 		wantVerdict(t, s, Unknown, true)

@@ -157,8 +157,10 @@ func (x *exchange) meet() error {
 	}
 	switch x.decision.Fault {
 	case ResetBefore:
-		x.wire.awaitBody(x.req)
-		x.marked(x.wire.arrived(x.req))
+		if x.body == nil {
+			x.wire.awaitBody(x.req)
+			x.marked(x.wire.arrived(x.req))
+		}
 		return errCut
 	case ResetDuring:
 		if x.body == nil {

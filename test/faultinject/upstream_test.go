@@ -152,8 +152,8 @@ func TestTasksThatMisbehave(t *testing.T) {
 func TestBackwards(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{
-		"/v1/video/generations": `{"model":"sandbox-video","prompt":"p","metadata":{"sandbox":{"duration_ms":6000}}}`,
-		"/v1/videos":            `{"model":"sandbox-videos","prompt":"p","metadata":{"sandbox":{"duration_ms":6000}}}`,
+		"/v1/video/generations": `{"model":"sandbox-video","prompt":"p","metadata":{"sandbox":{"duration_ms":4500}}}`,
+		"/v1/videos":            `{"model":"sandbox-videos","prompt":"p","metadata":{"sandbox":{"duration_ms":4500}}}`,
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()

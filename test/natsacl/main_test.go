@@ -5,6 +5,7 @@
 package natsacl_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	// answer all the same, for half a minute.
 	asks := goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3")
 	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 4}, append(brokertest.Leaks(), asks, goleak.Cleanup(func(code int) {
-		if err := programs.remove(); err != nil {
+		if err := errors.Join(serviceProgram.remove(), examplePrograms.remove()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -18,21 +18,35 @@ import (
 
 // binaries are the service and the examples, built once for all tests.
 type binaries struct {
-	once sync.Once
-	dir  string
-	err  error
+	packages []string
+	once     sync.Once
+	dir      string
+	err      error
 }
 
-var programs binaries
+// The service and the examples are built apart: most tests need the service only.
+var (
+	serviceProgram  = binaries{packages: []string{"./cmd/service"}}
+	examplePrograms = binaries{packages: []string{"./examples/publish", "./examples/subscribe", "./examples/chat", "./examples/deadletters"}}
+)
 
-// path is where a program is; it builds all of them at the first call.
+// program is where a program is.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	if name == "service" {
+		return serviceProgram.path(t, name)
+	}
+	return examplePrograms.path(t, name)
+}
+
+// path is where a program is; it builds all of its part at the first call.
 func (b *binaries) path(t testing.TB, name string) string {
 	t.Helper()
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "natsacl"); b.err != nil { //nolint:usetesting // it outlives the test
 			return
 		}
-		build := exec.Command("go", "build", "-o", b.dir, "./cmd/service", "./examples/publish", "./examples/subscribe", "./examples/chat", "./examples/deadletters")
+		build := exec.Command("go", append([]string{"build", "-o", b.dir}, b.packages...)...)
 		build.Dir = "../.."
 		if out, err := build.CombinedOutput(); err != nil {
 			b.err = fmt.Errorf("go build: %w\n%s", err, out)
@@ -83,7 +97,7 @@ func (o *output) String() string {
 func spawn(t testing.TB, env []string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, lines: make(chan string, 4096), said: &output{}, ended: make(chan error, 1)}
-	p.cmd = exec.Command(programs.path(t, name), args...)
+	p.cmd = exec.Command(program(t, name), args...)
 	p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = append(os.Environ(), env...), p.said, 10*time.Second
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {

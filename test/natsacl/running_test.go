@@ -24,6 +24,7 @@ type running struct {
 	*node   // the first
 	nodes   []*node
 	t       testing.TB
+	up      *sandbox.Sandbox
 	service *process
 	base    string // of HTTP
 	grpc    string // address
@@ -73,7 +74,7 @@ func run(t testing.TB, tls string, nodes ...*node) *running {
 	if err := os.WriteFile(file, fmt.Appendf(nil, serviceConfig, strings.Join(urls, ","), len(nodes), tls, up.URL()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &running{node: nodes[0], nodes: nodes, t: t, client: &http.Client{Transport: &http.Transport{}, Timeout: patience}}
+	r := &running{node: nodes[0], nodes: nodes, t: t, up: up.Sandbox, client: &http.Client{Transport: &http.Transport{}, Timeout: patience}}
 	r.service = spawn(t, []string{"GENBUS_CONFIG=" + file, "OPERATOR_KEY=" + operatorKey}, "service", "serve")
 	r.base = strings.Fields(r.service.line("HTTP", "http://"))[1]
 	r.grpc = strings.Fields(r.service.line("gRPC", "127.0.0.1:"))[1]

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -17,6 +18,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/sandbox"
 )
 
 // TestTheServiceWorks runs all that the service does with NATS, with the rights of
@@ -72,9 +74,14 @@ func (r *running) videos(t *testing.T) {
 	r.read(read, "genbus.done.video.default.completed.*", 3)
 }
 
-// chats follows one by SSE, and returns what the service listens to meanwhile.
+// chats follows one by SSE, and returns what the service listens to before the upstream answers.
 func (r *running) chats(t *testing.T) []string {
-	const body = `{"model":"sandbox-chat:chunks=300,chunk_interval_ms=10","stream":true,"messages":[{"role":"user","content":"hello"}]}`
+	followed := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(followed) })
+	defer r.up.SetBehaviour(nil)
+	defer answer()
+	r.up.SetBehaviour(func(*http.Request, []byte) *sandbox.Behaviour { <-followed; return nil })
+	const body = `{"model":"sandbox-chat:chunks=300","stream":true,"messages":[{"role":"user","content":"hello"}]}`
 	end := make(chan string, 1)
 	go func() {
 		_, data := r.fetch(http.MethodPost, "/v1/chat/completions", body, "Idempotency-Key", "chat-1")
@@ -88,6 +95,7 @@ func (r *running) chats(t *testing.T) []string {
 		}
 		return nil
 	})
+	answer()
 	if all := <-end; !strings.HasSuffix(strings.TrimSpace(all), "data: [DONE]") {
 		t.Errorf("the chat ended with %s", all)
 	}

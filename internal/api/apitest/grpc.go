@@ -1,11 +1,11 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -19,6 +19,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
@@ -70,6 +71,8 @@ func (w *World) Listed(id string, s genbusv1.JobStatus) {
 type Caller struct {
 	T    testing.TB
 	Conn *grpc.ClientConn
+	// Context ends the calls. Default: the test's, for brokertest.Patience.
+	Context context.Context
 }
 
 // Reply is the first message of an answer, in JSON, and its header.
@@ -78,14 +81,10 @@ type Reply struct {
 	Header metadata.MD
 }
 
-// patience is enough for an answer, and what is left of it is waited for where
-// there is none.
-const patience = 2 * time.Second
-
 // Call sends one message to a method with an API key, and gives the first answer.
 func (c Caller) Call(key, method, body string) (Reply, error) {
 	c.T.Helper()
-	ctx, cancel := context.WithTimeout(c.T.Context(), patience)
+	ctx, cancel := context.WithTimeout(cmp.Or(c.Context, c.T.Context()), brokertest.Patience)
 	defer cancel()
 	if key != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)

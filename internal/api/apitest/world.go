@@ -253,7 +253,7 @@ func (w *World) startServers(live *config.Live, op operator.Operator) {
 	w.HTTP = httptest.NewUnstartedServer(w.Handler)
 	w.HTTP.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	w.HTTP.Start()
-	w.Client = &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	w.Client = &http.Client{Transport: &http.Transport{}, Timeout: brokertest.Patience}
 }
 
 // Drain begins the end of the servers, as the service does.
@@ -501,7 +501,7 @@ func (w *World) CarryOn(id string) {
 // Await asks again until it is so, for what has no event.
 func (w *World) Await(what string, is func() bool) {
 	w.T.Helper()
-	ctx, cancel := context.WithTimeoutCause(w.T.Context(), 20*time.Second, fmt.Errorf("%s: not within 20 s", what))
+	ctx, cancel := context.WithTimeoutCause(w.T.Context(), brokertest.Patience, fmt.Errorf("%s: not within %s", what, brokertest.Patience))
 	defer cancel()
 	for !is() {
 		if err := broker.Wait(ctx, 5*time.Millisecond); err != nil {

@@ -39,7 +39,7 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 			if row.want == codes.ResourceExhausted && method == "/genbus.v1.OperatorService/EraseJob" {
 				continue
 			}
-			if got := w.beginMessage(target+method, row.key); got != row.want {
+			if got := beginMessage(t, target+method, row.key); got != row.want {
 				t.Errorf("%s, %s: %s", name, method, got)
 			}
 		}
@@ -53,14 +53,19 @@ func TestMessageThatDoesNotCome(t *testing.T) {
 	w := newWorld(t)
 	w.Core.BodyTimeout = 300 * time.Millisecond
 	address := w.grpcAddress()
-	for _, method := range []string{
-		"/genbus.v1.VideoService/CreateVideoTask", "/genbus.v1.VideoService/WatchVideoTask", "/genbus.v1.ChatService/StreamChatCompletion",
-		"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
-	} {
-		if got := w.beginMessage("http://"+address+method, ""); got != codes.InvalidArgument {
-			t.Errorf("%s: %s", method, got)
+	t.Run("given up", func(t *testing.T) { // the group returns when all calls have ended
+		for _, method := range []string{
+			"/genbus.v1.VideoService/CreateVideoTask", "/genbus.v1.VideoService/WatchVideoTask", "/genbus.v1.ChatService/StreamChatCompletion",
+			"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
+		} {
+			t.Run(method, func(t *testing.T) {
+				t.Parallel()
+				if got := beginMessage(t, "http://"+address+method, ""); got != codes.InvalidArgument {
+					t.Errorf("%s: %s", method, got)
+				}
+			})
 		}
-	}
+	})
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(genbusv1.NewChatServiceClient(w.Dial()).StreamChatCompletion(t.Context(),
 		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
 			RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=60", 1)),
@@ -84,15 +89,15 @@ func (w *world) grpcAddress() string {
 
 // beginMessage sends the begin of a message of 30 MiB, and gives the status with
 // which the call is answered.
-func (w *world) beginMessage(url, key string) codes.Code {
-	w.T.Helper()
+func beginMessage(t testing.TB, url, key string) codes.Code {
+	t.Helper()
 	body, message := io.Pipe()
 	transport := &http.Transport{Protocols: &http.Protocols{}}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(w.T.Context(), http.MethodPost, url, body)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
 	if err != nil {
-		w.T.Fatal(err)
+		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/grpc")
 	r.Header.Set("Te", "trailers")
@@ -108,15 +113,15 @@ func (w *world) beginMessage(url, key string) codes.Code {
 	defer timer.Stop()
 	res, err := transport.RoundTrip(r)
 	if err != nil {
-		w.T.Fatalf("%s: %v", url, err)
+		t.Fatalf("%s: %v", url, err)
 	}
 	defer res.Body.Close()
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		w.T.Errorf("%s: %v", url, err)
+		t.Errorf("%s: %v", url, err)
 	}
 	var code codes.Code
 	if err := code.UnmarshalJSON([]byte(res.Trailer.Get("Grpc-Status"))); err != nil {
-		w.T.Errorf("%s: %v %v", url, res.Trailer, err)
+		t.Errorf("%s: %v %v", url, res.Trailer, err)
 	}
 	return code
 }
