@@ -69,7 +69,7 @@ type Consumer struct {
 	extending    sync.WaitGroup // the ticker that extends what is held
 	resync       gate
 
-	idleAfter time.Duration
+	idleAfter, fetchWait time.Duration
 	// running belongs to Start, and then to the reload at work.
 	running map[routeID]*running
 	idle    idlePulls
@@ -95,7 +95,7 @@ func New(ctx context.Context, o Options) *Consumer {
 			ReserveLetter: o.Quota.Reserve, PutBack: o.Queue.PutBack,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
-		running: map[routeID]*running{}, idleAfter: idleAfter,
+		running: map[routeID]*running{}, idleAfter: idleAfter, fetchWait: hold.FetchWait,
 	}
 	c.counter = &counter{
 		config: o.Config, broker: o.Broker, queue: o.Queue, metrics: o.Metrics, log: o.Logger,

@@ -88,19 +88,22 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 func TestADeadlineThatPassedUnheld(t *testing.T) {
 	t.Parallel()
 	for duration, want := range map[string]string{"300": "", "60000": "deadline_exceeded"} {
-		up, b := newSandbox(t), brokertest.Single(t)
-		short := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = time.Second })
-		one := newReplica(t, b, testConfig(t, up.URL(), short, videoRoutes(func(r *config.Route) { r.Poll.Interval = time.Minute })))
-		id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms="+duration, "a cat"))
-		held := last(follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED))
-		one.stop(true)
-		if err := broker.Wait(t.Context(), time.Until(held.Job.GetExecution().GetDeadline().AsTime())+10*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-		two := newReplica(t, b, testConfig(t, up.URL(), short))
-		if end := last(follow(t, two.log, id)); end.Job.GetError().GetCode() != want {
-			t.Errorf("a video of %s ms ended %v", duration, end.Job.GetError())
-		}
+		t.Run(duration+" ms", func(t *testing.T) {
+			t.Parallel()
+			up, b := newSandbox(t), brokertest.Single(t)
+			short := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = time.Second })
+			one := newReplica(t, b, testConfig(t, up.URL(), short, videoRoutes(func(r *config.Route) { r.Poll.Interval = time.Minute })))
+			id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms="+duration, "a cat"))
+			held := last(follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED))
+			one.stop(true)
+			if err := broker.Wait(t.Context(), time.Until(held.Job.GetExecution().GetDeadline().AsTime())+10*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			two := newReplica(t, b, testConfig(t, up.URL(), short))
+			if end := last(follow(t, two.log, id)); end.Job.GetError().GetCode() != want {
+				t.Errorf("ended %v", end.Job.GetError())
+			}
+		})
 	}
 }
 

@@ -124,7 +124,7 @@ func TestKeysTakeTurnsAndRest(t *testing.T) {
 	}))
 	var used []string
 	for _, request := range []string{"1", "2", "3", "4", "5", "6"} {
-		end := last(follow(t, r.log, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat"))))
+		end := last(follow(t, r.log, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video:duration_ms=1", "a cat"))))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 			t.Errorf("ended %v", end.Job.GetError())
 		}
@@ -143,23 +143,26 @@ func TestKeysTakeTurnsAndRest(t *testing.T) {
 func TestTaskStaysWithItsAccount(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		first, second := newSandbox(t), newSandbox(t)
-		one := newReplica(t, open(t), testConfig(t, first.URL(), withSecond(second.URL())))
-		id := publish(t, one.Broker, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=8000", "a cat"))
+		first, second := newSlowUpstream(t), newSlowUpstream(t)
+		polls := func(u *slowUpstream) int { return u.number(func() int { return u.reads }) }
+		one := newReplica(t, open(t), testConfig(t, first.url, withSecond(second.url)))
+		id := publish(t, one.Broker, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
 		follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
 		one.stop(true)
-		polls := first.Sandbox.Stats().Polls
-		two := newReplica(t, open(t), testConfig(t, first.URL(), withSecond(second.URL()), func(c *config.Config) {
+		before := polls(first)
+		two := newReplica(t, open(t), testConfig(t, first.url, withSecond(second.url), func(c *config.Config) {
 			for i := range c.Routes {
 				slices.Reverse(c.Routes[i].Upstreams)
 			}
 		}))
+		two.eventually(t, "a poll", func() bool { return polls(first)+polls(second) > before })
+		close(first.done)
 		end := last(follow(t, two.log, id))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetUpstream() != config.SandboxUpstream {
 			t.Errorf("ended %v at %s", end.Job.GetError(), end.Job.GetExecution().GetUpstream())
 		}
-		if first.Sandbox.Stats().Polls == polls || second.Sandbox.Stats().Polls != 0 {
-			t.Errorf("polls: first %d, second %d", first.Sandbox.Stats().Polls-polls, second.Sandbox.Stats().Polls)
+		if polls(first) == before || polls(second) != 0 {
+			t.Errorf("polls: first %d, second %d", polls(first)-before, polls(second))
 		}
 	})
 }

@@ -102,7 +102,7 @@ func (f *fetcher) fetch(ctx context.Context) (got int, err error) {
 		return 0, nil // the process stops
 	}
 	defer func() { f.free.release(n - got) }()
-	batch, err := f.cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))
+	batch, err := f.cons.Fetch(n, jetstream.FetchMaxWait(f.c.fetchWait))
 	if err != nil {
 		return 0, ended(ctx, fmt.Errorf("fetch %d messages: %w", n, err))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
 // TestFetchIsSilentWhileNATSIsAway: its loop tries each second, and says once for each outage
@@ -36,7 +37,7 @@ func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 	gone := nc.StatusChanged(nats.RECONNECTING)
 	s.Shutdown()
 	<-gone
-	_, err = (&fetcher{cons: cons, free: newSlots(1)}).fetch(t.Context())
+	_, err = (&fetcher{c: &Consumer{fetchWait: hold.FetchWait}, cons: cons, free: newSlots(1)}).fetch(t.Context())
 	if err == nil {
 		t.Fatal("a message was fetched without a server")
 	}

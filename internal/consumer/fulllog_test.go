@@ -246,9 +246,9 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	inherit(t, r, "v", completedUpstream(left)...)
 	fillLog(t, b, 0.9)
 	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
+	inherit(t, r, "v", completedUpstream(left)...)
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

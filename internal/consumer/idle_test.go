@@ -60,7 +60,7 @@ func TestAnIdleRouteTakesItsJobs(t *testing.T) {
 		t.Errorf("idle routes asked %d times more", n)
 	}
 	for i := range 3 {
-		id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
+		id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video:duration_ms=1", "a cat"))
 		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 			t.Errorf("ended %v", end.Job)
 		}
@@ -131,7 +131,7 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 		}
 	}()
 	for i := range 20 {
-		id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
+		id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video:duration_ms=1", "a cat"))
 		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 			t.Errorf("ended %v", end.Job)
 		}

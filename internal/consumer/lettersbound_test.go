@@ -52,7 +52,7 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	}
 	var waiting []joblog.Entry
 	for i := range queued {
-		e, err := tryVideo(t, r, "acme", fmt.Sprint("waits-", i), "sandbox-video")
+		e, err := tryVideo(t, r, "acme", fmt.Sprint("waits-", i), "sandbox-video:duration_ms=1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 		t.Errorf("a new request of the tenant: %v", err)
 	}
 	for i := range 3 {
-		e, err := tryVideo(t, r, "other", fmt.Sprint(i), "sandbox-video")
+		e, err := tryVideo(t, r, "other", fmt.Sprint(i), "sandbox-video:duration_ms=1")
 		if err != nil {
 			t.Fatal(err)
 		}

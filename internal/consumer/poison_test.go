@@ -35,14 +35,15 @@ func deliverOf(t *testing.T, b *broker.Broker, durable string, times int) {
 	}
 }
 
-// submittedVideo is a task that its upstream has, and that no replica holds.
-func submittedVideo(t *testing.T, b *broker.Broker, url string) string {
+// submittedVideo is a task that an upstream has and never ends, and that no replica holds.
+func submittedVideo(t *testing.T, b *broker.Broker) (id, url string) {
 	t.Helper()
+	url = newSlowUpstream(t).url
 	r := newReplica(t, b, testConfig(t, url))
-	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=60000", "a cat"))
+	id = publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
 	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 	r.stop(true)
-	return id
+	return id, url
 }
 
 // TestManyCrashesDoNotPoisonWhatIsHandled: processes that die of something else,
@@ -50,15 +51,14 @@ func submittedVideo(t *testing.T, b *broker.Broker, url string) string {
 func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	up := newSandbox(t)
-	id := submittedVideo(t, b, up.URL())
+	id, url := submittedVideo(t, b)
 	for range 3 {
 		deliver(t, b, 10-2)
-		r := newReplica(t, b, testConfig(t, up.URL()))
-		before, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+		before, err := forerunner(t, b).Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
+		r := newReplica(t, b, testConfig(t, url))
 		// The first poll is over: its holder says that it lives.
 		for e, err := range r.log.Follow(t.Context(), before.Name(), before.Version()) {
 			if err != nil || e.Terminal() {
@@ -122,10 +122,9 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	up := newSandbox(t)
-	id := submittedVideo(t, b, up.URL())
+	id, url := submittedVideo(t, b)
 	deliver(t, b, 10+2)
-	r := newReplica(t, b, testConfig(t, up.URL()))
+	r := newReplica(t, b, testConfig(t, url))
 	end := last(follow(t, r.log, id))
 	if code := end.Job.GetError().GetCode(); code != "poisoned" {
 		t.Errorf("ended %v", end.Job.GetError())

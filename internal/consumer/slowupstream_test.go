@@ -13,15 +13,16 @@ type slowUpstream struct {
 	done chan struct{} // closed: all is completed
 
 	mu      sync.Mutex
-	creates map[string]int // by Idempotency-Key
-	polls   map[string]int // by task
+	creates map[string]int  // by Idempotency-Key
+	polls   map[string]int  // by task
+	ended   map[string]bool // by task
 	chats   int
 	cut     int // chats whose caller went away
 	reads   int
 }
 
 func newSlowUpstream(t testing.TB) *slowUpstream {
-	u := &slowUpstream{done: make(chan struct{}), creates: map[string]int{}, polls: map[string]int{}}
+	u := &slowUpstream{done: make(chan struct{}), creates: map[string]int{}, polls: map[string]int{}, ended: map[string]bool{}}
 	u.url = scripted(t, map[string]http.HandlerFunc{
 		createPath: func(w http.ResponseWriter, r *http.Request) {
 			key := r.Header.Get("Idempotency-Key")
@@ -29,13 +30,18 @@ func newSlowUpstream(t testing.TB) *slowUpstream {
 			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
 		},
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
-			u.count(func() { u.polls[r.PathValue("id")]++; u.reads++ })
+			id, ended := r.PathValue("id"), false
+			u.count(func() { u.polls[id]++; u.reads++; ended = u.ended[id] })
 			select {
 			case <-u.done:
-				saysCompleted(w, r)
+				ended = true
 			default:
-				says(`{"task_id":%q,"status":"in_progress"}`, r.PathValue("id"))(w, r)
 			}
+			if ended {
+				saysCompleted(w, r)
+				return
+			}
+			says(`{"task_id":%q,"status":"in_progress"}`, id)(w, r)
 		},
 		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -53,6 +59,15 @@ func newSlowUpstream(t testing.TB) *slowUpstream {
 		},
 	})
 	return u
+}
+
+// end completes these tasks.
+func (u *slowUpstream) end(ids ...string) {
+	u.count(func() {
+		for _, id := range ids {
+			u.ended[id] = true
+		}
+	})
 }
 
 func (u *slowUpstream) count(f func()) {

@@ -116,9 +116,7 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 				pastOf(t, forerunner(t, b), items[c.recorded])
 			}
 		}
-		r := newReplica(t, b, testConfig(t, up.url, func(cfg *config.Config) {
-			cfg.Routes = append(cfg.Routes, config.NewRoute(other, config.KindVideo, config.SandboxUpstream, other))
-		}))
+		r := newReplica(t, b, testConfig(t, up.url, otherRoute(config.KindVideo)))
 		for name, c := range cases {
 			end := last(follow(t, r.log, videoID(name)))
 			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
@@ -316,7 +314,7 @@ func TestStaleChatItemIsNotCalled(t *testing.T) {
 func otherRoute(kind string) func(*config.Config) {
 	return func(c *config.Config) {
 		r := config.NewRoute("other", kind, config.SandboxUpstream, "other")
-		r.AckWait = c.Routes[0].AckWait
+		r.AckWait, r.Poll.Interval = c.Routes[0].AckWait, c.Routes[0].Poll.Interval
 		c.Routes = append(c.Routes, r)
 	}
 }
@@ -402,14 +400,17 @@ func TestASecondItemOnAnotherRouteGivesWay(t *testing.T) {
 func TestASecondItemCarriesOnAlone(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(testing.TB, *broker.Broker, *genbusv1.WorkItem){"of a second send": putSecondSend, "a copy": putCopy} {
-		b, up := brokertest.Single(t), newSentBodies(t)
-		item := itemOf("v", config.SandboxVideoRoute, "cat")
-		pastOf(t, forerunner(t, b), item)
-		put(t, b, item)
-		r := newReplica(t, b, testConfig(t, up.url, otherRoute(config.KindVideo)))
-		if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
-			t.Errorf("%s: ended %v, sent %v", name, end.Job.GetError(), up.all())
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, up := brokertest.Single(t), newSentBodies(t)
+			item := itemOf("v", config.SandboxVideoRoute, "cat")
+			pastOf(t, forerunner(t, b), item)
+			put(t, b, item)
+			r := newReplica(t, b, testConfig(t, up.url, otherRoute(config.KindVideo)))
+			if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
+				t.Errorf("ended %v, sent %v", end.Job.GetError(), up.all())
+			}
+		})
 	}
 }
 

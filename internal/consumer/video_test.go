@@ -246,7 +246,7 @@ func TestTwoReplicasShareOneQueue(t *testing.T) {
 		ids := make([]string, 0, n)
 		for i := range n {
 			request := fmt.Sprint("r", i)
-			ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+			ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video:duration_ms=1", "a cat")))
 		}
 		var byWriter [2]atomic.Int32
 		for _, id := range ids {
@@ -307,7 +307,7 @@ func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL())) // a create may take 2 s
-	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:delay_ms=3000", "a cat"))
+	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:delay_ms=2200", "a cat"))
 	var until time.Time
 	for _, e := range follow(t, r.log, id) {
 		switch x := e.Job.GetExecution(); x.GetPhase() {

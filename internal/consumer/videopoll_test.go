@@ -30,7 +30,7 @@ func TestAFullLogDoesNotMultiplyThePolls(t *testing.T) {
 }
 
 func testPollsOfAFullLog(t *testing.T, b *broker.Broker, status string) {
-	const interval = 6 * time.Second
+	const interval = 2 * time.Second // twice as long as a commit that failed waits
 	var mu sync.Mutex
 	var polls []time.Time
 	ended := false

@@ -24,7 +24,9 @@ func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	t.Parallel()
 	const inFlight, places, movers, many = 2, 4, 8, 60
 	up, b := newSentBodies(t), brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = inFlight, places })))
+	r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) {
+		r.MaxInFlight, r.ReadyJobs, r.Poll.Interval = inFlight, places, 20*time.Millisecond
+	})))
 	for i := range many {
 		admitVideo(t, r, "acme", fmt.Sprint("acme", i))
 	}
@@ -100,7 +102,7 @@ func TestWaitingJobsOutliveAReplica(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const many = 30
 		up := newSentBodies(t)
-		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 2 }))
+		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs, r.Poll.Interval = 2, 2, 20*time.Millisecond }))
 		dies := newReplica(t, open(t), cfg)
 		jobs := make([]joblog.Entry, 0, many)
 		for i := range many {

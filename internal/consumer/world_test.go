@@ -75,7 +75,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 		Config: p.Config, Broker: b, Log: p.Log, Index: p.Index, Encoder: p.Encoder, Bodies: p.Bodies, Uploads: p.Uploads, Content: p.Content, Routes: p.Routes,
 		Admission: p.Admission, Queue: p.Queue, Quota: p.Quota, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
 	})
-	c.counter.every = 2 * time.Second
+	c.counter.every, c.fetchWait = time.Second, 250*time.Millisecond
 	wait := p.StartLog(ctx, t)
 	r := &replica{Consumer: c, cfg: cfg, log: p.Log, cancel: cancel}
 	r.stop = func() func(bool) {
