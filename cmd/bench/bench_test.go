@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -234,6 +235,7 @@ func contentArgs(t *testing.T, args string) (contentCommand, error) {
 // TestContentReadsWholeFiles builds and runs the service: every transfer reads
 // all of its bytes, or fails.
 func TestContentReadsWholeFiles(t *testing.T) {
+	brokertest.Full(t, "builds the service")
 	t.Parallel()
 	c, err := contentArgs(t, "--size 8MiB --parallel 2 --archive 8MiB --timeout 2m")
 	if err != nil {

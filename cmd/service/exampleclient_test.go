@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
 // TestExampleClient makes a video, and reads those that have finished, one whose upstream
 // gives no address among them.
 func TestExampleClient(t *testing.T) {
+	brokertest.Full(t, "builds a program")
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first

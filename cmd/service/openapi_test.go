@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -16,6 +17,7 @@ import (
 // TestGeneratedClientCompletesAVideo: examples/openapi has nothing but a client
 // that was generated from docs/openapi.json.
 func TestGeneratedClientCompletesAVideo(t *testing.T) {
+	brokertest.Full(t, "builds a program")
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
 		for i := range c.Routes {

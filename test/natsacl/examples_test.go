@@ -5,11 +5,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // TestTheExamplesWork runs the examples as they are, with users of a tenant and of
 // an operator.
 func TestTheExamplesWork(t *testing.T) {
+	brokertest.Full(t, "builds the examples")
 	t.Parallel()
 	n := start(t, deploy(t, local))
 	r := run(t, "", n)
