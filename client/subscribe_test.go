@@ -13,6 +13,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
@@ -201,6 +202,7 @@ func consumers(ctx context.Context, t *testing.T, url string) (names []string) {
 
 // TestSubscriptionOutlivesRestarts: of NATS, and the loss of its consumer.
 func TestSubscriptionOutlivesRestarts(t *testing.T) {
+	brokertest.Full(t, "restarts NATS")
 	t.Parallel()
 	w := newRestarts(t)
 	c, ctx := connect(t, w.url, client.Options{}), within(t, 2*time.Minute)
@@ -256,6 +258,7 @@ func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
 
 // TestSubscriptionEndsWithItsConnection: nats.go has given it up.
 func TestSubscriptionEndsWithItsConnection(t *testing.T) {
+	brokertest.Full(t, "waits ten seconds for a lost connection")
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{})
 	nc, err := nats.Connect(s.NATSURL())

@@ -21,6 +21,9 @@ func TestOrphans(t *testing.T) {
 	for name, fails := range map[string]bool{"move": false, "fail": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if !fails {
+				brokertest.Full(t, "waits ten seconds for the dispatcher")
+			}
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 				up := newSandbox(t)
 				older := newReplica(t, open(t), up, func(c *config.Config) {

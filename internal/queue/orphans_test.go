@@ -111,6 +111,7 @@ func TestOneFailedListIsNoReasonToListSubjects(t *testing.T) {
 
 // TestOrphansWhereConsumersMayNotBeListed are looked for by the subjects.
 func TestOrphansWhereConsumersMayNotBeListed(t *testing.T) {
+	brokertest.Full(t, "waits ten seconds for answers that do not come")
 	t.Parallel()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
