@@ -36,20 +36,19 @@ func cutCreates(t *testing.T, noted func()) (url string, times func() []time.Tim
 	}
 }
 
-// TestNoCreateIsSentAfterTheDeadline: the wait before a create is repeated goes beyond it.
+// TestNoCreateIsSentAfterTheDeadline: the wait before a create is repeated, 0.8 s at least, goes
+// beyond it.
 func TestNoCreateIsSentAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	url, times := cutCreates(t, func() {})
 	b := brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, url, videoRoutes(resubmitting), videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 1500 * time.Millisecond })))
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(resubmitting), videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 500 * time.Millisecond })))
 	end := last(follow(t, r.log, publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))))
 	if end.Job.GetError().GetCode() != "submission_outcome_unknown" {
 		t.Errorf("ended with %v", end.Job.GetError())
 	}
-	deadline := end.Job.GetExecution().GetDeadline().AsTime()
-	creates := times()
-	if len(creates) == 0 || creates[len(creates)-1].After(deadline) {
-		t.Errorf("the deadline was %s, and creates were sent at %s", deadline, creates)
+	if n := len(times()); n != 1 {
+		t.Errorf("%d creates were sent", n)
 	}
 	doneOnce(t, b, end)
 }
