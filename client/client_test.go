@@ -262,7 +262,8 @@ func TestLargeRequests(t *testing.T) {
 func TestErrorsHaveTheirMeaning(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{Wait: 2 * time.Second}), within(t, brokertest.Patience)
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, brokertest.Patience)
+	hasty := connect(t, s.NATSURL(), client.Options{Wait: 2 * time.Second})
 	if _, err := c.SubmitVideo(ctx, video("sandbox-video", "one")); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.SubmitVideo(ctx, video("sandbox-video", "late")); !errors.Is(err, client.ErrAcceptanceUnknown) && !errors.Is(err, client.ErrBrokerUnavailable) {
+	if _, err := hasty.SubmitVideo(ctx, video("sandbox-video", "late")); !errors.Is(err, client.ErrAcceptanceUnknown) && !errors.Is(err, client.ErrBrokerUnavailable) {
 		t.Errorf("with nobody there: %v", err)
 	}
 }

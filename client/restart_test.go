@@ -1,8 +1,15 @@
 package client_test
 
 import (
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +17,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
 	"github.com/genbus/genbus/test/freeport"
@@ -27,7 +35,7 @@ func startNATS(t *testing.T, dir string, port int) *server.Server {
 		t.Fatal(err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(brokertest.Patience) {
 		t.Fatal("the NATS server is not ready")
 	}
 	return s
@@ -68,7 +76,8 @@ func TestFollowOutlivesRestarts(t *testing.T) {
 			t.Parallel()
 			w := row.start(t)
 			c, ctx := connect(t, w.url, client.Options{Reread: time.Second}), within(t, 2*time.Minute)
-			task, err := c.SubmitVideo(ctx, video("sandbox-video:duration_ms=2000", ""))
+			w.unfinished.Store(true) // until the restart
+			task, err := c.SubmitVideo(ctx, video("sandbox-video:duration_ms=50", ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,6 +92,7 @@ func TestFollowOutlivesRestarts(t *testing.T) {
 				if last == genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS && !restarted {
 					restarted = true
 					row.restart(w)
+					w.unfinished.Store(false)
 				}
 			}
 			for i, v := range versions {
@@ -142,13 +152,15 @@ type restarts struct {
 	nats    *server.Server
 	service *servicetest.Running
 	options servicetest.Options
+
+	unfinished atomic.Bool // set: the upstream's videos stay in progress
 }
 
 func newRestarts(t *testing.T) *restarts {
 	t.Helper()
 	w := &restarts{t: t, dir: t.TempDir(), port: freePort(t)}
 	w.startNATS()
-	w.options = servicetest.Options{NATSURL: w.url, Upstream: startSandbox(t, sandbox.Options{})}
+	w.options = servicetest.Options{NATSURL: w.url, Upstream: w.upstream()}
 	w.startService()
 	t.Cleanup(func() { w.stopService(); w.stopNATS() })
 	return w
@@ -159,10 +171,33 @@ func newEmbedded(t *testing.T) *restarts {
 	t.Helper()
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 	w := &restarts{t: t, url: "nats://" + addr}
-	w.options = servicetest.Options{DataDir: t.TempDir(), Listen: addr, Upstream: startSandbox(t, sandbox.Options{})}
+	w.options = servicetest.Options{DataDir: t.TempDir(), Listen: addr, Upstream: w.upstream()}
 	w.startService()
 	t.Cleanup(w.stopService)
 	return w
+}
+
+// upstream is a sandbox whose polls are answered here while unfinished is set.
+func (w *restarts) upstream() string {
+	w.t.Helper()
+	target, err := url.Parse(startSandbox(w.t, sandbox.Options{}))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if dir, id := path.Split(r.URL.Path); r.Method == http.MethodGet && dir == "/v1/video/generations/" && w.unfinished.Load() {
+			out.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(out, `{"task_id":%q,"status":"in_progress"}`, id)
+			return
+		}
+		proxy.ServeHTTP(out, r)
+	}))
+	w.t.Cleanup(func() {
+		front.Close()
+		http.DefaultClient.CloseIdleConnections() // those to the sandbox
+	})
+	return front.URL
 }
 
 func (w *restarts) startNATS() {

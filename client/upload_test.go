@@ -36,8 +36,8 @@ func denying(t *testing.T, jetStream bool, subjects ...string) *server.Server {
 }
 
 // deniedPublishing is a client whose user may not publish to some subjects, and hears of
-// each refusal.
-func deniedPublishing(t *testing.T, jetStream bool, subjects ...string) (*client.Client, *nats.Conn, <-chan error) {
+// each refusal. It tries a request for as long as wait.
+func deniedPublishing(t *testing.T, wait time.Duration, jetStream bool, subjects ...string) (*client.Client, *nats.Conn, <-chan error) {
 	t.Helper()
 	s := denying(t, jetStream, subjects...)
 	refused := make(chan error, 100)
@@ -46,7 +46,7 @@ func deniedPublishing(t *testing.T, jetStream bool, subjects ...string) (*client
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	c, err := client.New(nc, client.Options{Wait: 500 * time.Millisecond})
+	c, err := client.New(nc, client.Options{Wait: wait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func large(nc *nats.Conn) *genbusv1.VideoRequest {
 // refused to this user before.
 func TestOldRefusalIsNoReason(t *testing.T) {
 	t.Parallel()
-	c, nc, refused := deniedPublishing(t, false, "theirs")
+	c, nc, refused := deniedPublishing(t, 500*time.Millisecond, false, "theirs")
 	if err := nc.Publish("theirs", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestOldRefusalIsNoReason(t *testing.T) {
 // TestDeniedUploadIsToldAtOnce: another try would be denied too.
 func TestDeniedUploadIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	c, nc, _ := deniedPublishing(t, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
+	c, nc, _ := deniedPublishing(t, 3*time.Second, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
 	_, err := c.SubmitVideo(within(t, time.Minute), large(nc))
 	if !errors.Is(err, client.ErrBodyTooLarge) || !strings.Contains(err.Error(), "Permissions Violation") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
@@ -92,7 +92,7 @@ func TestDeniedUploadIsToldAtOnce(t *testing.T) {
 // TestLongHeadersAreCounted: what fits without them is uploaded with them.
 func TestLongHeadersAreCounted(t *testing.T) {
 	t.Parallel()
-	c, nc, _ := deniedPublishing(t, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
+	c, nc, _ := deniedPublishing(t, 3*time.Second, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
 	r := large(nc)
 	r.GetVideo().Prompt = r.GetVideo().GetPrompt()[:nc.MaxPayload()-1000]
 	var members []baggage.Member
@@ -116,7 +116,7 @@ func TestLongHeadersAreCounted(t *testing.T) {
 // was. nats.go sends its buffer again, which holds another chunk by then.
 func TestUploadOutlastsALeaderlessStream(t *testing.T) {
 	t.Parallel()
-	_, nc, _ := deniedPublishing(t, false)
+	_, nc, _ := deniedPublishing(t, 0, false)
 	c, err := client.New(nc, client.Options{Wait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestFailedUploadLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, nc, _ := deniedPublishing(t, true, row.denied)
+			_, nc, _ := deniedPublishing(t, 0, true, row.denied)
 			stream := bucketOf(t, nc)
 			c, err := client.New(nc, client.Options{Wait: 5 * time.Second}) // a busy machine stores its chunks in that
 			if err != nil {

@@ -195,7 +195,7 @@ func (w clientWorld) checkVideoErrors(t *testing.T, c openai.Client, sent *atomi
 func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
 	t.Parallel()
 	const interval = 1600 * time.Millisecond
-	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
+	w := newClientWorld(t, sandbox.Options{VideoDuration: interval * 5 / 4}, func(c *config.Config) { // it ends with the second poll: the client has asked by then
 		for i := range c.Routes {
 			c.Routes[i].Poll = config.Poll{Interval: interval}
 		}

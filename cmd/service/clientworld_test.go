@@ -3,10 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"path"
 	"testing"
 	"time"
 
@@ -16,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -160,7 +166,7 @@ func (w *world) awaitListed(t *testing.T, n int) {
 // await asks again until it is so, for what has no event.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -168,9 +174,30 @@ func await(t *testing.T, what string, is func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not within %s", what, brokertest.Patience)
 		}
 	}
+}
+
+// frontOf is the sandbox at up, but that its tasks of the primary protocol are in progress for as
+// long as unfinished says so of a poll.
+func frontOf(t *testing.T, up string, unfinished func(id string) bool) string {
+	t.Helper()
+	target, err := url.Parse(up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dir, id := path.Split(r.URL.Path); r.Method == http.MethodGet && dir == "/v1/video/generations/" && unfinished(id) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"task_id":%q,"status":"in_progress"}`, id)
+			return
+		}
+		sandbox.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
 }
 
 func getJSON(t *testing.T, url, key string) (int, string) {

@@ -16,7 +16,7 @@ import (
 // and by gRPC that this replica goes, while every call is served.
 func TestHealthTurnsBeforeCallsAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newClientWorld(t, sandbox.Options{}, func(c *config.Config) { c.Shutdown.Delay = 3 * time.Second })
+	w := newClientWorld(t, sandbox.Options{}, func(c *config.Config) { c.Shutdown.Delay = 8 * time.Second }) // a busy machine answers the four calls in it
 	watch, err := grpc_health_v1.NewHealthClient(w.grpc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)

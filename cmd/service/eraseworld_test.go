@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -83,7 +83,7 @@ func (w *world) createVideo(t *testing.T, body string) string {
 // phase follows a task until it is in a phase.
 func (w *world) phase(t *testing.T, id string, phase genbusv1.JobPhase) *genbusv1.VideoTask {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -52,7 +52,7 @@ func asked(t *testing.T, c healthCommand, lines ...string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	c.Timeout = 10 * time.Second
+	c.Timeout = brokertest.Patience
 	var out bytes.Buffer
 	err := c.Run(t.Context(), &out)
 	return strings.TrimSpace(out.String()), err

@@ -217,12 +217,24 @@ func TestOperatorAttachCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
-	id := w.acmeVideo(t, "sandbox-video:delay_ms=800", "a cat")
-	await(t, "the create", func() bool { return w.up.Sandbox.Stats().Creates == 1 })
+	begun, answer := make(chan struct{}, 10), make(chan struct{})
+	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodPost {
+			begun <- struct{}{}
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		return nil
+	})
+	id := w.acmeVideo(t, "sandbox-video", "a cat")
+	<-begun
 	videos := genbusv1.NewVideoServiceClient(w.grpc)
 	if _, err := videos.CancelVideoTask(asTenant(t.Context()), &genbusv1.CancelVideoTaskRequest{Id: id}); err != nil {
 		t.Fatal(err)
 	}
+	close(answer)
 	var letters []listedLetter
 	await(t, "the letter", func() bool {
 		letters = c.lettersOf("orphaned_submission")

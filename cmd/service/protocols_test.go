@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -165,7 +165,7 @@ func (w *world) inbox(t *testing.T, p wire, model string) string {
 // once.
 func (w *world) ended(t *testing.T, id string) *genbusv1.VideoTask {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
 	if err != nil {

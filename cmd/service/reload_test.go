@@ -218,7 +218,17 @@ func (w *reloadWorld) durable(t *testing.T) *jetstream.ConsumerInfo {
 // submitted once and ends.
 func TestReloadLimitOfARoute(t *testing.T) {
 	t.Parallel()
-	w := newReloadWorld(t, sandbox.Options{VideoDuration: 2 * time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
+	ends := make(chan struct{}) // closed: polls are answered
+	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodGet {
+			select {
+			case <-ends:
+			case <-r.Context().Done():
+			}
+		}
+		return nil
+	})
 	ids := make([]string, 4)
 	for i := range ids {
 		ids[i] = w.createVideo(t, aCat)
@@ -230,6 +240,7 @@ func TestReloadLimitOfARoute(t *testing.T) {
 		t.Errorf("%d of %d", d.NumAckPending, d.Config.MaxAckPending)
 	}
 	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
+	close(ends)
 	for _, id := range ids {
 		if got := w.ended(t, id); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
 			t.Errorf("%s is %s", id, got.GetStatus())

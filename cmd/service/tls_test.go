@@ -20,6 +20,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -83,7 +84,7 @@ var tlsEntrances = map[string]func(t *testing.T, s *service.Service, client *tls
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
 		_, err = genbusv1.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{})
 		return err
@@ -94,7 +95,7 @@ var tlsEntrances = map[string]func(t *testing.T, s *service.Service, client *tls
 			return err
 		}
 		defer nc.Close()
-		_, err = nc.Request(s.Names().Call("video", "default"), []byte("{}"), 10*time.Second)
+		_, err = nc.Request(s.Names().Call("video", "default"), []byte("{}"), brokertest.Patience)
 		return err
 	},
 }
@@ -175,7 +176,7 @@ func speak(t *testing.T, addr, text string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(brokertest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(conn, text) // the server may have had enough of it
@@ -201,7 +202,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, _ := created["id"].(string)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for {
 		video, err := overTLS(t, s, client, http.MethodGet, "/v1/videos/"+id, "")

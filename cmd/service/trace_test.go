@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -37,7 +39,7 @@ func startNATS(t *testing.T) string {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(brokertest.Patience) {
 		t.Fatal("the NATS server is not ready")
 	}
 	return s.ClientURL()
@@ -191,7 +193,9 @@ func TestOneTraceByEveryWayIn(t *testing.T) {
 	up := startSandbox(t, sandbox.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	first, stopFirst := startReplica(t, natsURL, up.URL())
+	var stopped atomic.Bool // before, no task ends
+	upstream := frontOf(t, up.URL(), func(string) bool { return !stopped.Load() })
+	first, stopFirst := startReplica(t, natsURL, upstream)
 	ids := map[string]string{}
 	for i, in := range entrances {
 		ids[in.name] = in.send(t, first, newCaller(i))
@@ -201,8 +205,9 @@ func TestOneTraceByEveryWayIn(t *testing.T) {
 			return len(collectortest.Named(spans, "genbus.video.create")) == 1
 		})
 	}
-	second, _ := startReplica(t, natsURL, up.URL())
+	second, _ := startReplica(t, natsURL, upstream)
 	stopFirst()
+	stopped.Store(true)
 	for i, in := range entrances {
 		c := newCaller(i)
 		spans := collector.Await(ctx, t, c.trace, func(spans []collectortest.Span) bool { return len(collectortest.Named(spans, "genbus.video")) == 2 })

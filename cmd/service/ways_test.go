@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,12 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := demoService(ctx, t.TempDir(), up.URL())
+	var polled sync.Map // the first poll of each task finds it in progress
+	first := func(id string) bool {
+		_, again := polled.LoadOrStore(id, true)
+		return !again
+	}
+	s, err := demoService(ctx, t.TempDir(), frontOf(t, up.URL(), first))
 	if err != nil {
 		t.Fatal(err)
 	}

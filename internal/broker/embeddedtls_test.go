@@ -38,7 +38,7 @@ func (e *ear) await(t testing.TB) {
 	t.Helper()
 	select {
 	case <-e.heard:
-	case <-time.After(20 * time.Second):
+	case <-time.After(brokertest.Patience):
 		t.Errorf("the log does not say %q", e.word)
 	}
 }
@@ -90,9 +90,9 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 				speakPlainly(t, strings.TrimPrefix(url, "tls://"))
 				return
 			}
-			nc, err := nats.Connect(url, nats.NoReconnect(), nats.Timeout(10*time.Second), nats.Secure(tc.client))
+			nc, err := nats.Connect(url, nats.NoReconnect(), nats.Timeout(brokertest.Patience), nats.Secure(tc.client))
 			if err == nil {
-				err = nc.FlushTimeout(10 * time.Second)
+				err = nc.FlushTimeout(brokertest.Patience)
 				nc.Close()
 			}
 			switch {
@@ -121,7 +121,7 @@ func speakPlainly(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(brokertest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "CONNECT {\"verbose\":false}\r\nPING\r\n"); err != nil {

@@ -87,7 +87,7 @@ func replica(t *testing.T, b *broker.Broker, self string, steps bulk.Steps) *bul
 	r := bulk.New(t.Context(), bulk.Options{Broker: b, Steps: steps, Self: self, Logger: brokertest.Logger(t)})
 	r.Hurry()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
 		r.Close(ctx)
 	})

@@ -11,6 +11,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject"
@@ -143,7 +144,7 @@ func TestAQuietReplicaIsNotDead(t *testing.T) {
 		start(t, two)
 		begin(t, one, "a")
 		<-reached
-		if err := broker.Wait(t.Context(), 3*time.Second/2); err != nil { // three times as long as it may be silent
+		if err := broker.Wait(t.Context(), bulk.Silent*3/2); err != nil { // longer than it may be silent
 			t.Fatal(err)
 		}
 		close(release)
@@ -182,7 +183,7 @@ func TestAnOutageIsNoDeath(t *testing.T) {
 	begin(t, one, "a")
 	before := until(t, two, "a", func(p *genbusv1.OperationProgress) bool { return p.GetDone() > 20 })
 	link.Cut(faultinject.Reset)
-	if err := broker.Wait(t.Context(), 3*time.Second/2); err != nil { // three times as long as it may be silent
+	if err := broker.Wait(t.Context(), bulk.Silent*3/2); err != nil { // longer than it may be silent
 		t.Fatal(err)
 	}
 	link.Heal()
@@ -256,7 +257,7 @@ func TestALostStreamForgetsOperations(t *testing.T) {
 	begin(t, other, "c") // it has a later sequence
 	until(t, other, "c", ended)
 	still(t, x)
-	if err := broker.Wait(t.Context(), time.Second); err != nil { // twice as long as a replica may be silent
+	if err := broker.Wait(t.Context(), bulk.Silent*3/2); err != nil { // longer than a replica may be silent
 		t.Fatal(err)
 	}
 	n := x.count()

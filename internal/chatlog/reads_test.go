@@ -144,7 +144,7 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 	cluster := brokertest.NewCluster(t)
 	const chats, followers = 30, 10
 	b := cluster.Open(t)
-	first := setup(t, b, chatlog.Options{RereadEvery: 20 * time.Millisecond})
+	first := setup(t, b, chatlog.Options{RereadEvery: 200 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var all []*bundle
@@ -183,6 +183,8 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 				_, err := b.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+name, nil, 5*time.Second)
 				return err
 			})
+			// Followers wait for an election for half a minute, and not for ten in turn.
+			again(t, func() error { return b.Streams().Ensure(ctx) })
 		}
 	}
 	gone := false
@@ -212,7 +214,7 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 // again tries until it is done: a leader that was just elected may be slow.
 func again(t *testing.T, do func() error) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(brokertest.Patience); ; {
 		err := do()
 		if err == nil {
 			return

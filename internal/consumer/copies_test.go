@@ -138,7 +138,8 @@ func TestCompletedStaysCompleted(t *testing.T) {
 	})
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) {
-		r.Archive, r.Timeouts.Archive, r.Timeouts.Deadline = true, 2*time.Second, 4*time.Second
+		// A copy is tried again after 4 s at least. Its time is over then, and not before the first try.
+		r.Archive, r.Timeouts.Archive, r.Timeouts.Deadline = true, 3900*time.Millisecond, 4*time.Second
 	})))
 	for name := range later {
 		publish(t, b, subject.Video, name, videoRequest(name, "sandbox-video", name))

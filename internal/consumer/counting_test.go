@@ -68,16 +68,17 @@ func reaches(t testing.TB, m *telemetry.Metrics, want float64, name string, labe
 // once it is let go.
 func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	t.Parallel()
-	b, up, m := brokertest.Single(t), newSandbox(t), telemetry.NewMetrics("test")
-	r := newReplica(t, b, testConfig(t, up.URL()), func(o *Options) { o.Metrics = m })
+	b, up, m := brokertest.Single(t), newSlowUpstream(t), telemetry.NewMetrics("test")
+	r := newReplica(t, b, testConfig(t, up.url), func(o *Options) { o.Metrics = m })
 	const phases = "genbus_jobs_held_by_phase"
-	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:duration_ms=1500", "a cat"))
+	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 	reaches(t, m, 1, phases, map[string]string{"kind": "video", "route": "sandbox-video", "phase": "in_progress"})
 	reaches(t, m, 1, phases, map[string]string{"kind": "video"})
-	chat := publish(t, b, subject.Chat, "two", chatRequest("two", "sandbox-chat:chunks=20,chunk_interval_ms=50", true))
+	chat := publish(t, b, subject.Chat, "two", chatRequest("two", "sandbox-chat", true))
 	follow(t, r.log, chat, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 	reaches(t, m, 1, phases, map[string]string{"kind": "chat", "phase": "in_progress"})
+	close(up.done)
 	for _, id := range []string{id, chat} {
 		doneOnce(t, b, last(follow(t, r.log, id)))
 	}

@@ -248,10 +248,10 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	}
 	fillLog(t, b, 0.9)
 	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
-	inherit(t, r, "v", completedUpstream(left)...)
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	inherit(t, r, "v", completedUpstream(left)...) // no start takes of the time that is left
 	end := last(follow(t, r.log, videoID("v")))
 	v := videoOf(end)
 	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(v.GetVideos()) != 3 || v.GetVideos()[0].GetUrl() == "" || v.GetArchive().GetError().GetCode() != string(errcode.ArchiveFailed) {

@@ -132,8 +132,8 @@ func TestCancelEndsPollsAndCalls(t *testing.T) {
 	shortly(t, "one job is held", func() bool { return heldJobs(r.holder) == 1 })
 	polls := func(id string) int { return up.number(func() int { return up.polls[id] }) }
 	cancelled, other := polls(ids[0]), polls(ids[1])
-	shortly(t, "the other is polled on", func() bool { return polls(ids[1]) >= other+5 })
-	if n := polls(ids[0]); n != cancelled {
+	shortly(t, "the other is polled on", func() bool { return polls(ids[1]) >= other+10 })
+	if n := polls(ids[0]); n > cancelled+1 { // the upstream may count late the one that the cancel cut off
 		t.Errorf("the cancelled task was polled %d times more", n-cancelled)
 	}
 	close(up.done)

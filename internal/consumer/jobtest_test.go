@@ -1,10 +1,15 @@
 package consumer
 
-import "github.com/genbus/genbus/internal/consumer/jobtest"
+import (
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+)
 
 // What the rooms' tests use too, by its name in this package.
 var (
-	testConfig        = jobtest.Config
 	publish           = jobtest.Publish
 	videoRequest      = jobtest.VideoRequest
 	follow            = jobtest.Follow
@@ -26,3 +31,13 @@ var (
 const patience = jobtest.Patience
 
 type transition = jobtest.Transition
+
+// testConfig gives creates more time than jobtest.Config. The time begins with the commit before
+// the request, and a create that a busy machine does not finish in it has no known outcome.
+func testConfig(t testing.TB, url string, change ...func(*config.Config)) *config.Config {
+	t.Helper()
+	return jobtest.Config(t, url, append([]func(*config.Config){videoRoutes(func(r *config.Route) { r.Timeouts.Create = 10 * time.Second })}, change...)...)
+}
+
+// createsSoon is for tests that wait until the time of a create is over.
+var createsSoon = videoRoutes(func(r *config.Route) { r.Timeouts.Create = 2 * time.Second })

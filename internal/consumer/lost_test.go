@@ -115,12 +115,13 @@ func TestChatInHandIsLeftToItsHolder(t *testing.T) {
 func TestItemOfADeadHolderComesAgain(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up, b := newSandbox(t), open(t)
-		cfg := testConfig(t, up.URL(), onCluster)
+		up, b := newSlowUpstream(t), open(t)
+		cfg := testConfig(t, up.url, onCluster)
 		holder := newReplica(t, b, cfg)
-		id := sendVideos(t, b, "v", 1, 4*time.Second)[0]
+		id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
 		follow(t, holder.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
 		holder.stop(false)
+		close(up.done)
 		if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute)); err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +289,7 @@ func TestLogAndQueueLostTogether(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	lost := make(chan struct{})
 	up.Sandbox.SetBehaviour(func(r *http.Request, body []byte) *sandbox.Behaviour {
-		if bytes.Contains(body, []byte("status=500")) {
+		if bytes.Contains(body, []byte("sandbox-chat")) { // neither chat ends before
 			select {
 			case <-lost:
 			case <-r.Context().Done():
@@ -298,7 +299,7 @@ func TestLogAndQueueLostTogether(t *testing.T) {
 	})
 	r := newReplica(t, b, testConfig(t, up.URL(), onCluster))
 	video := sendVideos(t, b, "paid", 1, time.Minute)[0]
-	chat := publish(t, b, subject.Chat, "paid", chatRequest("paid", "sandbox-chat:chunks=10,chunk_interval_ms=500", true))
+	chat := publish(t, b, subject.Chat, "paid", chatRequest("paid", "sandbox-chat:chunks=10,chunk_interval_ms=50", true))
 	refused := publish(t, b, subject.Chat, "refused", chatRequest("refused", "sandbox-chat:status=500", false))
 	submitted := last(follow(t, r.log, video, genbusv1.JobPhase_JOB_PHASE_SUBMITTED))
 	for _, id := range []string{chat, refused} {

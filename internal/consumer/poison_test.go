@@ -139,7 +139,7 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	url, begun := silent(t)
-	e := abandon(t, b, url, subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, begun)
+	e := abandon(t, b, url, subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, begun, createsSoon)
 	deliver(t, b, 10+2)
 	r := newReplica(t, b, testConfig(t, url))
 	end := last(follow(t, r.log, e.Job.GetId()))

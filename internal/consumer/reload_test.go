@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -150,12 +151,12 @@ func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
 		if r.Method != http.MethodPost || sent.Swap(true) {
 			return nil
 		}
-		if err := refuseEvents(r.Context(), b, true); err != nil {
+		if err := refuseEvents(t.Context(), b, true); err != nil {
 			t.Error(err)
 		}
 		return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
 	})
-	r := newReplica(t, b, testConfig(t, up.URL()))
+	r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(func(r *config.Route) { r.Timeouts.Create = 5 * time.Second }))) // the broker is asked in it
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
 	shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })

@@ -28,10 +28,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// sentBodies is an upstream that completes every task at once, and keeps which
-// prompts came for which key.
+// sentBodies is an upstream that completes every task at once, unless unfinished is set, and
+// keeps which prompts came for which key.
 type sentBodies struct {
-	url string
+	url        string
+	unfinished atomic.Bool
 
 	mu      sync.Mutex
 	prompts map[string][]string
@@ -49,7 +50,13 @@ func newSentBodies(t testing.TB) *sentBodies {
 			s.mu.Unlock()
 			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
 		},
-		pollPath: saysCompleted,
+		pollPath: func(w http.ResponseWriter, r *http.Request) {
+			if s.unfinished.Load() {
+				says(`{"task_id":%q,"status":"in_progress"}`, r.PathValue("id"))(w, r)
+				return
+			}
+			saysCompleted(w, r)
+		},
 		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			s.order = append(s.order, "chat")
@@ -175,7 +182,11 @@ func TestRacingBodies(t *testing.T) {
 		wg.Wait()
 		for round := range rounds {
 			for _, prompt := range []string{"cat", "dog"} {
-				switch _, err := admit(t.Context(), replicas[0], round, prompt); errcode.CodeOf(err) {
+				_, err := admit(t.Context(), replicas[0], round, prompt)
+				for errcode.CodeOf(err) == errcode.BrokerUnavailable || errcode.CodeOf(err) == errcode.AcceptanceUnknown { // a busy machine
+					_, err = admit(t.Context(), replicas[0], round, prompt)
+				}
+				switch errcode.CodeOf(err) {
 				case "":
 					tell(round, prompt)
 				case errcode.IdempotencyKeyReused:

@@ -86,16 +86,20 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 				running := admitVideo(t, r, "acme", "running")
 				r.begun(t, running)
 				var waiting []joblog.Entry
+				behind := false
 				for i := range 5 { // each replica may have found a place in line for one
 					waiting = append(waiting, admitVideo(t, r, "acme", fmt.Sprint("waiting", i), limit.change))
+					if _, err := b.Next(t.Context(), b.Names().Wait(), b.Names().WaitPattern(), 1); err == nil {
+						behind = true // now: a busy machine may accept the last one when the first one is over
+					}
 				}
-				if n := items(t, b, b.Names().Wait(), b.Names().WaitPattern()); n == 0 {
+				if !behind {
 					t.Fatal("nobody waits behind the line")
 				}
 				for _, e := range waiting {
 					end := entryOf(t, r, e.Name())
 					by, _ := task.StartBy(e.Job)
-					if late := end.Time.Sub(by); end.Job.GetError().GetCode() != limit.code || late < 0 || late > 5*time.Second {
+					if late := end.Time.Sub(by); end.Job.GetError().GetCode() != limit.code || late < 0 || late > 30*time.Second { // nothing else would end it
 						t.Errorf("ended %v, %s after the deadline", end.Job.GetError(), late)
 					}
 					if end.Version() != 2 {

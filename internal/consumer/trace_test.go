@@ -131,14 +131,16 @@ func TestOneTraceAcrossTwoReplicas(t *testing.T) {
 	for name, graceful := range map[string]bool{"handed over": true, "taken over": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, up := brokertest.Single(t), newSandbox(t)
-			cfg := testConfig(t, up.URL())
+			b, up := brokertest.Single(t), newSlowUpstream(t)
+			cfg := testConfig(t, up.url)
 			spansOfFirst, tracedFirst := traced(t)
 			first := newReplica(t, b, cfg, tracedFirst)
-			id := publishTraced(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:duration_ms=2000", "a cat"))
+			id := publishTraced(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 			follow(t, first.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+			shortly(t, "the first replica's spans have ended", func() bool { return len(spansOfFirst.GetSpans()) == 2 }) // the events do not wait for them
 			exported := spansOfFirst.GetSpans().Snapshots()
 			first.stop(graceful)
+			close(up.done)
 			if !graceful { // a process that is killed exports nothing more
 				spansOfFirst.Reset()
 				if err := spansOfFirst.ExportSpans(t.Context(), exported); err != nil {

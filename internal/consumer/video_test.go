@@ -64,7 +64,11 @@ func TestSubmissionOutcomes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			up, b := newSandbox(t), brokertest.Single(t)
-			r := newReplica(t, b, testConfig(t, up.URL()))
+			cfg := testConfig(t, up.URL())
+			if row.name == "no answer" {
+				cfg = testConfig(t, up.URL(), createsSoon)
+			}
+			r := newReplica(t, b, cfg)
 			id := publish(t, b, subject.Video, "one", videoRequest("one", row.model, "a cat"))
 			events := follow(t, r.log, id)
 			end := last(events)
@@ -212,21 +216,20 @@ func TestCleanStopHandsOver(t *testing.T) {
 func TestCrashIsTakenOver(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up := newSandbox(t)
-		cfg := testConfig(t, up.URL())
+		up := newSlowUpstream(t)
+		cfg := testConfig(t, up.url)
 		first := newReplica(t, open(t), cfg)
 		b := open(t)
-		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:duration_ms=1000", "a cat"))
+		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 		follow(t, first.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
 		first.stop(false)
+		close(up.done)
 		second := newReplica(t, b, cfg)
 		end := last(follow(t, second.log, id))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetWriter() != second.log.Writer() {
 			t.Errorf("ended %v by %s", end.Job.GetError(), end.Job.GetExecution().GetWriter())
 		}
-		if s := up.Sandbox.Stats(); s.Creates != 1 {
-			t.Errorf("%d creates", s.Creates)
-		}
+		up.askedOnce(t, 1, 0)
 	})
 }
 
@@ -306,9 +309,28 @@ func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, up.URL())) // a create may take 2 s
-	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:delay_ms=2200", "a cat"))
+	arrived, answer := make(chan struct{}, 1), make(chan struct{})
+	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodPost {
+			arrived <- struct{}{}
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		return nil
+	})
+	r := newReplica(t, b, testConfig(t, up.URL(), createsSoon))
+	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+	await(t, "the request", arrived)
 	var until time.Time
+	if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err == nil {
+		until = e.Job.GetExecution().GetSubmitUntil().AsTime()
+	}
+	if err := broker.Wait(t.Context(), time.Until(until)+10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
 	for _, e := range follow(t, r.log, id) {
 		switch x := e.Job.GetExecution(); x.GetPhase() {
 		case genbusv1.JobPhase_JOB_PHASE_SUBMITTING:

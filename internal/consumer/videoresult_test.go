@@ -24,7 +24,7 @@ func TestArchive(t *testing.T) {
 		"by URL":     {"sandbox-video", "", jobtest.Patience},
 		"by the id":  {"sandbox-videos", "", jobtest.Patience},
 		"a redirect": {"sandbox-videos:content=redirect", "", jobtest.Patience},
-		"expired":    {"sandbox-videos:content=expired", "content_expired", 2 * time.Second},
+		"expired":    {"sandbox-videos:content=expired", "content_expired", 3900 * time.Millisecond}, // over when it would be tried again
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -89,7 +89,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 }
 
 func (r *replica) shutDown(t testing.TB, table *routes.Table, wait func(), graceful bool) {
-	grace := 10 * time.Second
+	grace := patience
 	if !graceful {
 		grace = 0
 		r.mute()

@@ -144,7 +144,7 @@ func TestEventsAreNotWaitedForLong(t *testing.T) {
 // time that the end has.
 func TestTheEndIsGivenUpOnce(t *testing.T) {
 	t.Parallel()
-	const most = 3 * time.Second
+	const most = 5 * time.Second
 	up := newScripted(t)
 	x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
 		return o.CheckedEvery(never).StoresFor(most)
@@ -162,8 +162,8 @@ func TestTheEndIsGivenUpOnce(t *testing.T) {
 	}
 	ended := time.Now()
 	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 0 })
-	if took := time.Since(ended); took > most*3/2 {
-		t.Errorf("given up %s after the end", took)
+	if took := time.Since(ended); took >= 2*most {
+		t.Errorf("given up %s after the end, which has %s", took, most)
 	}
 	if n := x.counter("genbus_inline_events_dropped_total"); n != 2 {
 		t.Errorf("%v events dropped", n)
@@ -417,13 +417,14 @@ func TestRequiredEventsAreGivenUpWithoutRoom(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			go func() { up.blocks <- piece(0) }()
-			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
+			s, err := x.started(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
 			release := x.runner.FillWrites(t.Context())
 			defer release()
+			before := x.counter("genbus_inline_events_dropped_total")
 			if !x.runner.FillBudget() {
 				t.Fatal("the budget is in use")
 			}
@@ -444,7 +445,7 @@ func TestRequiredEventsAreGivenUpWithoutRoom(t *testing.T) {
 			}
 			code(t, <-ended, want)
 			x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 0 })
-			if n := x.counter("genbus_inline_events_dropped_total"); n != 1 {
+			if n := x.counter("genbus_inline_events_dropped_total") - before; n != 1 {
 				t.Errorf("%v events dropped", n)
 			}
 		})
@@ -496,7 +497,18 @@ func TestRequiredBlocksAreWithinTheBudget(t *testing.T) {
 
 func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {
 	go func() { up.blocks <- stop }()
-	return x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed))
+	return x.started(x.t.Context())
+}
+
+// started starts a chat, and again where its first event was not stored in time: a test may
+// have made that time short. The upstream was not called then.
+func (x *bundle) started(ctx context.Context) (s *inline.Stream, err error) {
+	for end := time.Now().Add(brokertest.Patience); time.Now().Before(end); {
+		if s, err = x.runner.Stream(ctx, ask("sandbox-chat-a", streamed)); errcode.CodeOf(err) != errcode.BrokerUnavailable {
+			break
+		}
+	}
+	return s, err
 }
 
 // TestRequiredEventsKeepNoCallerWhoLeaves, nor the places of the chat.

@@ -127,9 +127,7 @@ func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 		}
 		for i, r := range all {
 			eventually(t, "all list all", func() bool { return len(list(t, r)) == 20 })
-			if n := unfinished(t, r, "globex"); n != 0 {
-				t.Errorf("another tenant has %d jobs", n)
-			}
+			counted(t, r, "globex", 0)
 			page := must[jobindex.Page](t)(r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "globex"}))
 			if len(page.Jobs) != 0 {
 				t.Errorf("replica %d lists %d jobs of another tenant", i, len(page.Jobs))
@@ -178,10 +176,8 @@ func TestListsGoOnWhereAKeeperDies(t *testing.T) {
 			if ids := list(t, alive[i%3]); len(ids) != 1 {
 				t.Fatalf("%s after a keeper died, %v are listed", time.Since(begin), ids)
 			}
-			if n := unfinished(t, alive[i%3], "acme"); n != 1 {
-				t.Fatalf("%s after a keeper died, %d jobs count", time.Since(begin), n)
-			}
-			if time.Since(begin) > time.Minute {
+			counted(t, alive[i%3], "acme", 1)
+			if time.Since(begin) > brokertest.Patience {
 				t.Fatal("no other replica keeps the index")
 			}
 			_ = broker.Wait(t.Context(), time.Millisecond)
@@ -236,8 +232,9 @@ func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
 	}
 	for begin := time.Now(); time.Since(begin) < 5*time.Second; { // a claim is over after three
 		for _, r := range unable {
-			if n := unfinished(t, r, "acme"); n != 0 || keep(kept...) != 2 || keep(unable...) != 2 {
-				t.Fatalf("%d jobs are counted; %d of %d replicas keep the index that kept it before", n, keep(kept...), keep(unable...))
+			counted(t, r, "acme", 0)
+			if keep(kept...) != 2 || keep(unable...) != 2 {
+				t.Fatalf("%d of %d replicas keep the index that kept it before", keep(kept...), keep(unable...))
 			}
 		}
 		_ = broker.Wait(t.Context(), time.Millisecond)
@@ -307,22 +304,26 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the silent one is asked, after some seconds in which it was not", func() bool {
-		if n := unfinished(t, asks, "acme"); n != 1 || asks.Ready() {
-			t.Fatalf("%d jobs are counted by one that keeps the index: %t", n, asks.Ready())
+		if counted(t, asks, "acme", 1); asks.Ready() {
+			t.Fatal("the replica that asks keeps the index")
 		}
 		asked, _, err := silent.Pending()
 		return err == nil && asked > before
 	})
-	before++
-	begin := time.Now()
-	for range 20 {
-		if ids := list(t, asks); len(ids) != 1 {
-			t.Errorf("listed: %v", ids)
+	// A list for which the silent one is asked, first or as the other one is slow, takes hedgeAfter.
+	const hedgeAfter = 300 * time.Millisecond
+	eventually(t, "many lists in turn do not wait for the silent one", func() bool {
+		for range 20 {
+			begin := time.Now()
+			if ids := list(t, asks); len(ids) != 1 {
+				t.Fatalf("listed: %v", ids)
+			}
+			if time.Since(begin) >= hedgeAfter {
+				return false
+			}
 		}
-	}
-	if asked, _, err := silent.Pending(); err != nil || asked > before+1+int(time.Since(begin)/(4*time.Second)) {
-		t.Errorf("the silent one was asked %d times, %v", asked, err)
-	}
+		return true
+	})
 }
 
 // TestOwnEventsOfALostLogAreNotWaitedFor: a log that is created again begins with 1.
@@ -381,7 +382,7 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 	if _, err := r.List(t.Context(), q); !errors.Is(err, jobindex.ErrCatchingUp) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(begin); took < time.Second || took > 5*time.Second {
+	if took := time.Since(begin); took < time.Second || took > 20*time.Second { // no replica that may keep the index is waited for, which is 30 s
 		t.Errorf("it took %s", took)
 	}
 	if n, known := r.Unfinished(t.Context(), "acme"); known {

@@ -34,7 +34,7 @@ func (h heard) told(t *testing.T, want ...string) {
 			if got != status {
 				t.Errorf("told of %s, want %s", got, status)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(brokertest.Patience):
 			t.Fatalf("not told of %s", status)
 		}
 	}

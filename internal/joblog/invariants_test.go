@@ -202,7 +202,7 @@ func TestUncertainCommitIsKnownByItsNonce(t *testing.T) {
 	if !errors.Is(err, joblog.ErrUncertain) || e.Nonce == "" || e.Seq != 0 {
 		t.Fatalf("got nonce %q, sequence %d, %v", e.Nonce, e.Seq, err)
 	}
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(brokertest.Patience); ; {
 		stored, err := d.steady.Get(t.Context(), d.name)
 		if err == nil && stored.Nonce == e.Nonce {
 			return

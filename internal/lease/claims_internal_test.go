@@ -64,7 +64,7 @@ func (m *member) awaitChange(t *testing.T, key string) {
 		if got != key {
 			t.Fatalf("the lease %s has changed; want %s", got, key)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(brokertest.Patience):
 		t.Fatalf("the lease %s has not changed", key)
 	}
 }
@@ -109,7 +109,7 @@ func TestReplicasHearOfLeases(t *testing.T) {
 	} {
 		sent := last
 		for sent == last { // it may have been repeated
-			m, err := wire.NextMsg(10 * time.Second)
+			m, err := wire.NextMsg(brokertest.Patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestClaimsAreSplit(t *testing.T) {
 	m.Say(keys...)
 	said := map[string]claim{}
 	for range 3 {
-		sent, err := wire.NextMsg(10 * time.Second)
+		sent, err := wire.NextMsg(brokertest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}

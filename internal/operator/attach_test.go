@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -22,7 +24,20 @@ import (
 // that keeps the upstream's id.
 func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
-	e := r.admit(subject.Video, requestID, `{"model":"sandbox-video:delay_ms=700","prompt":"a cat"}`)
+	begun, answer := make(chan struct{}, 10), make(chan struct{})
+	r.up.Sandbox.SetBehaviour(func(m *http.Request, _ []byte) *sandbox.Behaviour {
+		if m.Method == http.MethodPost {
+			begun <- struct{}{}
+			select {
+			case <-answer:
+			case <-m.Context().Done():
+			}
+		}
+		return nil
+	})
+	defer r.up.Sandbox.SetBehaviour(nil)
+	e := r.admit(subject.Video, requestID, videoBody)
+	<-begun
 	e = r.until(e.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
 	next, err := task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"})
 	if err == nil {
@@ -31,6 +46,7 @@ func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	close(answer)
 	id := e.Job.GetId()
 	await(r.t, "the orphan's letter", func() bool {
 		for _, l := range r.letters(Query{Code: string(errcode.OrphanedSubmission), Size: 100}) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -231,7 +232,9 @@ func TestOnlyJobsThatStillMatchAreCancelled(t *testing.T) {
 	op := r.plan(&genbusv1.StartOperationRequest{Id: "a", Spec: &genbusv1.OperationSpec{
 		Work: &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: &genbusv1.ListJobsRequest{Tenant: "acme", Phase: "queued"}}},
 	}})
-	steps, _, err := r.operations().Steps(t.Context(), op, "")
+	ahead := proto.CloneOf(op)
+	ahead.AsOf = timestamppb.New(time.Now().Add(time.Hour))
+	steps, _, err := r.operations().Steps(t.Context(), ahead, "")
 	if errcode.CodeOf(err) != errcode.IndexCatchingUp {
 		t.Errorf("%d steps before the index has what was accepted just before: %v", len(steps), err)
 	}

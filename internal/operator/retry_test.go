@@ -41,6 +41,14 @@ func (r *replica) retry(n subject.TaskName, edited, key string) (joblog.Entry, e
 	return r.requests.Retry(r.t.Context(), e, &genbusv1.RetryJobRequest{RequestJson: []byte(edited), IdempotencyKey: key})
 }
 
+// letGo waits until no replica has a job that has ended. A retry waits for that too, for a moment.
+func (r *replica) letGo(n subject.TaskName) {
+	r.t.Helper()
+	if err := r.o.Queue.Items.Released(r.t.Context(), n, patience); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // read is what operators read of a job.
 func (r *replica) read(n subject.TaskName) *genbusv1.GetJobBodiesResponse {
 	r.t.Helper()
@@ -79,6 +87,7 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 		if end := one.end(old.Name()); end.Job.GetError().GetCode() != string(errcode.UpstreamFailed) {
 			t.Fatalf("ended %v", end.Job)
 		}
+		one.letGo(old.Name())
 		before := up.Sandbox.Stats().Creates
 		ids, codes := together(8, func(i int) (joblog.Entry, error) {
 			return []*replica{one, two}[i%2].retry(old.Name(), "", "")
@@ -249,9 +258,7 @@ func (r *replica) stillHeld(n subject.TaskName) {
 // unresolved checks that a job is not submitted again because of its letter, when it is let go.
 func (r *replica) unresolved(n subject.TaskName, code errcode.Code) {
 	r.t.Helper()
-	if err := r.o.Queue.Items.Released(r.t.Context(), n, patience); err != nil {
-		r.t.Fatal(err)
-	}
+	r.letGo(n)
 	if _, err := r.retry(n, "", ""); errcode.CodeOf(err) != errcode.LetterUnresolved || !strings.Contains(err.Error(), string(code)) {
 		r.t.Errorf("when it is let go: %v", err)
 	}
@@ -317,6 +324,7 @@ func TestAnErasureRemovesTheKeptRequest(t *testing.T) {
 		for _, e := range []joblog.Entry{r.admit(subject.Video, "v", videoBody), r.admit(subject.Chat, "c", chat)} {
 			n := e.Name()
 			r.end(n)
+			r.letGo(n)
 			m := r.read(n)
 			if want := map[subject.Kind]string{subject.Video: videoBody, subject.Chat: chat}[n.Kind]; string(m.GetRequestJson()) != want || m.GetRequestFrom() != fromKept || len(m.GetReplyJson()) == 0 != (n.Kind == subject.Video) {
 				t.Errorf("of a %s: %v", n.Kind, m)

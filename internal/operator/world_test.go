@@ -57,6 +57,7 @@ type replica struct {
 	requests Requests
 	o        parts
 	t        testing.TB
+	up       *sandbox.Server
 	consumer *consumer.Consumer
 	started  bool
 }
@@ -95,7 +96,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	for i := range cfg.Routes {
 		cfg.Routes[i].AckWait = 3 * time.Second
 		cfg.Routes[i].Poll.Interval = 50 * time.Millisecond
-		cfg.Routes[i].Timeouts.Create = 2 * time.Second
+		cfg.Routes[i].Timeouts.Create = patience // a create that is late has no known outcome
 	}
 	for _, f := range change {
 		f(cfg)
@@ -133,7 +134,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		t.Fatal(err)
 	}
 	r := &replica{
-		t: t, consumer: work, o: parts{Config: live, Broker: b, Log: log, Bodies: bodies, Admission: adm, Queue: jobs},
+		t: t, up: up, consumer: work, o: parts{Config: live, Broker: b, Log: log, Bodies: bodies, Admission: adm, Queue: jobs},
 		Letters: &Letters{
 			Config: live, Names: b.Names(), Streams: deadletter.Streams{Broker: b}, Log: log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(t),
@@ -172,7 +173,7 @@ func (r *replica) stop() {
 		return
 	}
 	r.started = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), patience)
 	defer cancel()
 	if err := r.consumer.Drain(ctx); err != nil {
 		r.t.Error(err)

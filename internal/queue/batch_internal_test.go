@@ -54,7 +54,7 @@ func readAll(t *testing.T, m mover, batch []turn) (found []moving) {
 		if !slices.ContainsFunc(found, missing) {
 			return found
 		}
-		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > time.Minute {
+		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > brokertest.Patience {
 			t.Fatalf("read: %+v", found)
 		}
 	}

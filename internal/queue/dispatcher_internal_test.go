@@ -246,7 +246,7 @@ func (d *dispatcher) moves(t *testing.T) {
 	t.Helper()
 	d.route.Resize(4)
 	for begin := time.Now(); d.moved == 0; d.fill(t.Context()) {
-		if broker.Wait(t.Context(), 20*time.Millisecond) != nil || time.Since(begin) > time.Minute {
+		if broker.Wait(t.Context(), 20*time.Millisecond) != nil || time.Since(begin) > brokertest.Patience {
 			t.Fatal("the job is not moved")
 		}
 	}

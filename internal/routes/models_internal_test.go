@@ -61,7 +61,7 @@ func expect(t *testing.T, told <-chan int, want int) {
 		if n != want {
 			t.Errorf("told of %d models, want %d", n, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was told")
 	}
 }

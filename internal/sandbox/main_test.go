@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,32 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bundle struct {
 	*sandbox.Server
 	client *http.Client
+	url    string // where the server does not listen
+}
+
+// URL is the base address.
+func (b bundle) URL() string {
+	if b.url != "" {
+		return b.url
+	}
+	return b.Server.URL()
+}
+
+// inProcess calls a handler.
+type inProcess struct{ http.Handler }
+
+func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	rec := httptest.NewRecorder()
+	asked := r.Clone(r.Context())
+	asked.Host, asked.RequestURI = r.URL.Host, r.URL.RequestURI()
+	h.ServeHTTP(rec, asked)
+	return rec.Result(), nil
+}
+
+// setupInBubble is setup inside a synctest bubble: no time passes but what the test waits for.
+func setupInBubble(opts sandbox.Options) bundle {
+	s := sandbox.New(opts)
+	return bundle{Server: &sandbox.Server{Sandbox: s}, client: &http.Client{Transport: inProcess{s}}, url: "http://sandbox"}
 }
 
 func setup(t *testing.T, opts sandbox.Options) bundle {
@@ -29,7 +56,7 @@ func setup(t *testing.T, opts sandbox.Options) bundle {
 		t.Fatal(err)
 	}
 	// No deadline for the server's sake: a test that hangs should say where.
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
 		if err := server.Close(); err != nil {
@@ -108,11 +135,14 @@ func at(v any, path ...any) any {
 	return v
 }
 
+// pollEvery is the time between two polls.
+const pollEvery = 5 * time.Millisecond
+
 // until polls a task until its status is one of the words.
 func (b bundle) until(t *testing.T, id string, status func(map[string]any) any, words ...string) map[string]any {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
-	for time.Now().Before(deadline) {
+	deadline := time.Now().Add(time.Minute)
+	for ; time.Now().Before(deadline); <-time.After(pollEvery) {
 		v := b.poll(t, id).json(t)
 		for _, word := range words {
 			if status(v) == word {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,72 +16,76 @@ import (
 
 func TestFlatLife(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sandbox.Options{VideoDuration: time.Second})
-	a := b.create(t, `{"model":"sandbox-video","prompt":"a cat","duration":4.5,"width":640,"height":"360","fps":24,"seed":7}`)
-	created := a.json(t)
-	if a.status != http.StatusOK || created["status"] != "queued" || created["object"] != "video" ||
-		created["model"] != "sandbox-video" || created["progress"] != 0.0 || created["id"] != created["task_id"] {
-		t.Fatalf("create answered %d %s", a.status, a.body)
-	}
-	if !regexp.MustCompile(`^task_[0-9A-Za-z]{32}$`).MatchString(idOf(t, a)) {
-		t.Errorf("id %v, want task_ and 32 letters or digits", created["id"])
-	}
-	var words []string
-	progress := -1.0
-	for len(words) == 0 || words[len(words)-1] != "completed" {
-		v := b.poll(t, idOf(t, a)).json(t)
-		word, _ := v["status"].(string)
-		if len(words) == 0 || words[len(words)-1] != word {
-			words = append(words, word)
+	synctest.Test(t, func(t *testing.T) {
+		b := setupInBubble(sandbox.Options{VideoDuration: time.Second})
+		a := b.create(t, `{"model":"sandbox-video","prompt":"a cat","duration":4.5,"width":640,"height":"360","fps":24,"seed":7}`)
+		created := a.json(t)
+		if a.status != http.StatusOK || created["status"] != "queued" || created["object"] != "video" ||
+			created["model"] != "sandbox-video" || created["progress"] != 0.0 || created["id"] != created["task_id"] {
+			t.Fatalf("create answered %d %s", a.status, a.body)
 		}
-		if now := v["progress"].(float64); now < progress || (now == 100) != (word == "completed") {
-			t.Fatalf("progress %v after %v while %s", now, progress, word)
-		} else {
-			progress = now
+		if !regexp.MustCompile(`^task_[0-9A-Za-z]{32}$`).MatchString(idOf(t, a)) {
+			t.Errorf("id %v, want task_ and 32 letters or digits", created["id"])
 		}
-		if word != "completed" && v["url"] != nil {
-			t.Fatalf("a url while %s", word)
+		var words []string
+		progress := -1.0
+		for ; len(words) == 0 || words[len(words)-1] != "completed"; <-time.After(pollEvery) {
+			v := b.poll(t, idOf(t, a)).json(t)
+			word, _ := v["status"].(string)
+			if len(words) == 0 || words[len(words)-1] != word {
+				words = append(words, word)
+			}
+			if now := v["progress"].(float64); now < progress || (now == 100) != (word == "completed") {
+				t.Fatalf("progress %v after %v while %s", now, progress, word)
+			} else {
+				progress = now
+			}
+			if word != "completed" && v["url"] != nil {
+				t.Fatalf("a url while %s", word)
+			}
 		}
-	}
-	if diff := cmp.Diff([]string{"queued", "in_progress", "completed"}, words); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
-	got := b.poll(t, idOf(t, a)).json(t)
-	want := map[string]any{"duration": 4.5, "fps": 24.0, "width": 640.0, "height": 360.0, "seed": 7.0}
-	if diff := cmp.Diff(want, got["metadata"]); diff != "" {
-		t.Errorf("metadata (-want +got):\n%s", diff)
-	}
-	if got["url"] != b.URL()+"/files/"+idOf(t, a)+".mp4" || got["format"] != "mp4" || got["error"] != nil {
-		t.Errorf("completed: %v", got)
-	}
+		if diff := cmp.Diff([]string{"queued", "in_progress", "completed"}, words); diff != "" {
+			t.Errorf("statuses (-want +got):\n%s", diff)
+		}
+		got := b.poll(t, idOf(t, a)).json(t)
+		want := map[string]any{"duration": 4.5, "fps": 24.0, "width": 640.0, "height": 360.0, "seed": 7.0}
+		if diff := cmp.Diff(want, got["metadata"]); diff != "" {
+			t.Errorf("metadata (-want +got):\n%s", diff)
+		}
+		if got["url"] != b.URL()+"/files/"+idOf(t, a)+".mp4" || got["format"] != "mp4" || got["error"] != nil {
+			t.Errorf("completed: %v", got)
+		}
+	})
 }
 
 func TestEnvelopedLife(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sandbox.Options{VideoDuration: time.Second})
-	id := idOf(t, b.create(t, `{"model":"sandbox-video-enveloped","prompt":"a cat","image":"https://x.example/i.png","n":2}`))
-	running := b.until(t, id, envelopeStatus, "IN_PROGRESS")
-	if p, _ := at(running, "data", "progress").(string); !regexp.MustCompile(`^\d\d?%$`).MatchString(p) {
-		t.Errorf("progress %q, want a percent string", p)
-	}
-	done := b.until(t, id, envelopeStatus, "SUCCESS")
-	first := b.URL() + "/files/" + id + ".mp4"
-	for _, c := range []struct{ got, want any }{
-		{at(done, "code"), "success"},
-		{at(done, "data", "task_id"), id},
-		{at(done, "data", "id"), 1.0},
-		{at(done, "data", "progress"), "100%"},
-		{at(done, "data", "fail_reason"), ""},
-		{at(done, "data", "result_url"), first},
-		{at(done, "data", "action"), "generate"},
-		{at(done, "data", "properties", "origin_model_name"), "sandbox-video-enveloped"},
-		{at(done, "data", "data", "data", "task_result", "videos", 0, "url"), first},
-		{at(done, "data", "data", "data", "task_result", "videos", 1, "url"), strings.Replace(first, ".mp4", ".2.mp4", 1)},
-	} {
-		if c.got != c.want {
-			t.Errorf("got %v, want %v", c.got, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		b := setupInBubble(sandbox.Options{VideoDuration: time.Second})
+		id := idOf(t, b.create(t, `{"model":"sandbox-video-enveloped","prompt":"a cat","image":"https://x.example/i.png","n":2}`))
+		running := b.until(t, id, envelopeStatus, "IN_PROGRESS")
+		if p, _ := at(running, "data", "progress").(string); !regexp.MustCompile(`^\d\d?%$`).MatchString(p) {
+			t.Errorf("progress %q, want a percent string", p)
 		}
-	}
+		done := b.until(t, id, envelopeStatus, "SUCCESS")
+		first := b.URL() + "/files/" + id + ".mp4"
+		for _, c := range []struct{ got, want any }{
+			{at(done, "code"), "success"},
+			{at(done, "data", "task_id"), id},
+			{at(done, "data", "id"), 1.0},
+			{at(done, "data", "progress"), "100%"},
+			{at(done, "data", "fail_reason"), ""},
+			{at(done, "data", "result_url"), first},
+			{at(done, "data", "action"), "generate"},
+			{at(done, "data", "properties", "origin_model_name"), "sandbox-video-enveloped"},
+			{at(done, "data", "data", "data", "task_result", "videos", 0, "url"), first},
+			{at(done, "data", "data", "data", "task_result", "videos", 1, "url"), strings.Replace(first, ".mp4", ".2.mp4", 1)},
+		} {
+			if c.got != c.want {
+				t.Errorf("got %v, want %v", c.got, c.want)
+			}
+		}
+	})
 }
 
 func TestFailedTasks(t *testing.T) {
@@ -128,22 +133,24 @@ func TestSeveralVideos(t *testing.T) {
 
 func TestStatuses(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sandbox.Options{})
-	id := idOf(t, b.create(t, `{"model":"sandbox-video","prompt":"p","metadata":"{\"sandbox\":{\"duration_ms\":900,\"statuses\":[\"NOT_START\",\"weird_word\",\"SUCCESS\"]}}"}`))
-	var words []any
-	for len(words) == 0 || words[len(words)-1] != "SUCCESS" {
-		if word := b.poll(t, id).json(t)["status"]; len(words) == 0 || words[len(words)-1] != word {
-			words = append(words, word)
+	synctest.Test(t, func(t *testing.T) {
+		b := setupInBubble(sandbox.Options{})
+		id := idOf(t, b.create(t, `{"model":"sandbox-video","prompt":"p","metadata":"{\"sandbox\":{\"duration_ms\":900,\"statuses\":[\"NOT_START\",\"weird_word\",\"SUCCESS\"]}}"}`))
+		var words []any
+		for ; len(words) == 0 || words[len(words)-1] != "SUCCESS"; <-time.After(pollEvery) {
+			if word := b.poll(t, id).json(t)["status"]; len(words) == 0 || words[len(words)-1] != word {
+				words = append(words, word)
+			}
 		}
-	}
-	if diff := cmp.Diff([]any{"NOT_START", "weird_word", "SUCCESS"}, words); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
-	// A last word that means nothing never ends, however old the task is.
-	id = idOf(t, b.create(t, `{"model":"sandbox-video:duration_ms=0,statuses=queued|pondering","prompt":"p"}`))
-	if v := b.poll(t, id).json(t); v["status"] != "pondering" || v["url"] != nil || v["progress"] != 99.0 {
-		t.Errorf("unending task: %v", v)
-	}
+		if diff := cmp.Diff([]any{"NOT_START", "weird_word", "SUCCESS"}, words); diff != "" {
+			t.Errorf("statuses (-want +got):\n%s", diff)
+		}
+		// A last word that means nothing never ends, however old the task is.
+		id = idOf(t, b.create(t, `{"model":"sandbox-video:duration_ms=0,statuses=queued|pondering","prompt":"p"}`))
+		if v := b.poll(t, id).json(t); v["status"] != "pondering" || v["url"] != nil || v["progress"] != 99.0 {
+			t.Errorf("unending task: %v", v)
+		}
+	})
 }
 
 func TestPollFaults(t *testing.T) {

@@ -31,8 +31,8 @@ func (b bundle) createVideos(t *testing.T, body string, headers ...string) strin
 // Words before it may be missed by a slow test, but not come out of turn.
 func follow(t *testing.T, poll func() answer, status func(map[string]any) any, words ...string) map[string]any {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
-	for turn := 0; time.Now().Before(deadline); {
+	deadline := time.Now().Add(time.Minute)
+	for turn := 0; time.Now().Before(deadline); <-time.After(pollEvery) {
 		v := poll().json(t)
 		word, _ := status(v).(string)
 		at := slices.Index(words, word)

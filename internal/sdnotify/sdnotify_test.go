@@ -18,7 +18,7 @@ func listen(t *testing.T, name string) *net.UnixConn {
 		t.Skipf("this system has no datagram sockets of this kind: %v", err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -53,6 +53,10 @@ type mute struct {
 	looks  chan struct{}
 }
 
+// noAnswer is how long a batch waits for its answer where one has none. The others are answered
+// within that time.
+const noAnswer = 5 * time.Second
+
 func newMute(t *testing.T, timeout time.Duration) mute {
 	t.Helper()
 	m := mute{newWorld(t, streamwrite.Options{}), make(chan *nats.Msg, 100), &atomic.Bool{}, make(chan struct{}, 100)}
@@ -109,7 +113,7 @@ const (
 // later, and has met no error.
 func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, 300*time.Millisecond)
+	m := newMute(t, noAnswer)
 	first, failed := m.write(t.Context(), "log.1")
 	if err := <-failed; !errors.Is(err, nats.ErrTimeout) || errors.Is(err, streamwrite.ErrNotSent) {
 		t.Errorf("a batch without an answer: %v", err)
@@ -145,10 +149,10 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 // TestWritesAndAnswersDoNotWaitForALook at a stream, which waits for the disk.
 func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, 300*time.Millisecond)
+	m := newMute(t, noAnswer)
 	goOn := make(chan struct{})
 	m.writer = streamwrite.New(m.replies, streamwrite.Options{
-		ShareFrom: 1, Timeout: 300 * time.Millisecond, Room: yesAlways, Sound: func() bool {
+		ShareFrom: 1, Timeout: noAnswer, Room: yesAlways, Sound: func() bool {
 			m.looks <- struct{}{}
 			<-goOn
 			return true
@@ -185,7 +189,7 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 // TestALateAnswerSettlesABatch.
 func TestALateAnswerSettlesABatch(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, 300*time.Millisecond)
+	m := newMute(t, noAnswer)
 	m.broken.Store(true)
 	first, failed := m.write(t.Context(), "log.1")
 	if err := <-failed; err == nil {

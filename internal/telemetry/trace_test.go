@@ -127,7 +127,7 @@ func TestTracingWithoutTheCollectorWarnsOnce(t *testing.T) {
 		_ = provider.ForceFlush(ctx)
 		cancel()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := tracing.Shutdown(ctx); err != nil {
 		t.Errorf("shutdown: %v", err)

@@ -26,6 +26,36 @@ func leased(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// lease is the context of a create whose deadline passes when the test ends it.
+type lease struct {
+	context.Context
+	over chan struct{}
+	once sync.Once
+	at   time.Time // when it ended; read it after over
+}
+
+func newLease(t *testing.T) *lease { return &lease{Context: t.Context(), over: make(chan struct{})} }
+
+func (l *lease) end() {
+	l.once.Do(func() {
+		l.at = time.Now()
+		close(l.over)
+	})
+}
+
+func (*lease) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+
+func (l *lease) Done() <-chan struct{} { return l.over }
+
+func (l *lease) Err() error {
+	select {
+	case <-l.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // bothVersions runs a test against an upstream that speaks HTTP/1.1, and one that
 // speaks HTTP/2.
 func bothVersions(t *testing.T, handler http.HandlerFunc, test func(*testing.T, *Endpoint)) {
@@ -56,15 +86,19 @@ func hostOf(ep *Endpoint) string { return strings.TrimPrefix(ep.BaseURL, "https:
 // TestAnAnswerAfterTheLease counts: what left in time may have been accepted.
 func TestAnAnswerAfterTheLease(t *testing.T) {
 	t.Parallel()
-	var leases sync.Map // contexts, by host
+	var leases sync.Map // by host
 	bothVersions(t, func(w http.ResponseWriter, r *http.Request) {
-		lease, _ := leases.Load(r.Host)
-		<-lease.(context.Context).Done()
+		now, _ := leases.Load(r.Host)
+		now.(*lease).end()
 		_, _ = io.WriteString(w, `{"id":"t"}`)
 	}, func(t *testing.T, ep *Endpoint) {
-		ctx := leased(t, time.Second)
-		leases.Store(hostOf(ep), ctx)
-		s := submit(ctx, ep, aCreate)
+		var ctx *lease
+		var s Submission
+		for try := 0; try == 0 || try < 5 && s.Verdict == Unknown; try++ { // a busy machine may take longer than the grace
+			ctx = newLease(t)
+			leases.Store(hostOf(ep), ctx)
+			s = submit(ctx, ep, aCreate)
+		}
 		wantVerdict(t, s, Accepted, true)
 		if ctx.Err() == nil || s.UpstreamID != "t" {
 			t.Errorf("%+v, with the lease %v", s, ctx.Err())
@@ -86,10 +120,17 @@ func TestNoAnswerAfterTheGrace(t *testing.T) {
 				<-r.Context().Done()
 				panic(http.ErrAbortHandler) // returning would be an answer, and it can overtake the end of the connection
 			}, func(t *testing.T, ep *Endpoint) {
-				const lease = time.Second
-				began := time.Now()
-				s := submit(leased(t, lease), ep, aCreate)
-				took := time.Since(began)
+				// On a busy machine the create may not have left within a short lease.
+				var s Submission
+				var took time.Duration
+				lease := time.Second
+				for ; ; lease *= 2 {
+					began := time.Now()
+					s = submit(leased(t, lease), ep, aCreate)
+					if took = time.Since(began); took >= lease+answerGrace || lease >= 16*time.Second {
+						break
+					}
+				}
 				wantVerdict(t, s, Unknown, true)
 				if errors.Is(s.Err, context.Canceled) || !strings.Contains(s.Err.Message, errLeaseOver.Error()) {
 					t.Errorf("error %#v, %v", s.Err, s.Err.Err)
@@ -108,17 +149,20 @@ func TestACallerThatLeavesWaitsForNothing(t *testing.T) {
 	var leave sync.Map // functions, by host
 	bothVersions(t, func(_ http.ResponseWriter, r *http.Request) {
 		cancel, _ := leave.Load(r.Host)
-		cancel.(context.CancelFunc)()
+		cancel.(func())()
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler) // see TestNoAnswerAfterTheGrace
 	}, func(t *testing.T, ep *Endpoint) {
 		ctx, cancel := context.WithCancel(leased(t, time.Hour))
-		leave.Store(hostOf(ep), cancel)
-		began := time.Now()
+		left := make(chan time.Time, 1)
+		leave.Store(hostOf(ep), func() {
+			left <- time.Now()
+			cancel()
+		})
 		s := submit(ctx, ep, aCreate)
 		wantVerdict(t, s, Unknown, true)
-		if !errors.Is(s.Err, context.Canceled) || time.Since(began) >= answerGrace {
-			t.Errorf("%v after %s", s.Err, time.Since(began))
+		if took := time.Since(<-left); !errors.Is(s.Err, context.Canceled) || took >= answerGrace {
+			t.Errorf("%v after %s", s.Err, took)
 		}
 	})
 }
@@ -129,22 +173,20 @@ func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 	t.Parallel()
 	t.Run("nothing of it", func(t *testing.T) {
 		t.Parallel()
-		ctx, wrote := leased(t, 300*time.Millisecond), make(chan []byte, 16)
+		ctx, wrote := leased(t, 2*time.Second), make(chan []byte, 16) // the time to dial
 		here, there := net.Pipe()
 		defer there.Close()
-		dialed := make(chan struct{})
+		dialed := make(chan time.Time, 1)
 		ep := endpointOf(t, "http://host", TransportOptions{dial: func(context.Context, string, string) (net.Conn, error) {
-			defer close(dialed)
 			<-ctx.Done()
+			dialed <- time.Now()
 			return stalledConn{here, wrote}, nil
 		}})
-		began := time.Now()
 		s := submit(ctx, ep, aCreate)
 		wantVerdict(t, s, RefusedForNow, false)
-		if took := time.Since(began); took >= answerGrace {
+		if took := time.Since(<-dialed); took >= answerGrace {
 			t.Errorf("it took %s", took)
 		}
-		<-dialed
 		select {
 		case sent := <-wrote:
 			t.Errorf("%q left after the lease", sent)
@@ -153,16 +195,29 @@ func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 	})
 	t.Run("not the whole of it", func(t *testing.T) {
 		t.Parallel()
-		listener, err := net.Listen("tcp", "127.0.0.1:0") // the server reads nothing
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
+		ctx, judged := newLease(t), make(chan struct{})
+		var server sync.WaitGroup
+		defer server.Wait()
 		defer listener.Close()
+		defer close(judged)
+		server.Go(func() { // the server reads the begin and nothing more
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = io.CopyN(io.Discard, conn, 64<<10)
+			ctx.end()
+			<-judged
+		})
 		long := VideoCreate{JobID: "video_1", Body: body.Trusted(make([]byte, 32<<20))}
-		began := time.Now()
-		s := submit(leased(t, time.Second), endpointOf(t, "http://"+listener.Addr().String(), TransportOptions{}), long)
+		s := submit(ctx, endpointOf(t, "http://"+listener.Addr().String(), TransportOptions{}), long)
 		wantVerdict(t, s, Unknown, true)
-		if took := time.Since(began); took >= answerGrace {
+		if took := time.Since(ctx.at); took >= answerGrace {
 			t.Errorf("it took %s", took)
 		}
 	})

@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds one wait for what a page is to show.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // chromium is the path of the browser, or why there is none.
 var chromium = sync.OnceValues(func() (string, error) {

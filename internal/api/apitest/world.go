@@ -212,7 +212,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		}
 		w.Client.CloseIdleConnections()
 		w.HTTP.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), brokertest.Patience)
 		defer cancel()
 		op.Bulk.Close(ctx)
 		if err := runner.Close(ctx); err != nil {
@@ -524,7 +524,7 @@ func (w *World) Begun(path string, headers ...string) Answer {
 	if _, err := io.WriteString(conn, head.String()+"\r\n{"); err != nil {
 		w.T.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(brokertest.Patience)); err != nil {
 		w.T.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -98,7 +98,8 @@ func fill(w *world, id string, stop func() bool) {
 	block := apitest.Block(strings.Repeat("x", 100<<10))
 	for i := uint64(0); !stop(); i++ {
 		if i == 500 {
-			w.T.Fatal("50 MB of chunks cut no reader off")
+			w.Await("50 MB of chunks cut the reader off", stop)
+			return
 		}
 		w.Chunk(e, i, block)
 	}
@@ -108,11 +109,12 @@ func fill(w *world, id string, stop func() bool) {
 // took too long.
 func TestSlowReadersAreCounted(t *testing.T) {
 	t.Parallel()
+	const short = 200 * time.Millisecond
 	watch := func(t *testing.T, w *world, id string) grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse] {
 		t.Helper()
 		s := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse]](t)(
 			genbusv1.NewChatServiceClient(w.Dial()).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: id}))
-		if _, err := s.Recv(); err != nil {
+		if _, err := s.Recv(); err != nil && w.Core.WriteTimeout != short { // a machine that stands still cuts it before
 			t.Fatal(err)
 		}
 		return s
@@ -136,7 +138,7 @@ func TestSlowReadersAreCounted(t *testing.T) {
 	t.Run("gRPC, a message is not read", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.Core.WriteTimeout = 200 * time.Millisecond
+		w.Core.WriteTimeout = short
 		id := w.SubmitChat("slow")
 		watch(t, w, id)
 		fill(w, id, cut(w, "grpc"))
@@ -144,13 +146,11 @@ func TestSlowReadersAreCounted(t *testing.T) {
 	t.Run("HTTP, a write takes too long", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.Core.WriteTimeout = 200 * time.Millisecond
+		w.Core.WriteTimeout = short
 		id := w.SubmitChat("slow")
-		res, err := w.Client.Do(w.Request(http.MethodGet, "/genbus/v1/chats/"+id+"/events", ""))
-		if err != nil {
-			t.Fatal(err)
+		if res, err := w.Client.Do(w.Request(http.MethodGet, "/genbus/v1/chats/"+id+"/events", "")); err == nil { // see watch
+			defer res.Body.Close()
 		}
-		defer res.Body.Close()
 		fill(w, id, cut(w, "http"))
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -51,7 +52,7 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 func TestMessageThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Core.BodyTimeout = 300 * time.Millisecond
+	w.Core.BodyTimeout = 2 * time.Second // longer than a message that was sent may take
 	address := w.grpcAddress()
 	t.Run("given up", func(t *testing.T) { // the group returns when all calls have ended
 		for _, method := range []string{
@@ -68,7 +69,7 @@ func TestMessageThatDoesNotCome(t *testing.T) {
 	})
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(genbusv1.NewChatServiceClient(w.Dial()).StreamChatCompletion(t.Context(),
 		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
-			RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=60", 1)),
+			RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=300", 1)),
 		}}}))
 	for n := 0; ; n++ {
 		_, err := stream.Recv()
@@ -109,7 +110,7 @@ func beginMessage(t testing.TB, url, key string) codes.Code {
 		_, _ = message.Write(append(prefix, make([]byte, 1<<10)...)) // the rest never comes
 	}()
 	defer func() { _ = message.Close() }()
-	timer := time.AfterFunc(10*time.Second, func() { _ = message.CloseWithError(net.ErrClosed) })
+	timer := time.AfterFunc(brokertest.Patience, func() { _ = message.CloseWithError(net.ErrClosed) })
 	defer timer.Stop()
 	res, err := transport.RoundTrip(r)
 	if err != nil {

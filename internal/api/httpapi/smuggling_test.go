@@ -18,11 +18,12 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // raw sends bytes on a connection of their own, and gives the statuses of all
-// answers until the server closes it, or is silent.
+// answers until the server closes it: closed is false where it does not.
 func (w *world) raw(text string) (statuses []int, closed bool) {
 	w.T.Helper()
 	conn := apitest.Must[net.Conn](w.T)(net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://")))
@@ -30,7 +31,7 @@ func (w *world) raw(text string) (statuses []int, closed bool) {
 	if _, err := io.WriteString(conn, text); err != nil {
 		w.T.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(brokertest.Patience)); err != nil {
 		w.T.Fatal(err)
 	}
 	in := bufio.NewReader(conn)
@@ -53,6 +54,7 @@ func (w *world) raw(text string) (statuses []int, closed bool) {
 func TestNoRequestHidesInAnother(t *testing.T) {
 	t.Parallel()
 	const hidden = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+	const last = "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	const post = "POST /v1/videos HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	w := newWorld(t)
 	for name, row := range map[string]struct {
@@ -85,7 +87,7 @@ func TestNoRequestHidesInAnother(t *testing.T) {
 		})
 	}
 	// What is behind the length that was told is the next request, as it should be.
-	if statuses, _ := w.raw("GET /v1/models HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(len(hidden)) + "\r\n\r\n" + hidden + hidden); !slices.Equal(statuses, []int{200, 200}) {
+	if statuses, _ := w.raw("GET /v1/models HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(len(hidden)) + "\r\n\r\n" + hidden + last); !slices.Equal(statuses, []int{200, 200}) {
 		t.Errorf("a body of a GET, and another request: %v", statuses)
 	}
 }
@@ -136,7 +138,7 @@ func TestLogsHaveOneLineForOneEvent(t *testing.T) {
 			w := &world{apitest.NewWith(t, nil, func(o *apitest.Parts) { o.Logger = logger })}
 			evil := "x\n" + forged + "\r\n\x1b[31m" + forged + "\u2028" + forged
 			w.Post("/v1/chat/completions", apitest.TalkBody(prompt), "X-Request-Id", "a b\t"+forged)
-			w.raw("GET /v1/videos/%0a" + forged + "%0d%0a%1b HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + forged + "\t\x7f\r\n\r\n")
+			w.raw("GET /v1/videos/%0a" + forged + "%0d%0a%1b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: " + forged + "\t\x7f\r\n\r\n")
 			w.Post("/v1/videos", `{"model":"x\n`+forged+`","prompt":"`+prompt+`"}`, "Idempotency-Key", forged)
 			logger.Warn("what a caller said: "+evil, //nolint:sloglint // so it is
 				telemetry.KeySubject, evil, evil, "value", telemetry.KeyError, errors.New(evil))

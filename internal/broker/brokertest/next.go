@@ -23,7 +23,9 @@ func Next(t testing.TB, c jetstream.Consumer) jetstream.Msg {
 		if err == nil {
 			return m
 		}
-		if !errors.Is(err, nats.ErrNoResponders) || broker.Wait(ctx, 10*time.Millisecond) != nil {
+		// A request is lost with the leader that had it.
+		lost := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerLeadershipChanged) || errors.Is(err, jetstream.ErrNoHeartbeat)
+		if !lost || broker.Wait(ctx, 10*time.Millisecond) != nil {
 			t.Fatal(err)
 		}
 	}

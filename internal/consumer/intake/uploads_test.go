@@ -57,24 +57,27 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 	return inHand{Intake: in, t: t, message: message, d: d}
 }
 
-// fillPlaces takes all places for uploads, until free is called.
+// fillPlaces takes all places for uploads, until free is called. It is refused three times, as
+// the short wait may be over before a free place is looked for.
 func (h inHand) fillPlaces() (free func()) {
 	h.t.Helper()
 	var taken []func()
-	for {
+	for refused := 0; refused < 3; {
 		in, err := natsreq.Decode(h.Broker.Names(), h.message.Subject(), nil, h.message.Data())
 		if err != nil {
 			h.t.Fatal(err)
 		}
 		release, err := h.Uploads.Complete(h.t.Context(), &in, 10*time.Millisecond)
 		if err != nil {
-			return func() {
-				for _, release := range taken {
-					release()
-				}
-			}
+			refused++
+			continue
 		}
 		taken = append(taken, release)
+	}
+	return func() {
+		for _, release := range taken {
+			release()
+		}
 	}
 }
 

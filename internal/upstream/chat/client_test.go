@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,15 +98,14 @@ func TestCompleteErrors(t *testing.T) {
 // A whole reply takes as long as its generation: it has a limit of its own.
 func TestCompleteTimeouts(t *testing.T) {
 	t.Parallel()
-	started := make(chan struct{}, 1)
-	c := serve(t, Options{FirstByte: time.Nanosecond, Answer: 80 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		started <- struct{}{}
-		<-r.Context().Done()
+	synctest.Test(t, func(t *testing.T) {
+		c := serveInBubble(t, Options{FirstByte: time.Nanosecond, Answer: 80 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		})
+		_, err := c.Complete(t.Context(), Request{Body: []byte(testBody)})
+		checkError(t, &upstream.Error{Op: "chat", Code: CodeFirstByteTimeout, Message: "no first byte from upstream test within 80ms", Written: true, Scope: aboutUpstream}, err)
 	})
-	_, err := c.Complete(t.Context(), Request{Body: []byte(testBody)})
-	<-started
-	checkError(t, &upstream.Error{Op: "chat", Code: CodeFirstByteTimeout, Message: "no first byte from upstream test within 80ms", Written: true, Scope: aboutUpstream}, err)
 }
 
 func TestShouldRetryHeader(t *testing.T) {

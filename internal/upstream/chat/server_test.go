@@ -1,7 +1,10 @@
 package chat
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -22,6 +25,55 @@ func serve(t testing.TB, opts Options, handler http.HandlerFunc) *Client {
 		server.Close()
 	})
 	return New(&upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: "sk-secret-key", Client: httpClient}, opts)
+}
+
+// pipes is a listener inside a synctest bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p.conns <- there
+	return here, nil
+}
+
+// serveInBubble is serve inside a synctest bubble, where nothing takes time but what the
+// handler and the client wait for.
+func serveInBubble(t testing.TB, opts Options, handler http.HandlerFunc) *Client {
+	t.Helper()
+	p := pipes{make(chan net.Conn), make(chan struct{})}
+	server := &http.Server{Handler: handler}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(p) }()
+	transport := &http.Transport{DialContext: p.dial}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return New(&upstream.Endpoint{Name: "test", BaseURL: "http://test", Key: "sk-secret-key", Client: &http.Client{Transport: transport}}, opts)
 }
 
 // answer is a handler that gives one fixed answer after reading the request.

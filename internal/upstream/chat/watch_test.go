@@ -45,18 +45,20 @@ func TestTimeouts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			blocks, _, err := streamAll(t, serve(t, tc.opts, tc.handler))
-			if len(blocks) != tc.blocks {
-				t.Errorf("%d blocks, want %d", len(blocks), tc.blocks)
-			}
-			if tc.code == "" {
-				checkError(t, nil, err)
-				return
-			}
-			checkError(t, &upstream.Error{Op: "chat", Code: tc.code, Message: tc.text, HTTPStatus: tc.status, Written: true, Scope: tc.scope}, err)
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Error("not a DeadlineExceeded")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				blocks, _, err := streamAll(t, serveInBubble(t, tc.opts, tc.handler))
+				if len(blocks) != tc.blocks {
+					t.Errorf("%d blocks, want %d", len(blocks), tc.blocks)
+				}
+				if tc.code == "" {
+					checkError(t, nil, err)
+					return
+				}
+				checkError(t, &upstream.Error{Op: "chat", Code: tc.code, Message: tc.text, HTTPStatus: tc.status, Written: true, Scope: tc.scope}, err)
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error("not a DeadlineExceeded")
+				}
+			})
 		})
 	}
 }

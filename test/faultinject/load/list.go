@@ -30,9 +30,9 @@ const (
 	// wholePage is the page size of a whole list: small, so that it has several pages.
 	wholePage = 20
 	// wholePatience is how long a replica may fail to give a page of a whole list, and
-	// wholePages how many such a list may have.
-	wholePatience = 30 * time.Second
-	wholePages    = 10_000
+	// mostWholePages how many such a list may have.
+	wholePatience  = 30 * time.Second
+	mostWholePages = 10_000
 )
 
 // listSizes are the page sizes that are asked for. Short pages keep the history small.
@@ -99,7 +99,7 @@ func (l *Load) WholeLists(ctx context.Context, replicas []int) []check.Listed {
 func (c *client) whole(ctx context.Context, at int) check.Listed {
 	out := check.Listed{Asked: time.Now(), Tenant: c.tenant.Name, Target: c.o.Replicas[at].Name}
 	token := ""
-	for n := range wholePages {
+	for n := range c.wholePages {
 		got, next := c.insistOnPage(ctx, page{at: at, rpc: n%2 == 1, size: wholePage, token: token})
 		out.Time, out.Code, out.HTTP, out.Lost = got.Time, got.Code, got.HTTP, got.Lost
 		out.Jobs = append(out.Jobs, got.Jobs...)

@@ -86,6 +86,8 @@ type Load struct {
 	bursts chan due
 	ended  chan struct{}
 	lives  sync.WaitGroup
+	// wholePages is how many pages a whole list may have.
+	wholePages int
 	// accepted counts the wishes whose queued job was accepted.
 	accepted atomic.Int64
 }
@@ -93,7 +95,7 @@ type Load struct {
 // New makes the clients. They connect when they need to, and again when they are
 // cut off; NATS must be there.
 func New(o Options) (*Load, error) {
-	l := &Load{o: o.withDefaults(), stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
+	l := &Load{o: o.withDefaults(), wholePages: mostWholePages, stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
 	l.http = &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: l.o.Open, DisableCompression: true, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error {

@@ -29,6 +29,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
@@ -51,7 +52,7 @@ func newLoad(t *testing.T, web http.Handler, serve func(*grpc.Server)) *Load {
 	t.Cleanup(rpc.Stop)
 	l, err := New(Options{
 		Seed: 7, Replicas: []Replica{{Name: "0", HTTP: server.URL, GRPC: listener.Addr().String()}}, NATS: deadNATS,
-		VideoModels: []string{"film"}, ChatModels: []string{"talk"}, Recorder: &Recorder{}, Patience: 20 * time.Second,
+		VideoModels: []string{"film"}, ChatModels: []string{"talk"}, Recorder: &Recorder{}, Patience: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -245,10 +246,20 @@ func TestAWishIsRepeatedUnderItsKeyOnly(t *testing.T) {
 func TestNothingListens(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
-	l.o.Replicas[0].HTTP, l.o.Patience = "http://127.0.0.1:1", time.Second
+	l.o.Replicas[0].HTTP = "http://127.0.0.1:1"
 	for _, e := range []entry{{"http", asJSON, check.OpCreate}, {"inbox", raw, check.OpPublish}, {"call", typed, check.OpCreate}} {
 		asker := l.with(e, "")
-		asker.ask(t.Context(), "c", asker.wish)
+		ctx, giveUp := context.WithCancel(t.Context())
+		var asked sync.WaitGroup
+		asked.Go(func() {
+			defer giveUp()
+			asker.ask(ctx, "c", asker.wish)
+		})
+		for begin := len(l.o.Recorder.Told()); len(l.o.Recorder.Told()) < begin+2 && faultinject.Pause(ctx, time.Millisecond); {
+			continue
+		}
+		giveUp()
+		asked.Wait()
 	}
 	tries := map[string]int{}
 	for _, told := range l.o.Recorder.Told() {
@@ -349,7 +360,7 @@ func TestAWatchResumes(t *testing.T) {
 	l := newLoad(t, http.NotFoundHandler(), func(s *grpc.Server) { genbusv1.RegisterVideoServiceServer(s, service) })
 	c := l.with(entry{}, "")
 	c.follow = "watch"
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c.following(ctx, "video_1")
 	f := l.o.Recorder.Followed()
