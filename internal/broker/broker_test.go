@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -248,7 +249,13 @@ func TestEveryLostStreamIsCounted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		for _, s := range b.Streams().Configs() {
+		all := b.Streams().Configs()
+		if !brokertest.InFull() { // each takes a second
+			all = slices.DeleteFunc(all, func(s jetstream.StreamConfig) bool {
+				return !slices.Contains([]string{b.Names().Tasks(), b.Names().Work(), b.Names().Chunks()}, s.Name)
+			})
+		}
+		for _, s := range all {
 			if n := b.Streams().Recreated(s.Name); n != 0 {
 				t.Errorf("%s: %d at the start", s.Name, n)
 			}
@@ -259,7 +266,7 @@ func TestEveryLostStreamIsCounted(t *testing.T) {
 		if err := b.Streams().CreateMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range b.Streams().Configs() {
+		for _, s := range all {
 			want := 1
 			if s.Storage == jetstream.MemoryStorage {
 				want = 0

@@ -47,7 +47,7 @@ func letter(code string, accepted time.Time) *genbusv1.DeadLetter {
 // later job of the same id are letters of their own.
 func TestALetterIsStoredOnce(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, ctx := open(t), t.Context()
 		s, err := b.JetStream().Stream(ctx, b.Names().Dead())
 		if err != nil {
@@ -173,7 +173,7 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 // once. Neither takes away the body that the stored letter names.
 func TestTwoWritersOfALetter(t *testing.T) {
 	t.Parallel()
-	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, accepted := open(t), time.Now()
 		bodies := broker.NewBodies(b)
 		var writers sync.WaitGroup

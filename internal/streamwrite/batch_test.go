@@ -55,7 +55,7 @@ type mute struct {
 
 // noAnswer is how long a batch waits for its answer where one has none. The others are answered
 // within that time.
-const noAnswer = 5 * time.Second
+const noAnswer = 3 * time.Second
 
 func newMute(t *testing.T, timeout time.Duration) mute {
 	t.Helper()
