@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
@@ -57,6 +58,7 @@ const operatorKey = "an-operators-key-of-32-characters"
 // its nats.tls.
 func run(t testing.TB, tls string, nodes ...*node) *running {
 	t.Helper()
+	brokertest.Full(t, "builds and runs the service")
 	var urls []string
 	for _, n := range nodes {
 		urls = append(urls, n.ClientURL())
