@@ -133,18 +133,15 @@ func isAny(err error, targets ...error) bool {
 // passing reports whether an error may be gone with the next election, or with the
 // next connection.
 func passing(err error) bool {
-	if _, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return isLeaderless(err)
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return slices.Contains(leaderless, api.ErrorCode)
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
 }
 
-// isLeaderless reports whether JetStream refused because a stream, a consumer or the cluster
-// has no leader just now.
-func isLeaderless(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && slices.Contains(leaderless, api.ErrorCode)
-}
+// isElecting reports whether JetStream refused because a stream elects its leader.
+func isElecting(err error) bool { return hasCode(err, 10008) || hasCode(err, 10009) }
 
 // unconnected reports whether there was no connection: a request without one
 // is refused by the NATS client itself, as nothing is buffered.

@@ -20,16 +20,14 @@ const PublishTimeout = 5 * time.Second
 
 var errPublishTimeout = fmt.Errorf("%w within %s", ErrNoAnswer, PublishTimeout)
 
-// What a stream without a leader neither stored nor answered is tried again. On three nodes that
-// is so while the stream elects its leader, which takes some hundred milliseconds after a
-// step-down and four to nine seconds after a crash, and just after it was created: the server
-// that we are connected to may learn of the stream later than of the answer to the request that
-// created it.
+// A request that found no leader is sent again: the stream has stored nothing. An election takes
+// some hundred milliseconds after a step-down, and four to nine seconds after a crash. A new
+// stream may also be unknown to our server for a moment after it was created.
 const (
 	leaderlessWait = 50 * time.Millisecond
-	// leaderlessFor leaves the last try of a publish a second for its answer: a publish that is
-	// cut off may be stored.
-	leaderlessFor = PublishTimeout - time.Second
+	// answerTime is what the last try of a publish has left. A publish that is cut off may be
+	// stored, and its caller would not know.
+	answerTime = time.Second
 )
 
 // Ack is the server's confirmation.
@@ -46,7 +44,7 @@ const (
 
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
-// message. That no stream listened is retried for four seconds: nothing was stored.
+// message. That no stream listened is retried until the last second: nothing was stored.
 func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	return c.publish(ctx, m, Jobs)
 }
@@ -66,9 +64,10 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	defer cancel()
 	w := c.writers.of(c.names.StreamOf(m.Subject))
 	answered := c.circuits.write(c.streamOf(m.Subject))
-	for begin := time.Now(); ; {
+	deadline, _ := ctx.Deadline()
+	for {
 		ack, err = w.Write(ctx, m, lane)
-		if !errors.Is(err, nats.ErrNoResponders) || time.Since(begin) > leaderlessFor || Wait(ctx, leaderlessWait) != nil {
+		if !errors.Is(err, nats.ErrNoResponders) || time.Until(deadline) < answerTime || Wait(ctx, leaderlessWait) != nil {
 			break
 		}
 	}

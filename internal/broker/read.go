@@ -70,7 +70,7 @@ func (c *connection) ofLeader(ctx context.Context, stream string, req streamread
 	defer cancel()
 	for {
 		m, err = c.askLeader(ctx, stream, req)
-		if !isLeaderless(err) || Wait(ctx, leaderlessWait) != nil {
+		if !isElecting(err) || Wait(ctx, leaderlessWait) != nil {
 			return c.settled(stream, m, err)
 		}
 	}

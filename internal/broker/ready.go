@@ -10,12 +10,25 @@ import (
 // trouble is why the last look of Ready failed.
 type trouble struct {
 	err error
-	// refuse is when callers begin to be refused at once. While a stream elects its leader they
-	// wait first, each as long as one request may take: most elections are over by then.
+	// refuse is from when on callers are refused without a request to JetStream.
 	refuse time.Time
 }
 
 var errNoLeader = errors.New("no leader")
+
+// after returns the trouble after another look that failed; t is nil after a good one. Callers
+// wait for an election that JetStream tells of, each as long as a request may take: the leader
+// mostly is there by then. After a look without an answer they are refused at once.
+func (t *trouble) after(err error, now time.Time) *trouble {
+	next := &trouble{err: err, refuse: now}
+	if isElecting(err) || errors.Is(err, errNoLeader) {
+		next.refuse = now.Add(PublishTimeout)
+	}
+	if t != nil && t.refuse.Before(next.refuse) {
+		next.refuse = t.refuse
+	}
+	return next
+}
 
 // Ready returns nil when JetStream answers, and the reason otherwise. Trouble
 // keeps what it found.
@@ -25,21 +38,14 @@ func (c *connection) Ready(ctx context.Context) error {
 		c.trouble.Store(nil)
 		return nil
 	}
-	t := &trouble{err: err, refuse: time.Now()}
-	if isLeaderless(err) || errors.Is(err, errNoLeader) {
-		t.refuse = t.refuse.Add(PublishTimeout)
-	}
-	if before := c.trouble.Load(); before != nil && before.refuse.Before(t.refuse) {
-		t.refuse = before.refuse
-	}
-	c.trouble.Store(t)
+	c.trouble.Store(c.trouble.Load().after(err, time.Now()))
 	return err
 }
 
 // Trouble returns at once why JetStream cannot be used now: there is no
-// connection, or the last check of Ready failed. An election is no trouble for its first
-// PublishTimeout. Code that has a caller to answer calls it first: otherwise each caller
-// would wait for its own timeout.
+// connection, or the last look of Ready failed and callers need not wait for an election. Code
+// that has a caller to answer calls it first: otherwise each caller would wait for its own
+// timeout.
 func (c *connection) Trouble() error {
 	if !c.nc.IsConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)

@@ -1,6 +1,8 @@
 package broker_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -59,35 +61,6 @@ func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 // third time it is asked.
 func TestAReadWaitsForALeader(t *testing.T) {
 	t.Parallel()
-	b := electing(t, "$JS.API.STREAM.MSG.GET.S", `{"message":{"subject":"a","seq":7,"time":"2026-01-31T00:00:00Z"}}`)
-	if m, err := b.Last(t.Context(), "S", "a"); err != nil || m.Seq != 7 {
-		t.Errorf("%+v, %v", m, err)
-	}
-}
-
-// TestAnElectionIsNoTroubleAtFirst: callers wait for the leader. They are refused at once when
-// the election has taken as long as a request may wait.
-func TestAnElectionIsNoTroubleAtFirst(t *testing.T) {
-	t.Parallel()
-	b := electing(t, "$JS.API.STREAM.INFO.*", "")
-	begin := time.Now()
-	for b.Trouble() == nil {
-		if err := b.Ready(t.Context()); err == nil {
-			t.Fatal("ready without a leader")
-		}
-		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(begin); took < broker.PublishTimeout {
-		t.Errorf("trouble after %s", took)
-	}
-}
-
-// electing is connected to JetStream, here a responder, that has no leader for what it is asked
-// on a subject. The third answer is another one, if it is not empty.
-func electing(t *testing.T, asked, third string) *broker.Broker {
-	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: withoutJetStream(t).ClientURL()})
 	if err != nil {
 		t.Fatal(err)
@@ -97,17 +70,31 @@ func electing(t *testing.T, asked, third string) *broker.Broker {
 			t.Error(err)
 		}
 	})
-	n := 0
-	if _, err := b.Conn().Subscribe(asked, func(m *nats.Msg) {
+	asked := 0
+	if _, err := b.Conn().Subscribe("$JS.API.STREAM.MSG.GET.S", func(m *nats.Msg) {
 		answer := `{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`
-		if n++; n == 3 && third != "" {
-			answer = third
+		if asked++; asked == 3 {
+			answer = `{"message":{"subject":"a","seq":7,"time":"2026-01-31T00:00:00Z"}}`
 		}
 		_ = m.Respond([]byte(answer))
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	if m, err := b.Last(t.Context(), "S", "a"); err != nil || m.Seq != 7 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestAPublishWithoutAStreamIsKnown: the caller's time ends before the broker's, and the answer
+// is that nothing was stored.
+func TestAPublishWithoutAStreamIsKnown(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := b.Publish(ctx, nats.NewMsg("no.stream")); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrNoAnswer) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // withoutJetStream runs a server whose JetStream a test plays itself.
