@@ -154,7 +154,7 @@ const longTests = "HOSTILE_LONG"
 // given up after two minutes.
 func TestSlowBodies(t *testing.T) {
 	if os.Getenv(longTests) == "" {
-		t.Skip("takes two minutes; set " + longTests)
+		t.Skip("takes two minutes: run with GENBUS_TEST=full " + longTests + "=1, as .ci/full does")
 	}
 	t.Parallel()
 	f := newFortress(t)
@@ -252,7 +252,7 @@ var floods = []func(stream uint32) []byte{
 // TestSlowMessages: a message that does not come is given up, as a body is.
 func TestSlowMessages(t *testing.T) {
 	if os.Getenv(longTests) == "" {
-		t.Skip("takes two minutes; set " + longTests)
+		t.Skip("takes two minutes: run with GENBUS_TEST=full " + longTests + "=1, as .ci/full does")
 	}
 	t.Parallel()
 	f := newFortress(t)

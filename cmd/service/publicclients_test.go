@@ -170,7 +170,7 @@ func cloudEvent(m jetstream.Msg) (e event.Event, err error) {
 func commands(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("COMPILE_CLIENTS") == "" {
-		t.Skip("compiles grpcurl and nats: run test/clients/run")
+		t.Skip("compiles grpcurl and nats: run test/clients/run, which .ci/full does too")
 	}
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join("..", "..", "tools", "clients"), "-o", dir,

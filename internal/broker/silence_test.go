@@ -105,7 +105,7 @@ func TestAReadWithoutAConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(begin); took >= 10*broker.ReadTimeout { // where each waited, a hundred take ten times that
+	if took := time.Since(begin); took >= 2*broker.ReadTimeout {
 		t.Errorf("100 reads took %s", took)
 	}
 }

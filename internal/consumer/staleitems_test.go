@@ -183,7 +183,8 @@ func TestRacingBodies(t *testing.T) {
 		for round := range rounds {
 			for _, prompt := range []string{"cat", "dog"} {
 				_, err := admit(t.Context(), replicas[0], round, prompt)
-				for errcode.CodeOf(err) == errcode.BrokerUnavailable || errcode.CodeOf(err) == errcode.AcceptanceUnknown { // a busy machine
+				// A busy broker may take longer than an admission has. The caller repeats it.
+				for code := errcode.CodeOf(err); (code == errcode.BrokerUnavailable || code == errcode.AcceptanceUnknown) && broker.Wait(t.Context(), 50*time.Millisecond) == nil; code = errcode.CodeOf(err) {
 					_, err = admit(t.Context(), replicas[0], round, prompt)
 				}
 				switch errcode.CodeOf(err) {

@@ -504,7 +504,7 @@ func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {
 // have made that time short. The upstream was not called then.
 func (x *bundle) started(ctx context.Context) (s *inline.Stream, err error) {
 	for end := time.Now().Add(brokertest.Patience); time.Now().Before(end); {
-		if s, err = x.runner.Stream(ctx, ask("sandbox-chat-a", streamed)); errcode.CodeOf(err) != errcode.BrokerUnavailable {
+		if s, err = x.runner.Stream(ctx, ask("sandbox-chat-a", streamed)); errcode.CodeOf(err) != errcode.BrokerUnavailable || broker.Wait(ctx, 10*time.Millisecond) != nil {
 			break
 		}
 	}

@@ -313,6 +313,8 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 	// A list for which the silent one is asked, first or as the other one is slow, takes hedgeAfter.
 	const hedgeAfter = 300 * time.Millisecond
 	eventually(t, "many lists in turn do not wait for the silent one", func() bool {
+		before, _, _ := silent.Pending()
+		turn := time.Now()
 		for range 20 {
 			begin := time.Now()
 			if ids := list(t, asks); len(ids) != 1 {
@@ -321,6 +323,9 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 			if time.Since(begin) >= hedgeAfter {
 				return false
 			}
+		}
+		if asked, _, err := silent.Pending(); err != nil || asked > before+2+int(time.Since(turn)/(4*time.Second)) {
+			t.Errorf("the silent one was asked %d times for 20 lists, %v", asked-before, err)
 		}
 		return true
 	})

@@ -71,7 +71,7 @@ func (s stalling) write(t *testing.T, job string) error {
 	begin := time.Now()
 	m := &nats.Msg{Subject: s.Names().Task(subject.Video, "tenant", job), Data: []byte("x")}
 	_, err := s.PublishExpecting(t.Context(), broker.Jobs, m, 0)
-	if took := time.Since(begin); took > broker.PublishTimeout+20*time.Second {
+	if took := time.Since(begin); took > 2*broker.PublishTimeout {
 		t.Errorf("a write took %s: %v", took, err)
 	}
 	return err
@@ -141,7 +141,7 @@ func TestReadsOfAStalledStreamHoldUpNoWrites(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: a stream is read whose store is locked", name)
 			}
-			if took := time.Since(begin); took > broker.ReadTimeout+20*time.Second {
+			if took := time.Since(begin); took > 2*broker.ReadTimeout {
 				t.Errorf("%s: a read took %s: %v", name, took, err)
 			}
 		})

@@ -55,9 +55,9 @@ func Open(t testing.TB, o broker.Options) *broker.Broker {
 }
 
 // Each runs a test on one node and, in the full suite, on three, because JetStream answers a
-// compare-and-set differently there. open gives a further connection to the
-// same streams. The three are shared by the tests of a package, each with an
-// account of its own; the package's TestMain must run them as Tests.
+// compare-and-set differently there. open returns a further connection to the same streams.
+// Tests of a package share the three nodes, each with its own account; the package's TestMain
+// must run them as Tests.
 func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	EachLimited(t, broker.Limits{}, test)
 }

@@ -21,9 +21,9 @@ const slots = 4
 // later.
 var slotDir = filepath.Join(os.TempDir(), fmt.Sprintf("genbus-test-%d", os.Getuid()))
 
-// ThreeNodes skips the test unless the full suite runs. There it waits for one of the machine's
-// slots for tests on three nodes, and holds it until the test ends. NewCluster and Each call
-// it; a test that starts its servers in another way calls it itself, once.
+// ThreeNodes skips the test unless the full suite runs. Then it waits for one of the machine's
+// slots for tests on three nodes, and holds it until the test ends. NewCluster calls it. A test
+// that starts servers in another way calls it once: two slots for one test could block all.
 func ThreeNodes(t testing.TB) {
 	t.Helper()
 	Full(t, "runs on three nodes")

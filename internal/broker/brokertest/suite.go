@@ -8,8 +8,8 @@ import (
 // suiteVariable chooses the suite. "full" runs every test.
 const suiteVariable = "GENBUS_TEST"
 
-// Full skips a test of the full suite, unless GENBUS_TEST=full. why is what keeps it out of
-// `go test ./...`: three nodes, killed processes, attacks, packages to install.
+// Full skips a test unless GENBUS_TEST=full. why says what the test needs or does, such as
+// "runs on three nodes" or "kills the service"; the skip message begins with it.
 func Full(t testing.TB, why string) {
 	t.Helper()
 	if !InFull() {
