@@ -244,6 +244,7 @@ func (c *cutter) cut(why string) {
 // TestEveryConfirmedWriteIsThere after a cut of the power, and everything that a follower was
 // told of.
 func TestEveryConfirmedWriteIsThere(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	dir, l := t.TempDir(), newLedger()
 	c := &cutter{ledger: l, rolled: map[string]bool{}, of: map[string]int{}}
@@ -293,6 +294,7 @@ func goesOn(t *testing.T, b *broker.Broker) {
 // TestWithoutSyncsConfirmedWritesAreLost, or the disk of these tests would keep what is not on
 // disk.
 func TestWithoutSyncsConfirmedWritesAreLost(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	dir := t.TempDir()
 	d := disk.Watch(dir, 0, noCut)

@@ -18,6 +18,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/service/servicetest"
@@ -32,6 +33,7 @@ const itemBytes = 200
 // server delivers them all the same. No upstream sees a job of one of them, and they are kept:
 // one that is given back again and again counts as a job that kills the processes that take it.
 func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	dir := t.TempDir()
 	var failed atomic.Bool

@@ -19,6 +19,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -115,6 +116,7 @@ func (w *telling) upstream(t *testing.T) string {
 // TestWhatIsToldOfJobsIsThere after a cut of the power: an upstream sees no video whose
 // submission is not on disk, and what a caller is told of a job is there, up to its end.
 func TestWhatIsToldOfJobsIsThere(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	dir := t.TempDir()
 	w := &telling{told: jobs{}, of: map[string]int{}, disk: disk.Watch(dir, syncTakes, noCut)}

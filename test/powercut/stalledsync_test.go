@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/powercut/disk"
 )
@@ -80,6 +81,7 @@ func (s stalling) write(t *testing.T, job string) error {
 // TestAStalledSyncHoldsUpItsOwnStream: the log takes writes meanwhile, and so do the bodies of
 // other tenants. The room of the store is read for the first batch.
 func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	s := newStalling(t)
 	const rounds = 20
@@ -126,6 +128,7 @@ func (s stalling) sharesSyncs(t *testing.T) bool {
 // TestReadsOfAStalledStreamHoldUpNoWrites: the server would answer them on the goroutine that
 // reads the connection. They end in their time.
 func TestReadsOfAStalledStreamHoldUpNoWrites(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	s := newStalling(t)
 	<-s.gaveUp
@@ -167,6 +170,7 @@ func TestReadsOfAStalledStreamHoldUpNoWrites(t *testing.T) {
 // the goroutine that reads the connection. Callers end in their time, and the connection is left
 // for another one.
 func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	s := newStalling(t)
 	err := s.Conn().PublishRequest("$JS.API.DIRECT.GET."+stalledStream, s.Conn().NewInbox(), []byte(`{"last_by_subj":"$O.>"}`))
@@ -191,6 +195,7 @@ func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
 // TestRequestsAboutAStalledStreamLeaveTheAPIToOthers: each of them keeps a goroutine of the
 // server's API until the sync ends.
 func TestRequestsAboutAStalledStreamLeaveTheAPIToOthers(t *testing.T) {
+	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("the API has one goroutine")

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"fmt"
 	"os"
 	"testing"
 )
@@ -12,10 +13,24 @@ const suiteVariable = "GENBUS_TEST"
 // "runs on three nodes" or "kills the service"; the skip message begins with it.
 func Full(t testing.TB, why string) {
 	t.Helper()
-	if !InFull() {
+	full, err := InFull()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !full {
 		t.Skipf("%s: run with %s=full", why, suiteVariable)
 	}
 }
 
-// InFull reports whether the full suite runs.
-func InFull() bool { return os.Getenv(suiteVariable) == "full" }
+// InFull reports whether the full suite runs. Another value than "full" is an error: it would
+// run less than was meant.
+func InFull() (bool, error) {
+	switch v := os.Getenv(suiteVariable); v {
+	case "full":
+		return true, nil
+	case "":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s=%s is no suite: set it to full, or unset it", suiteVariable, v)
+	}
+}
