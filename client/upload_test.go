@@ -36,7 +36,7 @@ func denying(t *testing.T, jetStream bool, subjects ...string) *server.Server {
 }
 
 // deniedPublishing is a client whose user may not publish to some subjects, and hears of
-// each refusal. It tries a request for as long as wait.
+// each refusal. wait bounds how long it tries a request.
 func deniedPublishing(t *testing.T, wait time.Duration, jetStream bool, subjects ...string) (*client.Client, *nats.Conn, <-chan error) {
 	t.Helper()
 	s := denying(t, jetStream, subjects...)

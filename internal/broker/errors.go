@@ -44,13 +44,15 @@ const (
 	codeWrongSequence         jetstream.ErrorCode = 10071
 	codeWrongSequenceConstant jetstream.ErrorCode = 10164
 	codeInFlight              jetstream.ErrorCode = 10158
+	codeNoLeader              jetstream.ErrorCode = 10008
+	codeNotLeader             jetstream.ErrorCode = 10009
 	codeTooLarge              jetstream.ErrorCode = 10054
 )
 
 // leaderless are the refusals that end with the next election, or when a node is
 // back: there is no leader, this server is not the one, too few peers are online,
 // or the stream or consumer is not served just now.
-var leaderless = []jetstream.ErrorCode{10005, 10008, 10009, 10118, 10119}
+var leaderless = []jetstream.ErrorCode{10005, codeNoLeader, codeNotLeader, 10118, 10119}
 
 // Classify gives an error of any publish, synchronous or not, one of the meanings
 // above. No responders means that no stream listened; a closed or disconnected
@@ -141,7 +143,7 @@ func passing(err error) bool {
 }
 
 // isElecting reports whether JetStream refused because a stream elects its leader.
-func isElecting(err error) bool { return hasCode(err, 10008) || hasCode(err, 10009) }
+func isElecting(err error) bool { return hasCode(err, codeNoLeader) || hasCode(err, codeNotLeader) }
 
 // unconnected reports whether there was no connection: a request without one
 // is refused by the NATS client itself, as nothing is buffered.

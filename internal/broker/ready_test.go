@@ -33,7 +33,7 @@ func TestReadyNamesAStreamOnce(t *testing.T) {
 // refuses to look one up, or to create it.
 func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 	t.Parallel()
-	s := withoutJetStream(t)
+	s := brokertest.Serve(t, &server.Options{})
 	for call, name := range map[string]string{"INFO": subject.Default().Work(), "CREATE": subject.Default().Requests()} {
 		b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
 		if err != nil {
@@ -61,7 +61,7 @@ func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 // third time it is asked.
 func TestAReadWaitsForALeader(t *testing.T) {
 	t.Parallel()
-	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: withoutJetStream(t).ClientURL()})
+	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: brokertest.Serve(t, &server.Options{}).ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,22 +95,4 @@ func TestAPublishWithoutAStreamIsKnown(t *testing.T) {
 	if _, err := b.Publish(ctx, nats.NewMsg("no.stream")); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrNoAnswer) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// withoutJetStream runs a server whose JetStream a test plays itself.
-func withoutJetStream(t *testing.T) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("the NATS server did not start")
-	}
-	return s
 }

@@ -113,17 +113,9 @@ func TestOneFailedListIsNoReasonToListSubjects(t *testing.T) {
 func TestOrphansWhereConsumersMayNotBeListed(t *testing.T) {
 	brokertest.Full(t, "waits ten seconds for answers that do not come")
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
+	s := brokertest.Serve(t, &server.Options{
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
 		Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.LIST.>"}}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
 	})
 	h := newReplica(t, brokertest.Open(t, broker.Options{
 		Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL(), Connect: []nats.Option{nats.UserInfo("u", "p")},

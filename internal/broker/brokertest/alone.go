@@ -17,10 +17,16 @@ func Alone(t testing.TB) *server.Server {
 // AloneOf is Alone with another length of the largest message, in bytes.
 func AloneOf(t testing.TB, maxPayload int32) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		ServerName: "alone", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: maxPayload,
+	return Serve(t, &server.Options{
+		ServerName: "alone", JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: maxPayload,
 	})
+}
+
+// Serve runs a server with some options on a free port of 127.0.0.1 until the test ends.
+func Serve(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
