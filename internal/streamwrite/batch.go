@@ -153,7 +153,20 @@ func (w *Writer) ask(id string) {
 		w.batches.asked = now
 		m := nats.NewMsg(subject)
 		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(math.MaxUint64, 10)}
-		w.sendAlone(&write{m: m, lane: Jobs, result: make(chan result, 1)})
+		op := &write{m: m, lane: Jobs, result: make(chan result, 1)}
+		w.sendAlone(op)
+		time.AfterFunc(w.o.Timeout, func() { w.giveUp(op) })
+	}
+}
+
+// giveUp ends the wait for the answer to a question, which has no caller that would: unanswered
+// ones would fill the window.
+func (w *Writer) giveUp(op *write) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if op.state == inFlight && w.replies.forget(op.id) {
+		w.settle(op, result{})
+		w.send()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/streamwrite"
 )
 
@@ -184,6 +185,35 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	}
 	close(goOn)
 	m.settles(t, first.Header)
+}
+
+// TestAQuestionWithoutAnAnswerIsGivenUp: it does not keep what goes alone from being sent.
+func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	m := newMute(t, noAnswer)
+	m.writer = streamwrite.New(m.replies, streamwrite.Options{Window: 1, ShareFrom: 1, Timeout: 50 * time.Millisecond, Room: yesAlways, Sound: yesAlways})
+	first, failed := m.write(t.Context(), "log.1")
+	if err := <-failed; !errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("a batch without an answer: %v", err)
+	}
+	if m.writer.Settled(first.Header) {
+		t.Error("a batch without an answer is settled")
+	}
+	<-m.got // the question
+	stored := make(chan error, 1)
+	go func() {
+		_, err := m.writer.Write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), streamwrite.Jobs)
+		stored <- err
+	}()
+	select {
+	case large := <-m.got:
+		m.answer(t, large, yes)
+	case <-time.After(brokertest.Patience):
+		t.Fatal("what goes alone waits for the answer to a question")
+	}
+	if err := <-stored; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestALateAnswerSettlesABatch.
