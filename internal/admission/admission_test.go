@@ -295,6 +295,38 @@ func TestFullQueueRefusesWithAdvice(t *testing.T) {
 	})
 }
 
+// TestRepliesCountForTheirTenant: a tenant whose replies and copies have filled its object store is
+// given no new job, however small its requests are. Jobs that it has stay, and so do other tenants.
+func TestRepliesCountForTheirTenant(t *testing.T) {
+	t.Parallel()
+	brokertest.EachLimited(t, broker.Limits{BodiesMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		if _, err := broker.NewBodies(b).Put(t.Context(), "acme", "video_x-reply", make([]byte, 2<<20)); err != nil {
+			t.Fatal(err)
+		}
+		s := setup(t, b)
+		for _, kind := range []subject.Kind{subject.Video, subject.Chat} {
+			r := video("", "a cat")
+			if r.Kind = kind; kind == subject.Chat {
+				r.Body = body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))
+			}
+			if _, err := s.Admit(t.Context(), r); errcode.CodeOf(err) != errcode.StorageFull || errcode.From(err).RetryAfter == 0 {
+				t.Errorf("a new %s: %v", kind, err)
+			}
+			if r.Tenant = "globex"; kind == subject.Video {
+				if _, err := s.Admit(t.Context(), r); err != nil {
+					t.Errorf("another tenant's: %v", err)
+				}
+			}
+		}
+		resolves := video("", "a dog")
+		resolves.Resolves = true
+		if _, err := s.Admit(t.Context(), resolves); err != nil {
+			t.Errorf("one that resolves a dead letter: %v", err)
+		}
+	})
+}
+
 func TestBrokerGone(t *testing.T) {
 	t.Parallel()
 	b, err := broker.Open(t.Context(), broker.Options{

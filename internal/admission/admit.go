@@ -83,7 +83,8 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 }
 
 // reserve takes what a new job needs until release is called, or refuses: a slot of its tenant,
-// room in its route's queue and in the log, and room for a video's dead letter.
+// room in its route's queue, in the log and in its object store, and room for a video's dead
+// letter.
 func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release func(), err error) {
 	releaseSlot := func() {}
 	if r.Attached == nil { // the upstream has an attached task already
@@ -99,6 +100,13 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 	release = func() {
 		releaseRoom()
 		releaseSlot()
+	}
+	// What the tenant's jobs end with goes to its object store, and is never refused there.
+	if !r.Resolves {
+		if err := a.bodies.CheckRoom(ctx, r.Tenant); errors.Is(err, broker.ErrFull) {
+			release()
+			return nil, bodiesFull(err)
+		}
 	}
 	if r.Kind == subject.Video && !r.Resolves {
 		if err := a.letters.Check(ctx, r.Tenant); err != nil {

@@ -31,7 +31,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
 	if errors.Is(err, broker.ErrFull) {
-		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes, limits.bodies_messages), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
+		return nil, bodiesFull(err)
 	}
 	if err != nil {
 		return nil, unavailable(err)
@@ -41,6 +41,11 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 		item.Body = nil
 	}
 	return item, nil
+}
+
+func bodiesFull(cause error) *errcode.Error {
+	return errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes, limits.bodies_messages), or the disk under it").
+		Because(cause).WithRetryAfter(30 * time.Second)
 }
 
 // Item is the work item of a request that is accepted now, with the whole body.

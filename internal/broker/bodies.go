@@ -24,6 +24,7 @@ type Bodies struct {
 	objects objects
 	mu      sync.Mutex
 	buckets map[string]*bucket
+	rooms   map[string]roomLook // by bucket
 }
 
 // bucket remembers whether a tenant's object store is there. Who holds turn
@@ -35,7 +36,7 @@ type bucket struct {
 
 // NewBodies returns the bodies of a broker.
 func NewBodies(b *Broker) *Bodies {
-	return &Bodies{b: b, objects: objects{b.connection}, buckets: map[string]*bucket{}}
+	return &Bodies{b: b, objects: objects{b.connection}, buckets: map[string]*bucket{}, rooms: map[string]roomLook{}}
 }
 
 // Put stores data as an object of its own, whose name begins with prefix and is equal
@@ -49,65 +50,125 @@ func (s *Bodies) Put(ctx context.Context, tenant, prefix string, data []byte) (B
 	return s.put(ctx, bucket, prefix, bytes.NewReader(data), 0)
 }
 
-// PutNew is Put for what may be refused: it fails with ErrFull when the tenant's
-// store has reached its limit.
+// PutNew is Put for what may be refused: it fails with ErrFull when the tenant's store has
+// reached its limit.
 func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
-	return s.PutStream(ctx, tenant, prefix, bytes.NewReader(data), 0)
+	bucket := s.b.names.Bodies(tenant)
+	if err := s.ensure(ctx, bucket); err != nil {
+		return Body{}, err
+	}
+	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
+	if err != nil {
+		s.forget(bucket)
+		return Body{}, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
+	}
+	left, err := s.left(stream.CachedInfo().State)
+	if err == nil {
+		left, err = s.spare(ctx, left)
+	}
+	if err != nil {
+		return Body{}, fmt.Errorf("store body %s: %w", prefix, err)
+	}
+	return s.put(ctx, bucket, prefix, bytes.NewReader(data), left)
 }
 
-// PutStream is Put for what r gives until its end. Beyond limit bytes (0 for no
-// limit), or what is left of the tenant's store, it fails with ErrBodyTooLarge, and
-// with ErrFull where nothing is. After an error nothing stays behind, as far as
-// JetStream can be reached. It holds one chunk of at most 512 KiB in memory. ctx
-// bounds every write; a read that blocks is for r to end.
+// PutStream is Put for what r gives until its end. Beyond limit bytes (0 for no limit) it fails
+// with ErrBodyTooLarge, and with ErrFull where the embedded server's disk has no room but what is
+// kept for the task log. After an error nothing stays behind, as far as JetStream can be reached.
+// It holds one chunk of at most 512 KiB in memory. ctx bounds every write; a read that blocks is
+// for r to end.
 func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Reader, limit int64) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
 		return Body{}, err
 	}
-	limit, err := s.room(ctx, bucket, limit)
+	limit, err := s.spare(ctx, limit)
 	if err != nil {
 		return Body{}, fmt.Errorf("store body %s: %w", prefix, err)
 	}
 	return s.put(ctx, bucket, prefix, r, limit)
 }
 
-// room lowers limit to what a tenant's store may still take. The messages are counted as well:
-// NATS has the subject of each in memory, and every body has two of its own. JetStream's own limit
-// is not used: the server sets it aside whole when it creates the bucket, so that
-// a few tenants would use up a disk that is empty. Bodies that are stored at the
-// same time do not see each other.
-func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, error) {
-	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
-	if err != nil {
-		s.forget(bucket)
-		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
+const (
+	// roomLookEvery is how long what was seen of a tenant's store is used.
+	roomLookEvery = 5 * time.Second
+	// manyRooms is how many tenants' stores are remembered.
+	manyRooms = 10_000
+)
+
+// roomLook is what was seen of a tenant's store.
+type roomLook struct {
+	at   time.Time
+	full error
+}
+
+// CheckRoom fails with ErrFull where the tenant's store has reached its limit, of which replies
+// and copies of results are a part that is never refused. What was seen of a store is used for 5 s.
+func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
+	bucket := s.b.names.Bodies(tenant)
+	s.mu.Lock()
+	seen, now := s.rooms[bucket], time.Now()
+	if now.Sub(seen.at) < roomLookEvery {
+		s.mu.Unlock()
+		return seen.full
 	}
-	state, most := stream.CachedInfo().State, s.b.streams.limits
+	if len(s.rooms) >= manyRooms { // publishers can make up tenants
+		clear(s.rooms)
+	}
+	s.rooms[bucket] = roomLook{now, seen.full} // others do not ask too
+	s.mu.Unlock()
+	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
+	if err == nil {
+		_, err = s.left(stream.CachedInfo().State)
+	}
+	if err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("object store %s: %w", bucket, err)
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rooms[bucket] = roomLook{now, err}
+	return err
+}
+
+// left is what a tenant's store may still take, in bytes. The messages are counted as well: NATS
+// has the subject of each in memory, and every body has two of its own. JetStream's own limit is
+// not used: the server sets it aside whole when it creates the bucket, so that a few tenants would
+// use up a disk that is empty, and it would refuse what is paid for. Bodies that are stored at the
+// same time do not see each other.
+func (s *Bodies) left(state jetstream.StreamState) (int64, error) {
+	most := s.b.streams.limits
 	if state.Msgs >= uint64(most.BodiesMaxMsgs) {
 		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d messages", ErrFull, most.BodiesMaxMsgs)
 	}
-	left := most.BodiesMaxBytes - int64(state.Bytes)
-	if s.b.embedded != nil { // what may be refused leaves its disk to the task log
-		log, err := s.b.Stream(ctx, s.b.names.Tasks())
-		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return 0, err
-		}
-		if err == nil {
-			spare, known := s.b.StoreSpare(log.CachedInfo())
-			if known && spare <= 0 {
-				return 0, fmt.Errorf("%w: the server's disk has no bytes left (nats.max_store_bytes) but those for the task log (nats.streams.tasks.max_bytes)", ErrFull)
-			}
-			if known {
-				left = min(left, spare)
-			}
-		}
-	}
-	switch {
-	case left <= 0:
-		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, most.BodiesMaxBytes)
-	case limit == 0 || limit > left:
+	if left := most.BodiesMaxBytes - int64(state.Bytes); left > 0 {
 		return left, nil
+	}
+	return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, most.BodiesMaxBytes)
+}
+
+// spare lowers limit, 0 for none, to what the embedded server's disk has beyond the bytes that are
+// kept for the task log.
+func (s *Bodies) spare(ctx context.Context, limit int64) (int64, error) {
+	if s.b.embedded == nil {
+		return limit, nil
+	}
+	log, err := s.b.Stream(ctx, s.b.names.Tasks())
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return limit, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	switch spare, known := s.b.StoreSpare(log.CachedInfo()); {
+	case !known:
+		return limit, nil
+	case spare <= 0:
+		return 0, fmt.Errorf("%w: the server's disk has no bytes left (nats.max_store_bytes) but those for the task log (nats.streams.tasks.max_bytes)", ErrFull)
+	case limit == 0 || limit > spare:
+		return spare, nil
 	default:
 		return limit, nil
 	}
@@ -189,14 +250,7 @@ const createTimeout = time.Second
 func (s *Bodies) create(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	_, err := s.b.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
-		Bucket:      name,
-		Description: "genbus: bodies that are too large for a message",
-		TTL:         s.b.streams.limits.TasksMaxAge,
-		Storage:     jetstream.FileStorage,
-		Replicas:    s.b.streams.replicas,
-		Metadata:    revisionMetadata(),
-	})
+	_, err := s.b.js.CreateOrUpdateObjectStore(ctx, s.b.streams.ObjectStore(name))
 	return err
 }
 

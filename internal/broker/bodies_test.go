@@ -437,7 +437,16 @@ func TestAFullObjectStoreRefuses(t *testing.T) {
 	if _, err := bodies.Put(t.Context(), "acme", "reply", []byte("x")); err != nil {
 		t.Errorf("what is paid for: %v", err)
 	}
-	if _, err := bodies.PutStream(t.Context(), "globex", "one", bytes.NewReader(make([]byte, 2<<20)), 0); !errors.Is(err, broker.ErrBodyTooLarge) {
+	if _, err := bodies.PutStream(t.Context(), "acme", "result", strings.NewReader("x"), 0); err != nil {
+		t.Errorf("what is paid for: %v", err)
+	}
+	if err := bodies.CheckRoom(t.Context(), "acme"); !errors.Is(err, broker.ErrFull) {
+		t.Errorf("the room for new jobs: %v", err)
+	}
+	if err := bodies.CheckRoom(t.Context(), "globex"); err != nil {
+		t.Errorf("the room of a tenant that has stored nothing: %v", err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "globex", "one", make([]byte, 2<<20)); !errors.Is(err, broker.ErrBodyTooLarge) {
 		t.Errorf("one body larger than the store: %v", err)
 	}
 	if _, err := bodies.PutNew(t.Context(), "globex", "two", []byte("x")); err != nil {

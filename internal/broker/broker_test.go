@@ -228,6 +228,52 @@ func TestReconnectChangesNoSettings(t *testing.T) {
 	}
 }
 
+// TestObjectStoresAreAsTheConfigurationSays: a start gives those that there are its TTL, and its
+// number of copies, also those whose tenants store nothing any more. Those of others stay.
+func TestObjectStoresAreAsTheConfigurationSays(t *testing.T) {
+	t.Parallel()
+	t.Run("TTL", func(t *testing.T) {
+		t.Parallel()
+		checkObjectStores(t, brokertest.Alone(t).ClientURL(), 1, time.Hour)
+	})
+	t.Run("copies", func(t *testing.T) {
+		t.Parallel()
+		checkObjectStores(t, brokertest.NewCluster(t).Servers[0].ClientURL(), 3, 48*time.Hour)
+	})
+}
+
+func checkObjectStores(t *testing.T, url string, copies int, ttl time.Duration) {
+	t.Helper()
+	open := func(copies int, ttl time.Duration) *broker.Broker {
+		return brokertest.Open(t, broker.Options{
+			Names: subject.Default(), URL: url, Logger: brokertest.Logger(t), Replicas: copies, Limits: broker.Limits{TasksMaxAge: ttl},
+		})
+	}
+	before := open(1, 24*time.Hour)
+	bodies := broker.NewBodies(before)
+	for _, tenant := range []string{"acme", "globex"} {
+		if _, err := bodies.Put(t.Context(), tenant, "body", noise(10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := before.JetStream().CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "others", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	open(copies, ttl)
+	for store, want := range map[string]jetstream.StreamConfig{
+		before.Names().Bodies("acme"): {Replicas: copies, MaxAge: ttl}, before.Names().Bodies("globex"): {Replicas: copies, MaxAge: ttl},
+		"others": {Replicas: 1, MaxAge: time.Hour},
+	} {
+		s, err := before.JetStream().Stream(t.Context(), "OBJ_"+store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := s.CachedInfo().Config; have.Replicas != want.Replicas || have.MaxAge != want.MaxAge {
+			t.Errorf("%s has %d copies and a TTL of %s", store, have.Replicas, have.MaxAge)
+		}
+	}
+}
+
 func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

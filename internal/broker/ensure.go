@@ -9,13 +9,18 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/objectwrite"
 )
 
 // Ensure creates the streams that are missing and updates those that
 // differ. What cannot be updated is an error that names the field. It is for a start:
 // the replica that started last says how the streams are.
 func (s *Streams) Ensure(ctx context.Context) error {
-	return s.eachStream(ctx, s.updateStream)
+	if err := s.eachStream(ctx, s.updateStream); err != nil {
+		return err
+	}
+	return s.updateObjectStores(ctx)
 }
 
 // CreateMissing creates the streams that are missing, and changes none: another
@@ -58,6 +63,54 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 		_, err := s.c.timedInfo(ctx, s.c.names.Tasks())
 		return err
 	})
+}
+
+// updateObjectStores updates the tenants' object stores whose replicas or TTL differ from this
+// configuration. Each is created with its tenant's first body. One that does not answer keeps its
+// settings until the next start: a tenant's store must not keep the others from being served.
+func (s *Streams) updateObjectStores(ctx context.Context) error {
+	var stores []string
+	err := s.c.RetryUntilLeader(ctx, "list the object stores", func(ctx context.Context) error {
+		stores = nil
+		list := s.c.js.StreamNames(ctx, jetstream.WithStreamListSubject(objectwrite.ChunksOf("*", ">")))
+		for name := range list.Name() {
+			if strings.HasPrefix(name, objectwrite.Stream(s.c.names.Bodies(""))) {
+				stores = append(stores, name)
+			}
+		}
+		return wrapf(list.Err(), "list the object stores")
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range stores {
+		err := try(ctx, func(ctx context.Context) error { return s.updateObjectStore(ctx, name) })
+		if err != nil && !passing(err) {
+			return err
+		}
+		if err != nil {
+			s.c.log.Warn("an object store does not answer, and keeps its settings until the next start", "stream", name, "error", err)
+		}
+	}
+	return nil
+}
+
+func (s *Streams) updateObjectStore(ctx context.Context, name string) error {
+	stream, err := s.c.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", name, err)
+	}
+	have := stream.CachedInfo().Config
+	want := have
+	want.Replicas, want.MaxAge, want.Metadata = s.replicas, s.limits.TasksMaxAge, revisionMetadata()
+	fields := objectStoreDiff(have, want)
+	if len(fields) == 0 || newer(have.Metadata) {
+		return nil
+	}
+	return s.updateStream(ctx, want, fields)
 }
 
 // wasLost reports whether a stream that was missing had existed: this process has seen it,

@@ -34,6 +34,14 @@ func streamDiff(have, want jetstream.StreamConfig) []string {
 	return d
 }
 
+// objectStoreDiff is streamDiff for what the configuration says of a tenant's object store.
+func objectStoreDiff(have, want jetstream.StreamConfig) []string {
+	var d diff
+	d.add("replicas", have.Replicas, want.Replicas, have.Replicas == want.Replicas)
+	d.add("max_age", have.MaxAge, want.MaxAge, have.MaxAge == want.MaxAge)
+	return d
+}
+
 type diff []string
 
 func (d *diff) add(field string, have, want any, equal bool) {

@@ -183,6 +183,14 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 	}
 }
 
+// ObjectStore is the configuration of a tenant's object store, whose objects live as long as the log.
+func (s *Streams) ObjectStore(bucket string) jetstream.ObjectStoreConfig {
+	return jetstream.ObjectStoreConfig{
+		Bucket: bucket, Description: "genbus: bodies that are too large for a message",
+		TTL: s.limits.TasksMaxAge, Storage: jetstream.FileStorage, Replicas: s.replicas, Metadata: revisionMetadata(),
+	}
+}
+
 func (s *Streams) stream(name, description string, c jetstream.StreamConfig) jetstream.StreamConfig {
 	c.Name, c.Description = name, "genbus: "+description
 	c.Replicas, c.MaxConsumers = s.replicas, maxConsumers
