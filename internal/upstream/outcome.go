@@ -1,5 +1,10 @@
 package upstream
 
+import (
+	"slices"
+	"strings"
+)
+
 // Scope says whom a refusal is about, and so who else might accept.
 type Scope int
 
@@ -28,17 +33,29 @@ func (s Scope) String() string {
 
 // OutcomeRow says what one kind of answer to a create means. ByCode and ByStatus
 // make rows.
+//
+// A row may be a refusal where the answer names a cause that is checked before work starts
+// (authentication, account, quota, rate, parameters, policy, unknown model), or where Source
+// documents, or has measured, that no task is made. All else is Unknown.
 type OutcomeRow struct {
 	From, To int // HTTP status, both inclusive
 	// Code is the code word of the answer (its type when it has none); ""
 	// matches all.
-	Code    string
+	Code string
+	// Text is a part of the answer's message, in lower case; "" matches all.
+	Text    string
 	Verdict Verdict
 	Scope   Scope
+	// Source says who documents or has measured this; Inference where nobody has.
+	Source string
 
 	unread    bool
 	firstOnly bool
 }
+
+// Inference is the source of a row that nobody is known to have documented or measured: the code,
+// or the status, means it.
+const Inference = "inference"
 
 // ByCode makes a row for a code word, which comes with any status from 400 to
 // 599.
@@ -49,6 +66,12 @@ func ByCode(code string, v Verdict, s Scope) OutcomeRow {
 // ByStatus makes a row for a range of HTTP statuses, both inclusive.
 func ByStatus(from, to int, v Verdict, s Scope) OutcomeRow {
 	return OutcomeRow{From: from, To: to, Verdict: v, Scope: s}
+}
+
+// Saying narrows a row to answers whose message has a text, in whatever case.
+func (r OutcomeRow) Saying(text string) OutcomeRow {
+	r.Text = strings.ToLower(text)
+	return r
 }
 
 // Within narrows, or widens, a row to a range of HTTP statuses.
@@ -77,6 +100,14 @@ func (r OutcomeRow) FirstOnly() OutcomeRow {
 // refusals as 503 and 500. What no row matches is Unknown.
 type Outcomes []OutcomeRow
 
+// WithSource gives the rows a source.
+func (rows Outcomes) WithSource(source string) Outcomes {
+	for i := range rows {
+		rows[i].Source = source
+	}
+	return rows
+}
+
 // Judge gives the verdict on an answer that is no acceptance, and sets the
 // error's Final and Scope accordingly. e.Said tells whether its body was
 // readable.
@@ -99,12 +130,10 @@ func (rows Outcomes) Find(e *Error) int {
 	if code == "" {
 		code = e.Type
 	}
-	for i, r := range rows {
-		if r.From <= e.HTTPStatus && e.HTTPStatus <= r.To && (r.Code == "" || r.Code == code) {
-			return i
-		}
-	}
-	return -1
+	message := strings.ToLower(e.Message)
+	return slices.IndexFunc(rows, func(r OutcomeRow) bool {
+		return r.From <= e.HTTPStatus && e.HTTPStatus <= r.To && (r.Code == "" || r.Code == code) && strings.Contains(message, r.Text)
+	})
 }
 
 // unanswered judges a call without an answer: refused for now when nothing of

@@ -1,5 +1,7 @@
 package upstream
 
+import "slices"
+
 // GatewayRows are the codes of the gateways in the field, whatever protocol they
 // speak. They end a protocol's table together with StatusRows; no code changes
 // them.
@@ -18,22 +20,22 @@ var GatewayRows = Outcomes{
 	// The vendor's status, passed on: its objection is to the gateway's key and
 	// not to ours.
 	ByCode("fail_to_fetch_task", RefusedForGood, ScopeUpstream).Within(401, 403),
-}
+}.WithSource("new-api, read and measured")
 
 // StatusRows are what an answer means by its status alone. They stand last in
 // every table: servers send permanent refusals as 503, 500 and 429, and so codes
 // come before them.
-var StatusRows = Outcomes{
+var StatusRows = slices.Concat(Outcomes{
 	// A success without a task's id: the upstream may well have a task.
 	ByStatus(200, 299, Unknown, ScopeUpstream),
-
+}.WithSource(Inference), Outcomes{
 	// These redirects keep the method: the server asks for the same request
 	// elsewhere and so has not acted on it. The others (302, 303) are also how a
 	// server says "done, look there".
 	ByStatus(301, 301, RefusedForGood, ScopeUpstream).AlsoUnread(),
 	ByStatus(307, 308, RefusedForGood, ScopeUpstream).AlsoUnread(),
 	ByStatus(300, 399, Unknown, ScopeUpstream),
-
+}.WithSource("RFC 9110"), Outcomes{
 	ByStatus(401, 403, RefusedForGood, ScopeKey), // key, payment, permission
 	// No such path, or not this method: another upstream may serve it.
 	ByStatus(404, 405, RefusedForGood, ScopeUpstream).FirstOnly(),
@@ -43,7 +45,7 @@ var StatusRows = Outcomes{
 	ByStatus(429, 429, RefusedForNow, ScopeKey).AlsoUnread(),
 	ByStatus(400, 499, RefusedForGood, ScopeRequest).FirstOnly(), // 409 too, on a first submission
 	ByStatus(500, 599, Unknown, ScopeUpstream),
-}
+}.WithSource(Inference))
 
 // VisualRows are the codes of vendor B's visual service, with any HTTP status
 // from one to another, both inclusive. The vendor sends them with every status, a
@@ -74,7 +76,7 @@ func VisualRows(from, to int) Outcomes {
 		// Internal errors: the job may have been taken.
 		ByCode("50500", Unknown, ScopeUpstream),
 		ByCode("50501", Unknown, ScopeUpstream),
-	}
+	}.WithSource("the vendor's list of codes")
 	for i, r := range rows {
 		rows[i] = r.Within(from, to)
 	}

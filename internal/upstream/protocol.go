@@ -22,6 +22,8 @@ type Protocol struct {
 	Sign func(accessKey, secretKey string) Authorizer
 	// Bodies reads the create bodies.
 	Bodies Bodies
+	// Outcomes says what each answer to a create means.
+	Outcomes Outcomes
 	// Surface serves the vendor's own clients; nil where internal/api/httpapi serves the
 	// paths by hand.
 	Surface Surface

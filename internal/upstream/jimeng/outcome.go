@@ -17,7 +17,7 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	upstream.ByCode("InvalidCredential", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("InvalidTimestamp", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("FlowLimitExceeded", upstream.RefusedForNow, upstream.ScopeKey),
-
+}.WithSource("volc-sdk-golang, and tests of others"), upstream.Outcomes{
 	// A gateway that cannot serve the protocol.
 	upstream.ByCode(codeNoQueries, upstream.RefusedForGood, upstream.ScopeUpstream),
-}, upstream.VisualRows(200, 599), upstream.GatewayRows, upstream.StatusRows)
+}.WithSource("new-api, read and measured"), upstream.VisualRows(200, 599), upstream.GatewayRows, upstream.StatusRows)

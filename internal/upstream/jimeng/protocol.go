@@ -11,6 +11,6 @@ func Protocol() upstream.Protocol {
 		Name: Name, CreatePath: "POST " + submitPath,
 		New:    func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
 		Sign:   NewSigner,
-		Bodies: bodies{}, Surface: surface{},
+		Bodies: bodies{}, Outcomes: outcomes, Surface: surface{},
 	}
 }

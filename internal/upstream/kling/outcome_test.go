@@ -45,8 +45,8 @@ var vendorCodes = []struct {
 	{429, "1302", now, key},
 	{429, "1303", now, key},
 	{429, "1304", good, key},
-	{500, "5000", now, server},
-	{503, "5001", now, server},
+	{500, "5000", who, server},
+	{503, "5001", who, server},
 	{504, "5002", who, server},
 }
 
@@ -58,6 +58,9 @@ var otherOutcomes = []upstreamtest.Outcome{
 	upstreamtest.Answer("2xx unlisted code", 200, `{"code":1999,"message":"x"}`, who, who, server),
 	upstreamtest.Answer("2xx code and task", 200, `{"code":5001,"message":"x","data":{"task_id":"t"}}`, who, who, server),
 
+	upstreamtest.Answer("own id is used", 400, `{"code":1201,"message":"External_task_id video_x already exists","request_id":"r"}`, who, who, request),
+	upstreamtest.Answer("passed on: own id is used", 400, `{"code":"fail_to_fetch_task","message":"{\"code\":1201,\"message\":\"External_task_id x already exists\"}","data":null}`, who, who, request),
+	upstreamtest.Answer("passed on: internal error", 500, `{"code":"fail_to_fetch_task","message":"{\"code\":5000,\"message\":\"x\"}","data":null}`, who, who, server),
 	upstreamtest.Answer("passed on: arrears", 429, `{"code":"fail_to_fetch_task","message":"{\"code\":1101,\"message\":\"in arrears\"}","data":null}`, good, good, server),
 	upstreamtest.Answer("passed on: parallel", 500, `{"code":"fail_to_fetch_task","message":"{\"code\":1303,\"message\":\"x\"}","data":null}`, now, now, key),
 	upstreamtest.Answer("passed on: timeout", 504, `{"code":"fail_to_fetch_task","message":"{\"code\":5002,\"message\":\"x\"}","data":null}`, who, who, server),

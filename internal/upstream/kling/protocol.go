@@ -13,6 +13,7 @@ func Protocol() upstream.Protocol {
 		New:        func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
 		Sign:       NewJWT,
 		Bodies:     bodies{},
+		Outcomes:   outcomes,
 		Surface:    surface{},
 	}
 }

@@ -95,8 +95,7 @@ func refusalOf(c errcode.Code) (status, code int) {
 	case errcode.StorageFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.IndexCatchingUp, errcode.DeadLettersFull, errcode.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
 	case errcode.AcceptanceUnknown:
-		// The one code after which the vendor's clients know that a create may have
-		// been accepted.
+		// A create may have been accepted, as the vendor's clients know of every 5xx.
 		return http.StatusGatewayTimeout, 5002
 	default:
 		return http.StatusInternalServerError, 5000

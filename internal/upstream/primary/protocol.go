@@ -14,7 +14,7 @@ const Name = "primary"
 // Protocol is the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
-		Name: Name, CreatePath: "POST /v1/video/generations", Bodies: bodies{},
+		Name: Name, CreatePath: "POST /v1/video/generations", Bodies: bodies{}, Outcomes: outcomes,
 		New: func(ep *upstream.Endpoint, _ upstream.Options) upstream.VideoClient { return &client{ep: ep} },
 	}
 }

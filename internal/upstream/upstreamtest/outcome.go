@@ -116,8 +116,8 @@ func CheckPollErrors(t *testing.T, s Subject, cases []Outcome) {
 }
 
 // CheckRows makes sure that a table ends with the shared rows, that every row
-// decides something, so that none is hidden by an earlier one, and that every row
-// of its own has a case.
+// decides something, so that none is hidden by an earlier one, that it names its source, and
+// that every row of its own has a case.
 func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...upstream.Outcomes) {
 	t.Helper()
 	tail := slices.Concat(shared...)
@@ -128,11 +128,14 @@ func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...
 	tested := map[int]bool{}
 	for _, c := range cases {
 		said, _ := upstream.ParseErrorBody([]byte(c.Body))
-		tested[rows.Find(&upstream.Error{HTTPStatus: c.Status, Code: upstream.Meaningful(said.Code), Type: said.Type})] = true
+		tested[rows.Find(&upstream.Error{HTTPStatus: c.Status, Code: upstream.Meaningful(said.Code), Type: said.Type, Message: said.Message})] = true
 	}
 	for i, r := range rows {
 		if !decides(rows, i) {
 			t.Errorf("row %d %+v never decides", i, r)
+		}
+		if r.Source == "" {
+			t.Errorf("row %d %+v has no source", i, r)
 		}
 		if i < own && !tested[i] {
 			t.Errorf("row %d %+v has no case", i, r)
@@ -143,7 +146,7 @@ func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...
 // decides reports whether there is an answer that a row is the first to match.
 func decides(rows upstream.Outcomes, row int) bool {
 	r := rows[row]
-	e := &upstream.Error{Code: r.Code}
+	e := &upstream.Error{Code: r.Code, Message: r.Text}
 	if r.Code == "" {
 		e.Code = "unlisted"
 	}

@@ -9,13 +9,14 @@ import (
 // outcomes is the outcome table of the protocol. An answer without a code is
 // matched by its type.
 var outcomes = slices.Concat(upstream.Outcomes{
-	// The request. The program in the field judges it before it does anything.
+	// The request. A gateway judges it before it does anything.
 	upstream.ByCode("missing_model", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("missing_prompt", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("invalid_size", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("invalid_seconds", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("invalid_json", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("invalid_multipart_form", upstream.RefusedForGood, upstream.ScopeRequest),
+}.WithSource("new-api, read and measured"), upstream.Outcomes{
 	upstream.ByCode("content_policy_violation", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("moderation_blocked", upstream.RefusedForGood, upstream.ScopeRequest),
 
@@ -28,4 +29,4 @@ var outcomes = slices.Concat(upstream.Outcomes{
 
 	// The upstream broke, whatever the status: it may have taken the job.
 	upstream.ByCode("server_error", upstream.Unknown, upstream.ScopeUpstream),
-}, upstream.VisualRows(400, 599), upstream.GatewayRows, upstream.StatusRows)
+}.WithSource("OpenAI's error codes"), upstream.VisualRows(400, 599), upstream.GatewayRows, upstream.StatusRows)

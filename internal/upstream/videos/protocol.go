@@ -13,7 +13,7 @@ const Name = "videos"
 // Protocol is the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
-		Name: Name, CreatePath: "POST " + createPath, Bodies: bodies{},
+		Name: Name, CreatePath: "POST " + createPath, Bodies: bodies{}, Outcomes: outcomes,
 		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
 	}
 }
