@@ -240,6 +240,8 @@ var operatorRows = []row{
 		as("DropDeadLetter", operatorCalls, "internal/operator TestDropLeavesTheBodyOfAJob"), as("dead drop", operatorCommand)),
 	operatorRow("Attach the upstream's task, without a create", "POST /genbus/v1/operator/dead-letters/{sequence}/attach", operatorLettersHTTP,
 		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand")),
+	operatorRow("Ask the upstream for its task", "POST /genbus/v1/operator/dead-letters/{sequence}/look-up", operatorLettersHTTP,
+		as("LookUpUpstreamTask", operatorCalls, "internal/operator TestALetterIsLookedUp"), as("look-up", "cmd/service TestOperatorLookUpCommand")),
 	operatorRow("Cancel a job of either kind", "POST /genbus/v1/operator/jobs/{id}/cancel", operatorJobsHTTP,
 		as("CancelJob", operatorCalls, "internal/api/grpcapi TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")),
 	operatorRow("Erase a job of either kind", "DELETE /genbus/v1/operator/jobs/{id}", operatorJobsHTTP,

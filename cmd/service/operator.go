@@ -21,6 +21,7 @@ type operatorCommand struct {
 	Jobs   jobsCommand   `cmd:"" help:"Jobs of all tenants: find them, and see how they went."`
 	Dead   deadCommand   `cmd:"" help:"Dead letters: what could not be processed."`
 	Attach attachCommand `cmd:"" help:"Make a new job of a video that the upstream has; nothing is submitted."`
+	LookUp lookUpCommand `cmd:"" help:"Ask the upstream for the task of a dead letter, by the ID that the submission named."`
 	Cancel cancelCommand `cmd:"" help:"End a job that has not ended, as its tenant could."`
 	Erase  eraseCommand  `cmd:"" help:"Erase a job that has ended: events, chunks, bodies."`
 	Routes routesCommand `cmd:"" help:"Show how each route is doing."`

@@ -256,6 +256,55 @@ func TestOperatorAttachCommand(t *testing.T) {
 	}
 }
 
+// TestOperatorLookUpCommand: the upstream finds the task of a letter by our ID. It is asked for
+// another letter's in vain.
+func TestOperatorLookUpCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	begun, answer := make(chan struct{}, 10), make(chan struct{})
+	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodPost {
+			begun <- struct{}{}
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		return nil
+	})
+	videos := genbusv1.NewVideoServiceClient(w.grpc)
+	for _, model := range []string{"sandbox-kling", "sandbox-video"} {
+		typed := &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}
+		made, err := videos.CreateVideoTask(asTenant(t.Context()), &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: typed}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if _, err := videos.CancelVideoTask(asTenant(t.Context()), &genbusv1.CancelVideoTaskRequest{Id: made.GetTask().GetId()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(answer)
+	var letters []listedLetter
+	await(t, "the letters", func() bool {
+		letters = c.lettersOf("orphaned_submission")
+		return len(letters) == 2
+	})
+	found := 0
+	for _, l := range letters {
+		switch out, code := c.run("look-up", l.Sequence); {
+		case code == 0 && strings.Contains(out, "the upstream has task "):
+			found++
+		case code != exitNotPossible || !strings.Contains(out, "letter_unusable"):
+			t.Errorf("look-up: %d %q", code, out)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d are found", found)
+	}
+}
+
 // TestOperatorCancelCommand: a job that waits ends, once.
 func TestOperatorCancelCommand(t *testing.T) {
 	t.Parallel()

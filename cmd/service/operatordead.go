@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
 )
 
 type deadCommand struct {
@@ -144,7 +145,7 @@ func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) err
 
 type attachCommand struct {
 	Sequence uint64 `arg:"" help:"Sequence of the letter."`
-	Task     string `arg:"" optional:"" help:"The upstream's id of the task; without it the one that the letter names."`
+	Task     string `arg:"" optional:"" help:"The upstream's id of the task; without it the one that the letter names, or that the upstream finds by our ID."`
 }
 
 // Run attaches an upstream's task.
@@ -155,5 +156,20 @@ func (c attachCommand) Run(ctx context.Context, o *operatorCommand, out io.Write
 			return answered(err)
 		}
 		return call.job(answer, c.Sequence, answer.GetId(), answer.GetStatus())
+	})
+}
+
+type lookUpCommand struct {
+	Sequence uint64 `arg:"" help:"Sequence of the letter."`
+}
+
+// Run asks the upstream for a letter's task.
+func (c lookUpCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: c.Sequence})
+		if err != nil {
+			return answered(err)
+		}
+		return call.say(answer, "letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
 	})
 }

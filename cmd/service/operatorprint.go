@@ -99,6 +99,12 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		rows = append(rows, cells("model", w.GetModel()), cells("route", w.GetRoute()), cells("protocol", w.GetProtocol()),
 			cells("accepted", moment(w.GetAcceptedAt())), cells("retry of", w.GetRetryOf()))
 	}
+	if own := l.GetOwnTaskId(); own != "" {
+		rows = append(rows, cells("our id there", own))
+	}
+	for _, look := range l.GetLookUps() {
+		rows = append(rows, cells("looked up "+moment(look.GetTime()), task.LookUpText(look)))
+	}
 	for _, h := range l.GetHeaders() {
 		rows = append(rows, cells("header "+h.GetKey(), strings.Join(h.GetValues(), ", ")))
 	}

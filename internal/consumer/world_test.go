@@ -62,6 +62,9 @@ func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...fu
 	return r
 }
 
+// lookUpsOfTests has an upstream asked as often as defaults have it.
+var lookUpsOfTests = []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}
+
 // idleReplica is one that takes no work.
 func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*Options)) *replica {
 	t.Helper()
@@ -76,6 +79,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 		Admission: p.Admission, Queue: p.Queue, Quota: p.Quota, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
 	})
 	c.counter.every, c.fetchWait = time.Second, 250*time.Millisecond
+	c.videos.LookUps = lookUpsOfTests
 	wait := p.StartLog(ctx, t)
 	r := &replica{Consumer: c, cfg: cfg, log: p.Log, cancel: cancel}
 	r.stop = func() func(bool) {

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -17,10 +18,11 @@ import (
 const jobTimeout = 30 * time.Second
 
 // PutJob stores the letter of an accepted job that ends with f; job is what its log says, nil
-// where the log has not begun. The end of an attached job whose task no poll has found
-// says nothing of that task: its letter is the one that it was made of. The end of ctx does
-// not cut a letter short.
-func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, occasion string) error {
+// where the log has not begun, and lookUps are those for its task. One attempt has one letter
+// with one code, whoever stores it. The end of an attached job whose task no poll has found says
+// nothing of that task: its letter is the one that it was made of. The end of ctx does not cut a
+// letter short.
+func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, lookUps ...*genbusv1.LookUp) error {
 	if job == nil {
 		job = task.FromWork(item).Job
 	}
@@ -29,13 +31,20 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 	if job.GetExecution().GetUnconfirmed() != "" {
 		return d.PutUnfound(ctx, item, job, f.Code)
 	}
-	return d.Put(ctx, Letter(item, job, f), item.GetId(), occasion)
+	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
+	letter := Letter(item, job, f)
+	letter.LookUps = lookUps
+	return d.Put(ctx, letter, item.GetId(), attempt)
 }
 
-// PutLost stores the letter of a job whose log was lost with its first event: the letter is
-// all that is left of it.
-func (d Store) PutLost(ctx context.Context, item *genbusv1.WorkItem, f *errcode.Error) error {
-	return d.PutJob(ctx, item, nil, f, "lost")
+// PutEnd stores the letter that the end of a job leaves (task.LeavesDeadLetter).
+func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job, lookUps ...*genbusv1.LookUp) error {
+	end := errcode.Code(job.GetError().GetCode())
+	if _, unfound := task.Unfound(job); unfound {
+		return d.PutUnfound(ctx, item, job, end)
+	}
+	return d.PutJob(ctx, item, job, errcode.New(errcode.SubmissionUnknown,
+		"job %s ended (%s) while it could not be known whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
 }
 
 // PutUnfound stores the letter that an attached job was made of as it was, but for the
@@ -60,6 +69,7 @@ func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.D
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(), Data: item.GetBody(), Work: withoutBody(item),
 		Upstream: x.GetUpstream(), UpstreamKey: x.GetUpstreamKey(), UpstreamTicket: x.GetUpstreamTicket(), Attempt: x.GetAttempt(),
+		OwnTaskId: x.GetOwnTaskId(),
 	}
 	if len(letter.GetData()) == 0 { // else it is in the object store only because its route keeps requests
 		letter.DataRef = item.GetBodyRef()
@@ -89,7 +99,7 @@ func WorkItemFromLog(v *genbusv1.VideoTask) *genbusv1.WorkItem {
 	if x.GetUnconfirmed() != "" {
 		item.Attached = &genbusv1.AttachedTask{
 			Upstream: x.GetUpstream(), UpstreamKey: x.GetUpstreamKey(), UpstreamTaskId: v.GetUpstreamTaskId(), UpstreamTicket: x.GetUpstreamTicket(),
-			Attempt: x.GetAttempt(), Deadline: x.GetDeadline(), Code: x.GetUnconfirmed(), Named: x.GetUnconfirmedNamed(),
+			Attempt: x.GetAttempt(), Deadline: x.GetDeadline(), Code: x.GetUnconfirmed(), Named: x.GetUnconfirmedNamed(), OwnTaskId: x.GetOwnTaskId(),
 		}
 	}
 	return item

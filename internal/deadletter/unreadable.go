@@ -25,14 +25,14 @@ func (d Store) FailUnreadable(ctx context.Context, log *joblog.Log, n subject.Wo
 		return err
 	}
 	d.Logger.Warn("a work item that cannot be read is a dead letter; its job fails", "subject", subj, telemetry.KeyError, cause)
-	return failItem(ctx, log, &genbusv1.WorkItem{
+	return d.failItem(ctx, log, &genbusv1.WorkItem{
 		Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Route: n.Route, AcceptedAt: timestamppb.Now(),
 	}, f)
 }
 
-// failItem ends a job that no holder has, whether or not its log has begun.
-// The feed has its end when it returns nil.
-func failItem(ctx context.Context, log *joblog.Log, item *genbusv1.WorkItem, f *errcode.Error) error {
+// failItem ends a job that no holder has, whether or not its log has begun. When it returns nil
+// the dead letter that this end leaves is stored, and the feed has the end.
+func (d Store) failItem(ctx context.Context, log *joblog.Log, item *genbusv1.WorkItem, f *errcode.Error) error {
 	current, err := log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
 		current, err = log.CommitOrCurrent(ctx, task.FailedAtOnce(item, time.Now(), f.TaskError()), 0)
@@ -46,6 +46,11 @@ func failItem(ctx context.Context, log *joblog.Log, item *genbusv1.WorkItem, f *
 	}
 	if err != nil {
 		return fmt.Errorf("end job %s: %w", item.GetId(), err)
+	}
+	if v, ok := current.Job.(*genbusv1.VideoTask); ok && task.LeavesDeadLetter(v) {
+		if err := d.PutEnd(ctx, WorkItemFromLog(v), v); err != nil {
+			return err
+		}
 	}
 	return log.Finish(ctx, current)
 }

@@ -18,10 +18,9 @@ import (
 )
 
 // EndLevel is the level at which a job's end is logged: a higher one where an operator has a
-// dead letter to resolve. letter says that there is one; a task that was never found always
-// leaves one.
+// dead letter to resolve. letter says that there is one, whatever the end says.
 func (e Entry) EndLevel(letter bool) slog.Level {
-	if _, unfound := task.Unfound(e.Job); letter || unfound {
+	if letter || task.LeavesDeadLetter(e.Job) {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -22,7 +23,8 @@ import (
 var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.LogLost}
 
 // Attach makes a new job of a video task that an upstream already has, and removes
-// the letter. taskID is the upstream's id; empty: the one that the letter names.
+// the letter. taskID is the upstream's id; empty: the one that the letter names, or that the
+// upstream finds by the ID of ours that the submission named.
 // Nothing is submitted. Like Redrive it makes one job of one letter, and a letter
 // that was attached is not redriven, nor attached to another task.
 func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
@@ -30,11 +32,21 @@ func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	if taskID, err = taskOf(l, taskID); err != nil {
-		return joblog.Entry{}, err
-	}
 	data, err := p.data(ctx, l)
 	if err != nil && errcode.CodeOf(err) != errcode.InputLost { // what the log needs of the request the letter says too
+		return joblog.Entry{}, err
+	}
+	if taskID == "" && l.GetUpstreamTaskId() == "" && l.GetOwnTaskId() != "" && l.attachable() {
+		found, err := p.lookUp(ctx, l, data)
+		if err != nil {
+			return joblog.Entry{}, err
+		}
+		if found.GetResult() != genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND {
+			return joblog.Entry{}, wrongTaskID("is missing, and the upstream was asked for the task by our ID: " + task.LookUpText(found))
+		}
+		taskID = found.GetUpstreamTaskId()
+	}
+	if taskID, err = taskOf(l, taskID); err != nil {
 		return joblog.Entry{}, err
 	}
 	attachment := p.attachment(l, data, taskID)
@@ -87,22 +99,33 @@ func (p *Letters) attachment(l letter, data []byte, taskID string) *admission.At
 		Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()},
 		Task: &genbusv1.AttachedTask{
 			Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
-			Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(),
+			Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(), OwnTaskId: l.GetOwnTaskId(),
 		},
 	}
 	a.Route.Name, a.Route.Protocol = work.GetRoute(), work.GetProtocol()
-	task := &genbusv1.VideoTask{
-		Protocol: a.Route.Protocol, Execution: &genbusv1.Execution{Route: a.Route.Name, Upstream: account.Upstream, UpstreamKey: account.Key},
-	}
-	home, _ := p.Routes.Home(task)
-	if _, ok := p.Routes.Client(task); !ok {
-		a.Refusal = errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
-			l.seq, account, a.Route.Protocol)
+	submitted := l.task()
+	home, _ := p.Routes.Home(submitted)
+	if _, ok := p.Routes.Client(submitted); !ok {
+		a.Refusal = unreadable(l)
 		return a
 	}
 	a.Route = home.Route
 	a.Task.UpstreamTicket, a.Refusal = ticket(l, home, a.Model, data)
 	return a
+}
+
+// task is what tells which route reads the letter's task, and by which account.
+func (l letter) task() *genbusv1.VideoTask {
+	return &genbusv1.VideoTask{
+		Protocol:  l.GetWork().GetProtocol(),
+		Execution: &genbusv1.Execution{Route: l.GetWork().GetRoute(), Upstream: l.GetUpstream(), UpstreamKey: l.GetUpstreamKey()},
+	}
+}
+
+// unreadable says that no route reads the letter's task.
+func unreadable(l letter) *errcode.Error {
+	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then call again",
+		l.seq, pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 
 // ticket is what the protocol needs with the id: the letter's where an answer was

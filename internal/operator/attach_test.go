@@ -242,12 +242,11 @@ func TestOneLetterIsOneJob(t *testing.T) {
 }
 
 // TestAttachInEveryProtocol: some read a task by more than its id, which only the
-// request tells where no answer was read.
+// request tells where no answer was read. Kling's is in TestALetterIsLookedUp.
 func TestAttachInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{
-		"/v1/videos":                   `{"model":"sandbox-videos","prompt":"a cat"}`,
-		"/kling/v1/videos/image2video": `{"model_name":"sandbox-kling","prompt":"a cat","image":"https://x.example/a.png"}`,
+		"/v1/videos": `{"model":"sandbox-videos","prompt":"a cat"}`,
 		"/jimeng/?Action=CVSync2AsyncSubmitTask&Version=2022-08-31": `{"req_key":"sandbox-jimeng","prompt":"a cat"}`,
 	} {
 		up := newSandbox(t)

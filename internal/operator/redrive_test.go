@@ -87,7 +87,7 @@ func TestAJobThatGoesOnIsNotRedriven(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead := deadletter.Store{Broker: r.o.Broker, Bodies: r.o.Bodies, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
-	if err := dead.PutJob(t.Context(), item, e.Job, errcode.New(errcode.UpstreamRemoved, "its route is gone"), "orphan"); err != nil {
+	if err := dead.PutJob(t.Context(), item, e.Job, errcode.New(errcode.UpstreamRemoved, "its route is gone")); err != nil {
 		t.Fatal(err)
 	}
 	l := r.letterOf(e.Job.GetId())

@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // keepRequests has all routes keep requests, and operators read them.
@@ -223,6 +224,38 @@ func TestALetterThatIsToComeDecidesToo(t *testing.T) {
 		r.unresolved(e.Name(), errcode.OrphanedSubmission)
 		if creates := up.Sandbox.Stats().Creates; creates != 1 {
 			t.Errorf("%d creates", creates)
+		}
+	})
+}
+
+// TestTheLetterOfACancelledSubmissionDecidesToo: the holder died while its upstream had the
+// create, and the caller cancelled. Until the letter is resolved nothing is paid for again.
+func TestTheLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		r := newReplica(t, open(t), up, keepRequests)
+		e := r.admit(subject.Video, "u", videoBody)
+		submitting, err := task.Submitting(videoOf(e), time.Now(), task.Submission{Upstream: config.SandboxUpstream, Until: time.Now(), Deadline: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = r.o.Log.Commit(t.Context(), submitting, e.Seq); err != nil {
+			t.Fatal(err)
+		}
+		r.cancel(e)
+		r.stillHeld(e.Name())
+		r.start()
+		r.unresolved(e.Name(), errcode.SubmissionUnknown)
+		if err := r.Drop(t.Context(), r.letterOf(e.Job.GetId()).GetSequence()); err != nil {
+			t.Fatal(err)
+		}
+		made, err := r.retry(e.Name(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := r.end(made.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || up.Sandbox.Stats().Creates != 1 {
+			t.Errorf("ended %v after %d creates", end.Job.GetError(), up.Sandbox.Stats().Creates)
 		}
 	})
 }

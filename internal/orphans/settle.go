@@ -175,15 +175,15 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 		return &s.out.Removed, nil
 	case means == joblog.Lost:
 		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
-		if err := s.parts.Letters.PutLost(ctx, item, f); err != nil {
+		if err := s.parts.Letters.PutJob(ctx, item, nil, f); err != nil {
 			return nil, err
 		}
 		return &s.out.Ended, s.end(ctx, item, joblog.Entry{}, f, true)
 	case current.Job == nil || !current.Terminal():
 		return s.goOn(ctx, orphan, item, current)
 	}
-	if _, unfound := task.Unfound(current.Job); unfound && task.SameRequest(item, current.Job.GetExecution()) {
-		if err := s.parts.Letters.PutUnfound(ctx, item, current.Job, errcode.Code(current.Job.GetError().GetCode())); err != nil {
+	if task.LeavesDeadLetter(current.Job) && task.SameRequest(item, current.Job.GetExecution()) {
+		if err := s.parts.Letters.PutEnd(ctx, item, current.Job); err != nil {
 			return nil, err
 		}
 	}
@@ -273,7 +273,7 @@ func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, curren
 	}
 	keep := f.Code == errcode.SubmissionUnknown || upstreamID(job) != ""
 	if keep {
-		if err := s.parts.Letters.PutJob(ctx, item, current.Job, f, "orphan"); err != nil {
+		if err := s.parts.Letters.PutJob(ctx, item, current.Job, f); err != nil {
 			return err
 		}
 	}

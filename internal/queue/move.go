@@ -266,7 +266,7 @@ func (m mover) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (
 	}
 	// A terminal event of this very job, and not of another one under its id. Where its
 	// end leaves a letter, that is for the consumer to write.
-	if _, unfound := task.Unfound(e.Job); unfound {
+	if task.LeavesDeadLetter(e.Job) {
 		return markOf(e), false, nil
 	}
 	if e.Terminal() && task.SameAcceptance(work, e.Job.GetCreatedAt()) {

@@ -10,7 +10,7 @@ import (
 // Why a task is not kept.
 var (
 	errStoreFull     = errors.New("no more tasks can be remembered")
-	errExternalTaken = errors.New("external_task_id is used by another task")
+	errExternalTaken = errors.New("external_task_id already exists")
 )
 
 // taskStore keeps the tasks of all protocols.

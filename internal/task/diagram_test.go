@@ -27,6 +27,7 @@ var why = map[edge]string{
 	{none, failed}:           "can never run",
 	{queued, queued}:         "has survived its holders, or waits for dead letters to be resolved",
 	{queued, submitting}:     "committed before the create is written",
+	{queued, submitted}:      "found, after an outcome that was unknown",
 	{queued, inProgress}:     "a chat's attempt",
 	{queued, failed}:         "queue_timeout, expired",
 	{submitting, queued}:     "refused for now, never reached, or another account is left to try",

@@ -79,11 +79,12 @@ func (e *TransitionError) Error() string {
 // Submitting follows submitting only where the route resubmits after an unknown
 // outcome, an inline chat starts in progress, a job that is attached to a task of
 // its upstream starts submitted, a job that can never run fails with its first
-// event, and queued follows queued only where a job has survived its holders, or let go of
+// event, submitted follows queued where the upstream finds a task whose submission had no known
+// outcome, and queued follows queued only where a job has survived its holders, or let go of
 // its work item.
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
 	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, submitted, inProgress, failed},
-	queued:                                  {queued, submitting, inProgress, failed, cancelled},
+	queued:                                  {queued, submitting, submitted, inProgress, failed, cancelled},
 	submitting:                              {queued, submitting, submitted, failed, cancelled},
 	submitted:                               {submitted, inProgress, completed, failed, cancelled},
 	inProgress:                              {inProgress, completed, failed, cancelled},
@@ -196,6 +197,7 @@ func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *gen
 			x.NotBefore = nil
 		}
 	}
+	x.SubmissionOutcomeUnknown = Terminal(to) && OutcomeUnknown(job)
 	change(out, x)
 	stamp(out, Status(to), job.GetVersion()+1, now)
 	return Event{Job: out, Previous: job.GetStatus(), Time: now}, nil

@@ -2,6 +2,7 @@ package task
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -235,10 +236,50 @@ func checkStep(t *rapid.T, last, e Event) {
 	if bound := last.Job.GetExecution().GetBound() || was == submitting && is == submitting; e.Job.GetExecution().GetBound() != bound {
 		t.Fatalf("bound is %t in phase %s after %s", !bound, is, was)
 	}
+	if unknown := Terminal(is) && OutcomeUnknown(last.Job); e.Job.GetExecution().GetSubmissionOutcomeUnknown() != unknown {
+		t.Fatalf("submission_outcome_unknown is %t in phase %s after %s", !unknown, is, was)
+	}
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
 		if w, _ := last.Job.(*genbusv1.VideoTask); v.GetProgress() < w.GetProgress() || w.GetUpstreamTaskId() != "" && v.GetUpstreamTaskId() != w.GetUpstreamTaskId() {
 			t.Fatalf("progress or the upstream's id went back: %v after %v", v, w)
 		}
+	}
+}
+
+// TestEndsDuringASubmission: who ends a task then does not know whether its upstream has it, but
+// for the holder whose upstream refused it. Who knows no more keeps a dead letter first, or leaves it to
+// the holder.
+func TestEndsDuringASubmission(t *testing.T) {
+	t.Parallel()
+	v, _ := FromWork(work("video")).Job.(*genbusv1.VideoTask)
+	begun, err := Submitting(v, start, Submission{Upstream: "u", OwnID: OwnID(v), Until: start, Deadline: start})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, _ := begun.Job.(*genbusv1.VideoTask)
+	for name, row := range map[string]struct {
+		end     func() (Event, error)
+		unknown bool
+		leaves  bool
+	}{
+		"cancelled": {func() (Event, error) { return Cancelled(sent, start, &genbusv1.TaskError{Code: "cancelled"}) }, true, true},
+		"expired":   {func() (Event, error) { return Failed(sent, start, &genbusv1.TaskError{Code: "expired"}) }, true, true},
+		"kept before": {func() (Event, error) {
+			return Failed(sent, start, &genbusv1.TaskError{Code: "submission_outcome_unknown"})
+		}, true, false},
+		"refused":       {func() (Event, error) { return Refused(sent, start, &genbusv1.TaskError{Code: "upstream_refused"}) }, false, false},
+		"not submitted": {func() (Event, error) { return Cancelled(v, start, &genbusv1.TaskError{Code: "cancelled"}) }, false, false},
+	} {
+		e, err := row.end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Job.GetExecution().GetSubmissionOutcomeUnknown(); got != row.unknown || LeavesDeadLetter(e.Job) != row.leaves {
+			t.Errorf("%s: unknown %t, leaves a dead letter %t", name, got, LeavesDeadLetter(e.Job))
+		}
+	}
+	if id := OwnID(v); id != "video_1-"+strconv.FormatInt(start.UnixMicro(), 36) || id != sent.GetExecution().GetOwnTaskId() {
+		t.Errorf("the own ID is %q", id)
 	}
 }
 

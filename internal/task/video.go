@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -27,7 +28,7 @@ func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	t := item.GetAttached()
 	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
 	x.Upstream, x.UpstreamKey, x.UpstreamTicket = t.GetUpstream(), t.GetUpstreamKey(), t.GetUpstreamTicket()
-	x.Attempt, x.Unconfirmed, x.UnconfirmedNamed = t.GetAttempt(), t.GetCode(), t.GetNamed()
+	x.Attempt, x.Unconfirmed, x.UnconfirmedNamed, x.OwnTaskId = t.GetAttempt(), t.GetCode(), t.GetNamed(), t.GetOwnTaskId()
 }
 
 // confirm says that the task of an attached job is there.
@@ -41,10 +42,33 @@ func Unfound(job Job) (code string, unfound bool) {
 	return x.GetUnconfirmed(), x.GetUnconfirmed() != "" && (x.GetPhase() == failed || x.GetPhase() == cancelled)
 }
 
+// LeavesDeadLetter reports whether the end of a job leaves a dead letter that its holder stores: its
+// upstream may have a task that nobody knows, or an attached task was never found. Who ends a job
+// with one of the codes below has stored its letter before.
+func LeavesDeadLetter(job Job) bool {
+	if _, unfound := Unfound(job); unfound {
+		return true
+	}
+	switch job.GetError().GetCode() {
+	case "submission_outcome_unknown", "log_lost":
+		return false
+	default:
+		return job.GetExecution().GetSubmissionOutcomeUnknown()
+	}
+}
+
+// OwnID is the ID that names a task to upstreams that take a name of ours. It has the time of
+// acceptance, as a job may come again under its id: after it was erased, or its log has expired.
+func OwnID(t *genbusv1.VideoTask) string {
+	return t.GetId() + "-" + strconv.FormatInt(t.GetCreatedAt().AsTime().UnixMicro(), 36)
+}
+
 // Submission is what is fixed before a create request is written.
 type Submission struct {
 	// Upstream and Key name where the request goes; the task stays with them.
 	Upstream, Key string
+	// OwnID is the ID of ours that names the task to the upstream; empty for none.
+	OwnID string
 	// Until is when the owner stops writing the request.
 	Until time.Time
 	// Deadline is when the task fails; used at the first submission only.
@@ -56,7 +80,7 @@ type Submission struct {
 func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, error) {
 	again := t.GetExecution().GetPhase() == submitting
 	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
-		x.Upstream, x.UpstreamKey = s.Upstream, s.Key
+		x.Upstream, x.UpstreamKey, x.OwnTaskId = s.Upstream, s.Key, s.OwnID
 		// From submitting to submitting the outcome of the first is not known.
 		x.Bound = x.GetBound() || again
 		x.Attempt++
@@ -95,6 +119,13 @@ func ResetPoisonCount(t Job, now time.Time) (Event, error) {
 		return Event{}, &TransitionError{JobID: t.GetId(), From: submitting, To: submitting}
 	}
 	return next(t, t.GetExecution().GetPhase(), now, func(_ Job, x *genbusv1.Execution) { x.LeftLine = false })
+}
+
+// Refused ends a task that its upstream certainly did not accept, and would refuse again.
+func Refused(t *genbusv1.VideoTask, now time.Time, err *genbusv1.TaskError) (Event, error) {
+	return next(t, failed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		t.Error, x.SubmissionOutcomeUnknown = err, false
+	})
 }
 
 // Receipt is what an upstream gave for a submission.

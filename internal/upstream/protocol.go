@@ -17,6 +17,8 @@ type Protocol struct {
 	CreatePath string
 	// New makes the client for one account of one upstream.
 	New func(ep *Endpoint, opts Options) VideoClient
+	// OwnIDs is true where a create names its task by an ID of ours (VideoCreate.OwnID).
+	OwnIDs bool
 	// Sign makes the vendor's own way to sign requests with a key pair; nil where
 	// there is none but bearer keys.
 	Sign func(accessKey, secretKey string) Authorizer

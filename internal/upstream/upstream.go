@@ -114,6 +114,9 @@ func (e *Error) Unwrap() error { return e.Err }
 type VideoCreate struct {
 	// JobID is sent as Idempotency-Key, equal in every submission of the job.
 	JobID string
+	// OwnID names the task to a vendor that takes a name of its client's: equal in every
+	// submission of the job, and of no other job.
+	OwnID string
 	// Body is the upstream's JSON, with the model name already mapped. It was checked
 	// when its job was admitted, and is not checked here.
 	Body body.Document

@@ -540,7 +540,8 @@ type AttachUpstreamTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence of the letter. Required.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The upstream's id of the task. Empty: the one that the letter names.
+	// The upstream's id of the task. Empty: the one that the letter names, or that the upstream finds
+	// by the ID of ours that the submission named.
 	UpstreamTaskId string `protobuf:"bytes,2,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -645,6 +646,98 @@ func (x *AttachUpstreamTaskResponse) GetStatus() JobStatus {
 	return JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
+// LookUpUpstreamTaskRequest names a letter.
+type LookUpUpstreamTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sequence of the letter. Required.
+	Sequence      uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookUpUpstreamTaskRequest) Reset() {
+	*x = LookUpUpstreamTaskRequest{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookUpUpstreamTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookUpUpstreamTaskRequest) ProtoMessage() {}
+
+func (x *LookUpUpstreamTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookUpUpstreamTaskRequest.ProtoReflect.Descriptor instead.
+func (*LookUpUpstreamTaskRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LookUpUpstreamTaskRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+// LookUpUpstreamTaskResponse is what the upstream said.
+type LookUpUpstreamTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The look, and the upstream's id of the task where it has one.
+	LookUp        *LookUp `protobuf:"bytes,1,opt,name=look_up,json=lookUp,proto3" json:"look_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookUpUpstreamTaskResponse) Reset() {
+	*x = LookUpUpstreamTaskResponse{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookUpUpstreamTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookUpUpstreamTaskResponse) ProtoMessage() {}
+
+func (x *LookUpUpstreamTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookUpUpstreamTaskResponse.ProtoReflect.Descriptor instead.
+func (*LookUpUpstreamTaskResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LookUpUpstreamTaskResponse) GetLookUp() *LookUp {
+	if x != nil {
+		return x.LookUp
+	}
+	return nil
+}
+
 // CancelJobRequest names a job of any tenant.
 type CancelJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -660,7 +753,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +765,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +778,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{11}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelJobRequest) GetKind() string {
@@ -722,7 +815,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +827,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +840,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{12}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelJobResponse) GetId() string {
@@ -779,7 +872,7 @@ type EraseJobRequest struct {
 
 func (x *EraseJobRequest) Reset() {
 	*x = EraseJobRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +884,7 @@ func (x *EraseJobRequest) String() string {
 func (*EraseJobRequest) ProtoMessage() {}
 
 func (x *EraseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +897,7 @@ func (x *EraseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseJobRequest.ProtoReflect.Descriptor instead.
 func (*EraseJobRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{13}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EraseJobRequest) GetKind() string {
@@ -837,7 +930,7 @@ type EraseJobResponse struct {
 
 func (x *EraseJobResponse) Reset() {
 	*x = EraseJobResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +942,7 @@ func (x *EraseJobResponse) String() string {
 func (*EraseJobResponse) ProtoMessage() {}
 
 func (x *EraseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +955,7 @@ func (x *EraseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseJobResponse.ProtoReflect.Descriptor instead.
 func (*EraseJobResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{14}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{16}
 }
 
 // ListRoutesRequest is empty: all routes are listed.
@@ -874,7 +967,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +979,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +992,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{15}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{17}
 }
 
 // ListRoutesResponse is all routes, by kind and name.
@@ -913,7 +1006,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1018,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1031,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{16}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*RouteState {
@@ -988,7 +1081,7 @@ type RouteState struct {
 
 func (x *RouteState) Reset() {
 	*x = RouteState{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1093,7 @@ func (x *RouteState) String() string {
 func (*RouteState) ProtoMessage() {}
 
 func (x *RouteState) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1106,7 @@ func (x *RouteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteState.ProtoReflect.Descriptor instead.
 func (*RouteState) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{17}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RouteState) GetKind() string {
@@ -1120,7 +1213,7 @@ type PauseRouteRequest struct {
 
 func (x *PauseRouteRequest) Reset() {
 	*x = PauseRouteRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1225,7 @@ func (x *PauseRouteRequest) String() string {
 func (*PauseRouteRequest) ProtoMessage() {}
 
 func (x *PauseRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1238,7 @@ func (x *PauseRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRouteRequest.ProtoReflect.Descriptor instead.
 func (*PauseRouteRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{18}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseRouteRequest) GetKind() string {
@@ -1173,7 +1266,7 @@ type PauseRouteResponse struct {
 
 func (x *PauseRouteResponse) Reset() {
 	*x = PauseRouteResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1278,7 @@ func (x *PauseRouteResponse) String() string {
 func (*PauseRouteResponse) ProtoMessage() {}
 
 func (x *PauseRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1291,7 @@ func (x *PauseRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRouteResponse.ProtoReflect.Descriptor instead.
 func (*PauseRouteResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{19}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseRouteResponse) GetRoute() *RouteState {
@@ -1221,7 +1314,7 @@ type ResumeRouteRequest struct {
 
 func (x *ResumeRouteRequest) Reset() {
 	*x = ResumeRouteRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[20]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1326,7 @@ func (x *ResumeRouteRequest) String() string {
 func (*ResumeRouteRequest) ProtoMessage() {}
 
 func (x *ResumeRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[20]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1339,7 @@ func (x *ResumeRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRouteRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRouteRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{20}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeRouteRequest) GetKind() string {
@@ -1274,7 +1367,7 @@ type ResumeRouteResponse struct {
 
 func (x *ResumeRouteResponse) Reset() {
 	*x = ResumeRouteResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[21]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1379,7 @@ func (x *ResumeRouteResponse) String() string {
 func (*ResumeRouteResponse) ProtoMessage() {}
 
 func (x *ResumeRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[21]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1392,7 @@ func (x *ResumeRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRouteResponse.ProtoReflect.Descriptor instead.
 func (*ResumeRouteResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{21}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeRouteResponse) GetRoute() *RouteState {
@@ -1318,7 +1411,7 @@ type ListOrphansRequest struct {
 
 func (x *ListOrphansRequest) Reset() {
 	*x = ListOrphansRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[22]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1423,7 @@ func (x *ListOrphansRequest) String() string {
 func (*ListOrphansRequest) ProtoMessage() {}
 
 func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[22]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1436,7 @@ func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrphansRequest.ProtoReflect.Descriptor instead.
 func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{22}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{24}
 }
 
 // ListOrphansResponse is all routes that have jobs and are not configured, by kind and
@@ -1358,7 +1451,7 @@ type ListOrphansResponse struct {
 
 func (x *ListOrphansResponse) Reset() {
 	*x = ListOrphansResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[23]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1463,7 @@ func (x *ListOrphansResponse) String() string {
 func (*ListOrphansResponse) ProtoMessage() {}
 
 func (x *ListOrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[23]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1476,7 @@ func (x *ListOrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrphansResponse.ProtoReflect.Descriptor instead.
 func (*ListOrphansResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{23}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListOrphansResponse) GetRoutes() []*OrphanedRoute {
@@ -1412,7 +1505,7 @@ type OrphanedRoute struct {
 
 func (x *OrphanedRoute) Reset() {
 	*x = OrphanedRoute{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[24]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1517,7 @@ func (x *OrphanedRoute) String() string {
 func (*OrphanedRoute) ProtoMessage() {}
 
 func (x *OrphanedRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[24]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1530,7 @@ func (x *OrphanedRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanedRoute.ProtoReflect.Descriptor instead.
 func (*OrphanedRoute) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{24}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OrphanedRoute) GetKind() string {
@@ -1494,7 +1587,7 @@ type MoveOrphansRequest struct {
 
 func (x *MoveOrphansRequest) Reset() {
 	*x = MoveOrphansRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[25]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1599,7 @@ func (x *MoveOrphansRequest) String() string {
 func (*MoveOrphansRequest) ProtoMessage() {}
 
 func (x *MoveOrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[25]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1612,7 @@ func (x *MoveOrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveOrphansRequest.ProtoReflect.Descriptor instead.
 func (*MoveOrphansRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{25}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MoveOrphansRequest) GetKind() string {
@@ -1568,7 +1661,7 @@ type MoveOrphansResponse struct {
 
 func (x *MoveOrphansResponse) Reset() {
 	*x = MoveOrphansResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[26]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1673,7 @@ func (x *MoveOrphansResponse) String() string {
 func (*MoveOrphansResponse) ProtoMessage() {}
 
 func (x *MoveOrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[26]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1686,7 @@ func (x *MoveOrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveOrphansResponse.ProtoReflect.Descriptor instead.
 func (*MoveOrphansResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{26}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MoveOrphansResponse) GetSettled() *OrphansSettled {
@@ -1620,7 +1713,7 @@ type FailOrphansRequest struct {
 
 func (x *FailOrphansRequest) Reset() {
 	*x = FailOrphansRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1725,7 @@ func (x *FailOrphansRequest) String() string {
 func (*FailOrphansRequest) ProtoMessage() {}
 
 func (x *FailOrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1738,7 @@ func (x *FailOrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailOrphansRequest.ProtoReflect.Descriptor instead.
 func (*FailOrphansRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{27}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FailOrphansRequest) GetKind() string {
@@ -1687,7 +1780,7 @@ type FailOrphansResponse struct {
 
 func (x *FailOrphansResponse) Reset() {
 	*x = FailOrphansResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1792,7 @@ func (x *FailOrphansResponse) String() string {
 func (*FailOrphansResponse) ProtoMessage() {}
 
 func (x *FailOrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1805,7 @@ func (x *FailOrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailOrphansResponse.ProtoReflect.Descriptor instead.
 func (*FailOrphansResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{28}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FailOrphansResponse) GetSettled() *OrphansSettled {
@@ -1742,7 +1835,7 @@ type OrphansSettled struct {
 
 func (x *OrphansSettled) Reset() {
 	*x = OrphansSettled{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1847,7 @@ func (x *OrphansSettled) String() string {
 func (*OrphansSettled) ProtoMessage() {}
 
 func (x *OrphansSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1860,7 @@ func (x *OrphansSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansSettled.ProtoReflect.Descriptor instead.
 func (*OrphansSettled) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{29}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OrphansSettled) GetMoved() uint64 {
@@ -1820,7 +1913,7 @@ type OrphanLeft struct {
 
 func (x *OrphanLeft) Reset() {
 	*x = OrphanLeft{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1925,7 @@ func (x *OrphanLeft) String() string {
 func (*OrphanLeft) ProtoMessage() {}
 
 func (x *OrphanLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1938,7 @@ func (x *OrphanLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanLeft.ProtoReflect.Descriptor instead.
 func (*OrphanLeft) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{30}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OrphanLeft) GetTenant() string {
@@ -1900,7 +1993,7 @@ type GetOverviewResponse struct {
 
 func (x *GetOverviewResponse) Reset() {
 	*x = GetOverviewResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2005,7 @@ func (x *GetOverviewResponse) String() string {
 func (*GetOverviewResponse) ProtoMessage() {}
 
 func (x *GetOverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2018,7 @@ func (x *GetOverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOverviewResponse.ProtoReflect.Descriptor instead.
 func (*GetOverviewResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{31}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetOverviewResponse) GetAsOf() *timestamppb.Timestamp {
@@ -2011,7 +2104,7 @@ type RouteOverview struct {
 
 func (x *RouteOverview) Reset() {
 	*x = RouteOverview{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2116,7 @@ func (x *RouteOverview) String() string {
 func (*RouteOverview) ProtoMessage() {}
 
 func (x *RouteOverview) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2129,7 @@ func (x *RouteOverview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteOverview.ProtoReflect.Descriptor instead.
 func (*RouteOverview) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{32}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouteOverview) GetRoute() *RouteState {
@@ -2094,7 +2187,11 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10upstream_task_id\x18\x02 \x01(\tR\x0eupstreamTaskId\"Z\n" +
 	"\x1aAttachUpstreamTaskResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
-	"\x06status\x18\x02 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"N\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"7\n" +
+	"\x19LookUpUpstreamTaskRequest\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"H\n" +
+	"\x1aLookUpUpstreamTaskResponse\x12*\n" +
+	"\alook_up\x18\x01 \x01(\v2\x11.genbus.v1.LookUpR\x06lookUp\"N\n" +
 	"\x10CancelJobRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x0e\n" +
@@ -2192,7 +2289,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	" \x03(\tR\amissing\"n\n" +
 	"\rRouteOverview\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
-	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\x8d\x11\n" +
+	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xf0\x11\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -2200,7 +2297,8 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\rGetDeadLetter\x12\x1f.genbus.v1.GetDeadLetterRequest\x1a .genbus.v1.GetDeadLetterResponse\x12^\n" +
 	"\x11RedriveDeadLetter\x12#.genbus.v1.RedriveDeadLetterRequest\x1a$.genbus.v1.RedriveDeadLetterResponse\x12U\n" +
 	"\x0eDropDeadLetter\x12 .genbus.v1.DropDeadLetterRequest\x1a!.genbus.v1.DropDeadLetterResponse\x12a\n" +
-	"\x12AttachUpstreamTask\x12$.genbus.v1.AttachUpstreamTaskRequest\x1a%.genbus.v1.AttachUpstreamTaskResponse\x12F\n" +
+	"\x12AttachUpstreamTask\x12$.genbus.v1.AttachUpstreamTaskRequest\x1a%.genbus.v1.AttachUpstreamTaskResponse\x12a\n" +
+	"\x12LookUpUpstreamTask\x12$.genbus.v1.LookUpUpstreamTaskRequest\x1a%.genbus.v1.LookUpUpstreamTaskResponse\x12F\n" +
 	"\tCancelJob\x12\x1b.genbus.v1.CancelJobRequest\x1a\x1c.genbus.v1.CancelJobResponse\x12C\n" +
 	"\bEraseJob\x12\x1a.genbus.v1.EraseJobRequest\x1a\x1b.genbus.v1.EraseJobResponse\x12I\n" +
 	"\n" +
@@ -2236,7 +2334,7 @@ func file_genbus_v1_operator_service_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_operator_service_proto_rawDescData
 }
 
-var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListDeadLettersRequest)(nil),     // 0: genbus.v1.ListDeadLettersRequest
 	(*ListDeadLettersResponse)(nil),    // 1: genbus.v1.ListDeadLettersResponse
@@ -2249,148 +2347,154 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*DropDeadLetterResponse)(nil),     // 8: genbus.v1.DropDeadLetterResponse
 	(*AttachUpstreamTaskRequest)(nil),  // 9: genbus.v1.AttachUpstreamTaskRequest
 	(*AttachUpstreamTaskResponse)(nil), // 10: genbus.v1.AttachUpstreamTaskResponse
-	(*CancelJobRequest)(nil),           // 11: genbus.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),          // 12: genbus.v1.CancelJobResponse
-	(*EraseJobRequest)(nil),            // 13: genbus.v1.EraseJobRequest
-	(*EraseJobResponse)(nil),           // 14: genbus.v1.EraseJobResponse
-	(*ListRoutesRequest)(nil),          // 15: genbus.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),         // 16: genbus.v1.ListRoutesResponse
-	(*RouteState)(nil),                 // 17: genbus.v1.RouteState
-	(*PauseRouteRequest)(nil),          // 18: genbus.v1.PauseRouteRequest
-	(*PauseRouteResponse)(nil),         // 19: genbus.v1.PauseRouteResponse
-	(*ResumeRouteRequest)(nil),         // 20: genbus.v1.ResumeRouteRequest
-	(*ResumeRouteResponse)(nil),        // 21: genbus.v1.ResumeRouteResponse
-	(*ListOrphansRequest)(nil),         // 22: genbus.v1.ListOrphansRequest
-	(*ListOrphansResponse)(nil),        // 23: genbus.v1.ListOrphansResponse
-	(*OrphanedRoute)(nil),              // 24: genbus.v1.OrphanedRoute
-	(*MoveOrphansRequest)(nil),         // 25: genbus.v1.MoveOrphansRequest
-	(*MoveOrphansResponse)(nil),        // 26: genbus.v1.MoveOrphansResponse
-	(*FailOrphansRequest)(nil),         // 27: genbus.v1.FailOrphansRequest
-	(*FailOrphansResponse)(nil),        // 28: genbus.v1.FailOrphansResponse
-	(*OrphansSettled)(nil),             // 29: genbus.v1.OrphansSettled
-	(*OrphanLeft)(nil),                 // 30: genbus.v1.OrphanLeft
-	(*GetOverviewResponse)(nil),        // 31: genbus.v1.GetOverviewResponse
-	(*RouteOverview)(nil),              // 32: genbus.v1.RouteOverview
-	(*DeadLetter)(nil),                 // 33: genbus.v1.DeadLetter
-	(JobStatus)(0),                     // 34: genbus.v1.JobStatus
-	(*timestamppb.Timestamp)(nil),      // 35: google.protobuf.Timestamp
-	(*DeadLetterCounts)(nil),           // 36: genbus.v1.DeadLetterCounts
-	(*UpstreamHealth)(nil),             // 37: genbus.v1.UpstreamHealth
-	(*SilentReplica)(nil),              // 38: genbus.v1.SilentReplica
-	(*RouteMinute)(nil),                // 39: genbus.v1.RouteMinute
-	(*ListJobsRequest)(nil),            // 40: genbus.v1.ListJobsRequest
-	(*GetJobRequest)(nil),              // 41: genbus.v1.GetJobRequest
-	(*ListTenantsRequest)(nil),         // 42: genbus.v1.ListTenantsRequest
-	(*ListStreamsRequest)(nil),         // 43: genbus.v1.ListStreamsRequest
-	(*ListUpstreamsRequest)(nil),       // 44: genbus.v1.ListUpstreamsRequest
-	(*ListReplicasRequest)(nil),        // 45: genbus.v1.ListReplicasRequest
-	(*ListAuditRecordsRequest)(nil),    // 46: genbus.v1.ListAuditRecordsRequest
-	(*GetOverviewRequest)(nil),         // 47: genbus.v1.GetOverviewRequest
-	(*RetryJobRequest)(nil),            // 48: genbus.v1.RetryJobRequest
-	(*GetJobBodiesRequest)(nil),        // 49: genbus.v1.GetJobBodiesRequest
-	(*StartOperationRequest)(nil),      // 50: genbus.v1.StartOperationRequest
-	(*GetOperationRequest)(nil),        // 51: genbus.v1.GetOperationRequest
-	(*ListOperationsRequest)(nil),      // 52: genbus.v1.ListOperationsRequest
-	(*StopOperationRequest)(nil),       // 53: genbus.v1.StopOperationRequest
-	(*ListJobsResponse)(nil),           // 54: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 55: genbus.v1.GetJobResponse
-	(*ListTenantsResponse)(nil),        // 56: genbus.v1.ListTenantsResponse
-	(*ListStreamsResponse)(nil),        // 57: genbus.v1.ListStreamsResponse
-	(*ListUpstreamsResponse)(nil),      // 58: genbus.v1.ListUpstreamsResponse
-	(*ListReplicasResponse)(nil),       // 59: genbus.v1.ListReplicasResponse
-	(*ListAuditRecordsResponse)(nil),   // 60: genbus.v1.ListAuditRecordsResponse
-	(*RetryJobResponse)(nil),           // 61: genbus.v1.RetryJobResponse
-	(*GetJobBodiesResponse)(nil),       // 62: genbus.v1.GetJobBodiesResponse
-	(*StartOperationResponse)(nil),     // 63: genbus.v1.StartOperationResponse
-	(*GetOperationResponse)(nil),       // 64: genbus.v1.GetOperationResponse
-	(*ListOperationsResponse)(nil),     // 65: genbus.v1.ListOperationsResponse
-	(*StopOperationResponse)(nil),      // 66: genbus.v1.StopOperationResponse
+	(*LookUpUpstreamTaskRequest)(nil),  // 11: genbus.v1.LookUpUpstreamTaskRequest
+	(*LookUpUpstreamTaskResponse)(nil), // 12: genbus.v1.LookUpUpstreamTaskResponse
+	(*CancelJobRequest)(nil),           // 13: genbus.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),          // 14: genbus.v1.CancelJobResponse
+	(*EraseJobRequest)(nil),            // 15: genbus.v1.EraseJobRequest
+	(*EraseJobResponse)(nil),           // 16: genbus.v1.EraseJobResponse
+	(*ListRoutesRequest)(nil),          // 17: genbus.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),         // 18: genbus.v1.ListRoutesResponse
+	(*RouteState)(nil),                 // 19: genbus.v1.RouteState
+	(*PauseRouteRequest)(nil),          // 20: genbus.v1.PauseRouteRequest
+	(*PauseRouteResponse)(nil),         // 21: genbus.v1.PauseRouteResponse
+	(*ResumeRouteRequest)(nil),         // 22: genbus.v1.ResumeRouteRequest
+	(*ResumeRouteResponse)(nil),        // 23: genbus.v1.ResumeRouteResponse
+	(*ListOrphansRequest)(nil),         // 24: genbus.v1.ListOrphansRequest
+	(*ListOrphansResponse)(nil),        // 25: genbus.v1.ListOrphansResponse
+	(*OrphanedRoute)(nil),              // 26: genbus.v1.OrphanedRoute
+	(*MoveOrphansRequest)(nil),         // 27: genbus.v1.MoveOrphansRequest
+	(*MoveOrphansResponse)(nil),        // 28: genbus.v1.MoveOrphansResponse
+	(*FailOrphansRequest)(nil),         // 29: genbus.v1.FailOrphansRequest
+	(*FailOrphansResponse)(nil),        // 30: genbus.v1.FailOrphansResponse
+	(*OrphansSettled)(nil),             // 31: genbus.v1.OrphansSettled
+	(*OrphanLeft)(nil),                 // 32: genbus.v1.OrphanLeft
+	(*GetOverviewResponse)(nil),        // 33: genbus.v1.GetOverviewResponse
+	(*RouteOverview)(nil),              // 34: genbus.v1.RouteOverview
+	(*DeadLetter)(nil),                 // 35: genbus.v1.DeadLetter
+	(JobStatus)(0),                     // 36: genbus.v1.JobStatus
+	(*LookUp)(nil),                     // 37: genbus.v1.LookUp
+	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
+	(*DeadLetterCounts)(nil),           // 39: genbus.v1.DeadLetterCounts
+	(*UpstreamHealth)(nil),             // 40: genbus.v1.UpstreamHealth
+	(*SilentReplica)(nil),              // 41: genbus.v1.SilentReplica
+	(*RouteMinute)(nil),                // 42: genbus.v1.RouteMinute
+	(*ListJobsRequest)(nil),            // 43: genbus.v1.ListJobsRequest
+	(*GetJobRequest)(nil),              // 44: genbus.v1.GetJobRequest
+	(*ListTenantsRequest)(nil),         // 45: genbus.v1.ListTenantsRequest
+	(*ListStreamsRequest)(nil),         // 46: genbus.v1.ListStreamsRequest
+	(*ListUpstreamsRequest)(nil),       // 47: genbus.v1.ListUpstreamsRequest
+	(*ListReplicasRequest)(nil),        // 48: genbus.v1.ListReplicasRequest
+	(*ListAuditRecordsRequest)(nil),    // 49: genbus.v1.ListAuditRecordsRequest
+	(*GetOverviewRequest)(nil),         // 50: genbus.v1.GetOverviewRequest
+	(*RetryJobRequest)(nil),            // 51: genbus.v1.RetryJobRequest
+	(*GetJobBodiesRequest)(nil),        // 52: genbus.v1.GetJobBodiesRequest
+	(*StartOperationRequest)(nil),      // 53: genbus.v1.StartOperationRequest
+	(*GetOperationRequest)(nil),        // 54: genbus.v1.GetOperationRequest
+	(*ListOperationsRequest)(nil),      // 55: genbus.v1.ListOperationsRequest
+	(*StopOperationRequest)(nil),       // 56: genbus.v1.StopOperationRequest
+	(*ListJobsResponse)(nil),           // 57: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 58: genbus.v1.GetJobResponse
+	(*ListTenantsResponse)(nil),        // 59: genbus.v1.ListTenantsResponse
+	(*ListStreamsResponse)(nil),        // 60: genbus.v1.ListStreamsResponse
+	(*ListUpstreamsResponse)(nil),      // 61: genbus.v1.ListUpstreamsResponse
+	(*ListReplicasResponse)(nil),       // 62: genbus.v1.ListReplicasResponse
+	(*ListAuditRecordsResponse)(nil),   // 63: genbus.v1.ListAuditRecordsResponse
+	(*RetryJobResponse)(nil),           // 64: genbus.v1.RetryJobResponse
+	(*GetJobBodiesResponse)(nil),       // 65: genbus.v1.GetJobBodiesResponse
+	(*StartOperationResponse)(nil),     // 66: genbus.v1.StartOperationResponse
+	(*GetOperationResponse)(nil),       // 67: genbus.v1.GetOperationResponse
+	(*ListOperationsResponse)(nil),     // 68: genbus.v1.ListOperationsResponse
+	(*StopOperationResponse)(nil),      // 69: genbus.v1.StopOperationResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
-	33, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
+	35, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
 	2,  // 2: genbus.v1.GetDeadLetterResponse.letter:type_name -> genbus.v1.StoredDeadLetter
-	34, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
-	34, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
-	34, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
-	17, // 6: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
-	35, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
-	35, // 8: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
-	17, // 9: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
-	17, // 10: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
-	24, // 11: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
-	35, // 12: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
-	29, // 13: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
-	29, // 14: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
-	30, // 15: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
-	35, // 16: genbus.v1.GetOverviewResponse.as_of:type_name -> google.protobuf.Timestamp
-	35, // 17: genbus.v1.GetOverviewResponse.index_as_of:type_name -> google.protobuf.Timestamp
-	35, // 18: genbus.v1.GetOverviewResponse.minutes_from:type_name -> google.protobuf.Timestamp
-	32, // 19: genbus.v1.GetOverviewResponse.routes:type_name -> genbus.v1.RouteOverview
-	36, // 20: genbus.v1.GetOverviewResponse.dead_letters:type_name -> genbus.v1.DeadLetterCounts
-	37, // 21: genbus.v1.GetOverviewResponse.upstreams:type_name -> genbus.v1.UpstreamHealth
-	38, // 22: genbus.v1.GetOverviewResponse.silent:type_name -> genbus.v1.SilentReplica
-	17, // 23: genbus.v1.RouteOverview.route:type_name -> genbus.v1.RouteState
-	39, // 24: genbus.v1.RouteOverview.minutes:type_name -> genbus.v1.RouteMinute
-	40, // 25: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
-	41, // 26: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
-	0,  // 27: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 28: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 29: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 30: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 31: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 32: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
-	13, // 33: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	15, // 34: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	18, // 35: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	20, // 36: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	22, // 37: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
-	25, // 38: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
-	27, // 39: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
-	42, // 40: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
-	43, // 41: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
-	44, // 42: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
-	45, // 43: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
-	46, // 44: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
-	47, // 45: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
-	48, // 46: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
-	49, // 47: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
-	50, // 48: genbus.v1.OperatorService.StartOperation:input_type -> genbus.v1.StartOperationRequest
-	51, // 49: genbus.v1.OperatorService.GetOperation:input_type -> genbus.v1.GetOperationRequest
-	52, // 50: genbus.v1.OperatorService.ListOperations:input_type -> genbus.v1.ListOperationsRequest
-	53, // 51: genbus.v1.OperatorService.StopOperation:input_type -> genbus.v1.StopOperationRequest
-	54, // 52: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	55, // 53: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 54: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 55: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 56: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 57: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 58: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 59: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 60: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 61: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 62: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 63: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 64: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 65: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 66: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	56, // 67: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
-	57, // 68: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
-	58, // 69: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	59, // 70: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	60, // 71: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	31, // 72: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
-	61, // 73: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
-	62, // 74: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
-	63, // 75: genbus.v1.OperatorService.StartOperation:output_type -> genbus.v1.StartOperationResponse
-	64, // 76: genbus.v1.OperatorService.GetOperation:output_type -> genbus.v1.GetOperationResponse
-	65, // 77: genbus.v1.OperatorService.ListOperations:output_type -> genbus.v1.ListOperationsResponse
-	66, // 78: genbus.v1.OperatorService.StopOperation:output_type -> genbus.v1.StopOperationResponse
-	52, // [52:79] is the sub-list for method output_type
-	25, // [25:52] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	36, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
+	36, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
+	37, // 5: genbus.v1.LookUpUpstreamTaskResponse.look_up:type_name -> genbus.v1.LookUp
+	36, // 6: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	19, // 7: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
+	38, // 8: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
+	38, // 9: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
+	19, // 10: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
+	19, // 11: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
+	26, // 12: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
+	38, // 13: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
+	31, // 14: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	31, // 15: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	32, // 16: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
+	38, // 17: genbus.v1.GetOverviewResponse.as_of:type_name -> google.protobuf.Timestamp
+	38, // 18: genbus.v1.GetOverviewResponse.index_as_of:type_name -> google.protobuf.Timestamp
+	38, // 19: genbus.v1.GetOverviewResponse.minutes_from:type_name -> google.protobuf.Timestamp
+	34, // 20: genbus.v1.GetOverviewResponse.routes:type_name -> genbus.v1.RouteOverview
+	39, // 21: genbus.v1.GetOverviewResponse.dead_letters:type_name -> genbus.v1.DeadLetterCounts
+	40, // 22: genbus.v1.GetOverviewResponse.upstreams:type_name -> genbus.v1.UpstreamHealth
+	41, // 23: genbus.v1.GetOverviewResponse.silent:type_name -> genbus.v1.SilentReplica
+	19, // 24: genbus.v1.RouteOverview.route:type_name -> genbus.v1.RouteState
+	42, // 25: genbus.v1.RouteOverview.minutes:type_name -> genbus.v1.RouteMinute
+	43, // 26: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
+	44, // 27: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
+	0,  // 28: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 29: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 30: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 31: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 32: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 33: genbus.v1.OperatorService.LookUpUpstreamTask:input_type -> genbus.v1.LookUpUpstreamTaskRequest
+	13, // 34: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	15, // 35: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	17, // 36: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	20, // 37: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	22, // 38: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	24, // 39: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
+	27, // 40: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
+	29, // 41: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
+	45, // 42: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
+	46, // 43: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
+	47, // 44: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
+	48, // 45: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
+	49, // 46: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
+	50, // 47: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
+	51, // 48: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
+	52, // 49: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
+	53, // 50: genbus.v1.OperatorService.StartOperation:input_type -> genbus.v1.StartOperationRequest
+	54, // 51: genbus.v1.OperatorService.GetOperation:input_type -> genbus.v1.GetOperationRequest
+	55, // 52: genbus.v1.OperatorService.ListOperations:input_type -> genbus.v1.ListOperationsRequest
+	56, // 53: genbus.v1.OperatorService.StopOperation:input_type -> genbus.v1.StopOperationRequest
+	57, // 54: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	58, // 55: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 56: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 57: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 58: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 59: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 60: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 61: genbus.v1.OperatorService.LookUpUpstreamTask:output_type -> genbus.v1.LookUpUpstreamTaskResponse
+	14, // 62: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	16, // 63: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	18, // 64: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	21, // 65: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	23, // 66: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	25, // 67: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	28, // 68: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	30, // 69: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	59, // 70: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	60, // 71: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	61, // 72: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	62, // 73: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	63, // 74: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	33, // 75: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
+	64, // 76: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
+	65, // 77: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
+	66, // 78: genbus.v1.OperatorService.StartOperation:output_type -> genbus.v1.StartOperationResponse
+	67, // 79: genbus.v1.OperatorService.GetOperation:output_type -> genbus.v1.GetOperationResponse
+	68, // 80: genbus.v1.OperatorService.ListOperations:output_type -> genbus.v1.ListOperationsResponse
+	69, // 81: genbus.v1.OperatorService.StopOperation:output_type -> genbus.v1.StopOperationResponse
+	54, // [54:82] is the sub-list for method output_type
+	26, // [26:54] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_service_proto_init() }
@@ -2407,14 +2511,14 @@ func file_genbus_v1_operator_service_proto_init() {
 	file_genbus_v1_operator_retry_proto_init()
 	file_genbus_v1_operator_tenant_proto_init()
 	file_genbus_v1_work_proto_init()
-	file_genbus_v1_operator_service_proto_msgTypes[17].OneofWrappers = []any{}
+	file_genbus_v1_operator_service_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_service_proto_rawDesc), len(file_genbus_v1_operator_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

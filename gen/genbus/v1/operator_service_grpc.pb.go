@@ -28,6 +28,7 @@ const (
 	OperatorService_RedriveDeadLetter_FullMethodName  = "/genbus.v1.OperatorService/RedriveDeadLetter"
 	OperatorService_DropDeadLetter_FullMethodName     = "/genbus.v1.OperatorService/DropDeadLetter"
 	OperatorService_AttachUpstreamTask_FullMethodName = "/genbus.v1.OperatorService/AttachUpstreamTask"
+	OperatorService_LookUpUpstreamTask_FullMethodName = "/genbus.v1.OperatorService/LookUpUpstreamTask"
 	OperatorService_CancelJob_FullMethodName          = "/genbus.v1.OperatorService/CancelJob"
 	OperatorService_EraseJob_FullMethodName           = "/genbus.v1.OperatorService/EraseJob"
 	OperatorService_ListRoutes_FullMethodName         = "/genbus.v1.OperatorService/ListRoutes"
@@ -81,6 +82,10 @@ type OperatorServiceClient interface {
 	// job begins in phase SUBMITTED and is polled. Called twice for one letter it
 	// makes one job.
 	AttachUpstreamTask(ctx context.Context, in *AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*AttachUpstreamTaskResponse, error)
+	// LookUpUpstreamTask asks the upstream for the task of a letter, by the ID of ours that the
+	// submission named. It changes nothing: AttachUpstreamTask takes what was found. Where the
+	// protocol finds no task by such an ID it is refused with letter_unusable.
+	LookUpUpstreamTask(ctx context.Context, in *LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*LookUpUpstreamTaskResponse, error)
 	// CancelJob ends a job, as its tenant's own cancel does. A job that has ended
 	// stays as it is.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
@@ -212,6 +217,16 @@ func (c *operatorServiceClient) AttachUpstreamTask(ctx context.Context, in *Atta
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AttachUpstreamTaskResponse)
 	err := c.cc.Invoke(ctx, OperatorService_AttachUpstreamTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) LookUpUpstreamTask(ctx context.Context, in *LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*LookUpUpstreamTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LookUpUpstreamTaskResponse)
+	err := c.cc.Invoke(ctx, OperatorService_LookUpUpstreamTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -449,6 +464,10 @@ type OperatorServiceServer interface {
 	// job begins in phase SUBMITTED and is polled. Called twice for one letter it
 	// makes one job.
 	AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error)
+	// LookUpUpstreamTask asks the upstream for the task of a letter, by the ID of ours that the
+	// submission named. It changes nothing: AttachUpstreamTask takes what was found. Where the
+	// protocol finds no task by such an ID it is refused with letter_unusable.
+	LookUpUpstreamTask(context.Context, *LookUpUpstreamTaskRequest) (*LookUpUpstreamTaskResponse, error)
 	// CancelJob ends a job, as its tenant's own cancel does. A job that has ended
 	// stays as it is.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
@@ -536,6 +555,9 @@ func (UnimplementedOperatorServiceServer) DropDeadLetter(context.Context, *DropD
 }
 func (UnimplementedOperatorServiceServer) AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachUpstreamTask not implemented")
+}
+func (UnimplementedOperatorServiceServer) LookUpUpstreamTask(context.Context, *LookUpUpstreamTaskRequest) (*LookUpUpstreamTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LookUpUpstreamTask not implemented")
 }
 func (UnimplementedOperatorServiceServer) CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
@@ -740,6 +762,24 @@ func _OperatorService_AttachUpstreamTask_Handler(srv interface{}, ctx context.Co
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OperatorServiceServer).AttachUpstreamTask(ctx, req.(*AttachUpstreamTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_LookUpUpstreamTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookUpUpstreamTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).LookUpUpstreamTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_LookUpUpstreamTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).LookUpUpstreamTask(ctx, req.(*LookUpUpstreamTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1138,6 +1178,10 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AttachUpstreamTask",
 			Handler:    _OperatorService_AttachUpstreamTask_Handler,
+		},
+		{
+			MethodName: "LookUpUpstreamTask",
+			Handler:    _OperatorService_LookUpUpstreamTask_Handler,
 		},
 		{
 			MethodName: "CancelJob",

@@ -25,6 +25,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LookUpResult is what an upstream says of a task.
+type LookUpResult int32
+
+const (
+	// Not set.
+	LookUpResult_LOOK_UP_RESULT_UNSPECIFIED LookUpResult = 0
+	// It has the task.
+	LookUpResult_LOOK_UP_RESULT_FOUND LookUpResult = 1
+	// It sees no such task. That does not prove that there is none.
+	LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE LookUpResult = 2
+	// It did not answer, or its answer is about another task.
+	LookUpResult_LOOK_UP_RESULT_NOT_KNOWN LookUpResult = 3
+)
+
+// Enum value maps for LookUpResult.
+var (
+	LookUpResult_name = map[int32]string{
+		0: "LOOK_UP_RESULT_UNSPECIFIED",
+		1: "LOOK_UP_RESULT_FOUND",
+		2: "LOOK_UP_RESULT_NOT_VISIBLE",
+		3: "LOOK_UP_RESULT_NOT_KNOWN",
+	}
+	LookUpResult_value = map[string]int32{
+		"LOOK_UP_RESULT_UNSPECIFIED": 0,
+		"LOOK_UP_RESULT_FOUND":       1,
+		"LOOK_UP_RESULT_NOT_VISIBLE": 2,
+		"LOOK_UP_RESULT_NOT_KNOWN":   3,
+	}
+)
+
+func (x LookUpResult) Enum() *LookUpResult {
+	p := new(LookUpResult)
+	*p = x
+	return p
+}
+
+func (x LookUpResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LookUpResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_genbus_v1_work_proto_enumTypes[0].Descriptor()
+}
+
+func (LookUpResult) Type() protoreflect.EnumType {
+	return &file_genbus_v1_work_proto_enumTypes[0]
+}
+
+func (x LookUpResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LookUpResult.Descriptor instead.
+func (LookUpResult) EnumDescriptor() ([]byte, []int) {
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{0}
+}
+
 // WorkItem is an accepted, unfinished job: the payload on
 // genbus.work.<kind>.<route>.<tenant>.<id>. Only genbus writes and reads it.
 type WorkItem struct {
@@ -271,7 +328,9 @@ type AttachedTask struct {
 	// Code of the dead letter that the job is made of.
 	Code string `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`
 	// The upstream's id that the letter named; empty when it named none.
-	Named         string `protobuf:"bytes,8,opt,name=named,proto3" json:"named,omitempty"`
+	Named string `protobuf:"bytes,8,opt,name=named,proto3" json:"named,omitempty"`
+	// The ID of ours that the submission named to the upstream; empty for none.
+	OwnTaskId     string `protobuf:"bytes,9,opt,name=own_task_id,json=ownTaskId,proto3" json:"own_task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,6 +421,13 @@ func (x *AttachedTask) GetNamed() string {
 	return ""
 }
 
+func (x *AttachedTask) GetOwnTaskId() string {
+	if x != nil {
+		return x.OwnTaskId
+	}
+	return ""
+}
+
 // DeadLetter is what could not be processed, with the reason: an accepted job,
 // whole, on genbus.dead.<kind>.<tenant>.<id>, or a request that was never accepted,
 // on genbus.rejected.<kind>.<tenant>.<slot>.
@@ -402,7 +468,11 @@ type DeadLetter struct {
 	Attempt uint32 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Present where only the beginning of a request that was never accepted is kept,
 	// of its headers too: it was too large.
-	Cut           *Cut `protobuf:"bytes,16,opt,name=cut,proto3" json:"cut,omitempty"`
+	Cut *Cut `protobuf:"bytes,16,opt,name=cut,proto3" json:"cut,omitempty"`
+	// The ID of ours that the submission named to the upstream; empty for none.
+	OwnTaskId string `protobuf:"bytes,17,opt,name=own_task_id,json=ownTaskId,proto3" json:"own_task_id,omitempty"`
+	// Looks for the upstream's task by that ID, in their order.
+	LookUps       []*LookUp `protobuf:"bytes,18,rep,name=look_ups,json=lookUps,proto3" json:"look_ups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,6 +619,93 @@ func (x *DeadLetter) GetCut() *Cut {
 	return nil
 }
 
+func (x *DeadLetter) GetOwnTaskId() string {
+	if x != nil {
+		return x.OwnTaskId
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetLookUps() []*LookUp {
+	if x != nil {
+		return x.LookUps
+	}
+	return nil
+}
+
+// LookUp is one look for a task at its upstream, by the ID of ours that its submission named.
+type LookUp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the upstream was asked.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// What it said.
+	Result LookUpResult `protobuf:"varint,2,opt,name=result,proto3,enum=genbus.v1.LookUpResult" json:"result,omitempty"`
+	// The upstream's id of the task that it has, which may be another one; empty for none.
+	UpstreamTaskId string `protobuf:"bytes,3,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
+	// Why it is not known, or why that task is another one; empty otherwise.
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookUp) Reset() {
+	*x = LookUp{}
+	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookUp) ProtoMessage() {}
+
+func (x *LookUp) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookUp.ProtoReflect.Descriptor instead.
+func (*LookUp) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LookUp) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LookUp) GetResult() LookUpResult {
+	if x != nil {
+		return x.Result
+	}
+	return LookUpResult_LOOK_UP_RESULT_UNSPECIFIED
+}
+
+func (x *LookUp) GetUpstreamTaskId() string {
+	if x != nil {
+		return x.UpstreamTaskId
+	}
+	return ""
+}
+
+func (x *LookUp) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // Cut says what the data was that is not whole any more.
 type Cut struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -562,7 +719,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	mi := &file_genbus_v1_work_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +731,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	mi := &file_genbus_v1_work_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +744,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_work_proto_rawDescGZIP(), []int{3}
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Cut) GetSize() uint64 {
@@ -617,7 +774,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_genbus_v1_work_proto_msgTypes[4]
+	mi := &file_genbus_v1_work_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +786,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_work_proto_msgTypes[4]
+	mi := &file_genbus_v1_work_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +799,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_work_proto_rawDescGZIP(), []int{4}
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Header) GetKey() string {
@@ -698,7 +855,7 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_archive\"\x9c\x02\n" +
+	"\b_archive\"\xbc\x02\n" +
 	"\fAttachedTask\x12\x1a\n" +
 	"\bupstream\x18\x01 \x01(\tR\bupstream\x12!\n" +
 	"\fupstream_key\x18\x02 \x01(\tR\vupstreamKey\x12(\n" +
@@ -707,7 +864,8 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\rR\aattempt\x126\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x12\n" +
 	"\x04code\x18\a \x01(\tR\x04code\x12\x14\n" +
-	"\x05named\x18\b \x01(\tR\x05named\"\xa5\x04\n" +
+	"\x05named\x18\b \x01(\tR\x05named\x12\x1e\n" +
+	"\vown_task_id\x18\t \x01(\tR\townTaskId\"\xf3\x04\n" +
 	"\n" +
 	"DeadLetter\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\x12\x0e\n" +
@@ -726,13 +884,25 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x0fupstream_ticket\x18\r \x01(\tR\x0eupstreamTicket\x12'\n" +
 	"\x04work\x18\x0e \x01(\v2\x13.genbus.v1.WorkItemR\x04work\x12\x18\n" +
 	"\aattempt\x18\x0f \x01(\rR\aattempt\x12 \n" +
-	"\x03cut\x18\x10 \x01(\v2\x0e.genbus.v1.CutR\x03cut\"1\n" +
+	"\x03cut\x18\x10 \x01(\v2\x0e.genbus.v1.CutR\x03cut\x12\x1e\n" +
+	"\vown_task_id\x18\x11 \x01(\tR\townTaskId\x12,\n" +
+	"\blook_ups\x18\x12 \x03(\v2\x11.genbus.v1.LookUpR\alookUps\"\xab\x01\n" +
+	"\x06LookUp\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12/\n" +
+	"\x06result\x18\x02 \x01(\x0e2\x17.genbus.v1.LookUpResultR\x06result\x12(\n" +
+	"\x10upstream_task_id\x18\x03 \x01(\tR\x0eupstreamTaskId\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"1\n" +
 	"\x03Cut\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"2\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\tR\x06valuesB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x06values\x18\x02 \x03(\tR\x06values*\x86\x01\n" +
+	"\fLookUpResult\x12\x1e\n" +
+	"\x1aLOOK_UP_RESULT_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14LOOK_UP_RESULT_FOUND\x10\x01\x12\x1e\n" +
+	"\x1aLOOK_UP_RESULT_NOT_VISIBLE\x10\x02\x12\x1c\n" +
+	"\x18LOOK_UP_RESULT_NOT_KNOWN\x10\x03B1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_work_proto_rawDescOnce sync.Once
@@ -746,39 +916,45 @@ func file_genbus_v1_work_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_work_proto_rawDescData
 }
 
-var file_genbus_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_genbus_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_genbus_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_genbus_v1_work_proto_goTypes = []any{
-	(*WorkItem)(nil),              // 0: genbus.v1.WorkItem
-	(*AttachedTask)(nil),          // 1: genbus.v1.AttachedTask
-	(*DeadLetter)(nil),            // 2: genbus.v1.DeadLetter
-	(*Cut)(nil),                   // 3: genbus.v1.Cut
-	(*Header)(nil),                // 4: genbus.v1.Header
-	nil,                           // 5: genbus.v1.WorkItem.LabelsEntry
-	nil,                           // 6: genbus.v1.WorkItem.TraceEntry
-	(*BlobRef)(nil),               // 7: genbus.v1.BlobRef
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*TaskError)(nil),             // 9: genbus.v1.TaskError
+	(LookUpResult)(0),             // 0: genbus.v1.LookUpResult
+	(*WorkItem)(nil),              // 1: genbus.v1.WorkItem
+	(*AttachedTask)(nil),          // 2: genbus.v1.AttachedTask
+	(*DeadLetter)(nil),            // 3: genbus.v1.DeadLetter
+	(*LookUp)(nil),                // 4: genbus.v1.LookUp
+	(*Cut)(nil),                   // 5: genbus.v1.Cut
+	(*Header)(nil),                // 6: genbus.v1.Header
+	nil,                           // 7: genbus.v1.WorkItem.LabelsEntry
+	nil,                           // 8: genbus.v1.WorkItem.TraceEntry
+	(*BlobRef)(nil),               // 9: genbus.v1.BlobRef
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*TaskError)(nil),             // 11: genbus.v1.TaskError
 }
 var file_genbus_v1_work_proto_depIdxs = []int32{
-	7,  // 0: genbus.v1.WorkItem.body_ref:type_name -> genbus.v1.BlobRef
-	5,  // 1: genbus.v1.WorkItem.labels:type_name -> genbus.v1.WorkItem.LabelsEntry
-	8,  // 2: genbus.v1.WorkItem.accepted_at:type_name -> google.protobuf.Timestamp
-	8,  // 3: genbus.v1.WorkItem.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 4: genbus.v1.WorkItem.trace:type_name -> genbus.v1.WorkItem.TraceEntry
-	8,  // 5: genbus.v1.WorkItem.queue_deadline:type_name -> google.protobuf.Timestamp
-	1,  // 6: genbus.v1.WorkItem.attached:type_name -> genbus.v1.AttachedTask
-	8,  // 7: genbus.v1.AttachedTask.deadline:type_name -> google.protobuf.Timestamp
-	9,  // 8: genbus.v1.DeadLetter.error:type_name -> genbus.v1.TaskError
-	8,  // 9: genbus.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
-	4,  // 10: genbus.v1.DeadLetter.headers:type_name -> genbus.v1.Header
-	7,  // 11: genbus.v1.DeadLetter.data_ref:type_name -> genbus.v1.BlobRef
-	0,  // 12: genbus.v1.DeadLetter.work:type_name -> genbus.v1.WorkItem
-	3,  // 13: genbus.v1.DeadLetter.cut:type_name -> genbus.v1.Cut
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 0: genbus.v1.WorkItem.body_ref:type_name -> genbus.v1.BlobRef
+	7,  // 1: genbus.v1.WorkItem.labels:type_name -> genbus.v1.WorkItem.LabelsEntry
+	10, // 2: genbus.v1.WorkItem.accepted_at:type_name -> google.protobuf.Timestamp
+	10, // 3: genbus.v1.WorkItem.expires_at:type_name -> google.protobuf.Timestamp
+	8,  // 4: genbus.v1.WorkItem.trace:type_name -> genbus.v1.WorkItem.TraceEntry
+	10, // 5: genbus.v1.WorkItem.queue_deadline:type_name -> google.protobuf.Timestamp
+	2,  // 6: genbus.v1.WorkItem.attached:type_name -> genbus.v1.AttachedTask
+	10, // 7: genbus.v1.AttachedTask.deadline:type_name -> google.protobuf.Timestamp
+	11, // 8: genbus.v1.DeadLetter.error:type_name -> genbus.v1.TaskError
+	10, // 9: genbus.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
+	6,  // 10: genbus.v1.DeadLetter.headers:type_name -> genbus.v1.Header
+	9,  // 11: genbus.v1.DeadLetter.data_ref:type_name -> genbus.v1.BlobRef
+	1,  // 12: genbus.v1.DeadLetter.work:type_name -> genbus.v1.WorkItem
+	5,  // 13: genbus.v1.DeadLetter.cut:type_name -> genbus.v1.Cut
+	4,  // 14: genbus.v1.DeadLetter.look_ups:type_name -> genbus.v1.LookUp
+	10, // 15: genbus.v1.LookUp.time:type_name -> google.protobuf.Timestamp
+	0,  // 16: genbus.v1.LookUp.result:type_name -> genbus.v1.LookUpResult
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_work_proto_init() }
@@ -793,13 +969,14 @@ func file_genbus_v1_work_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_work_proto_rawDesc), len(file_genbus_v1_work_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   7,
+			NumEnums:      1,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_genbus_v1_work_proto_goTypes,
 		DependencyIndexes: file_genbus_v1_work_proto_depIdxs,
+		EnumInfos:         file_genbus_v1_work_proto_enumTypes,
 		MessageInfos:      file_genbus_v1_work_proto_msgTypes,
 	}.Build()
 	File_genbus_v1_work_proto = out.File

@@ -42,6 +42,16 @@ func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 	}
 }
 
+// LostLetter is that of a submission with an unknown outcome to an upstream that finds tasks by an
+// ID of ours.
+func LostLetter(tenant string) *genbusv1.DeadLetter {
+	l := OrphanedLetter(tenant)
+	l.Error.Code, l.UpstreamTaskId, l.OwnTaskId = "submission_outcome_unknown", "", l.GetId()+"-1"
+	l.Data = []byte(`{"model_name":"sandbox-kling","prompt":"secret"}`)
+	l.Work.Model, l.Work.Route, l.Work.Protocol = "sandbox-kling", "sandbox-kling", "kling"
+	return l
+}
+
 // PutLetter stores a letter of a video, and gives its sequence.
 func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
 	w.T.Helper()

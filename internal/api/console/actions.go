@@ -23,6 +23,7 @@ var actions = map[string]action{
 	"/operations/{id}/stop":             stopOperation,
 	"/decisions/{sequence}/redrive":     redrive,
 	"/decisions/{sequence}/attach":      attach,
+	"/decisions/{sequence}/look-up":     lookUp,
 	"/decisions/{sequence}/drop":        drop,
 	"/routes/{kind}/{name}/pause":       pauseRoute,
 	"/routes/{kind}/{name}/resume":      resumeRoute,
@@ -37,6 +38,9 @@ var done = map[string]string{
 	"started":   "The operation was started. It goes on when this page is closed.",
 	"stopping":  "The operation stops; what it has done stays.",
 	"redriven":  "The request was sent again, as this job.",
+	"found":     "The upstream has the task. Attach it without an id: the upstream is asked again then.",
+	"unseen":    "The upstream sees no such task now. That does not prove that there is none.",
+	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",
 	"attached":  "The upstream's task is followed, as this job.",
 	"dropped":   "The dead letter was removed.",
 	"paused":    "The route is paused: waiting jobs wait, and jobs in hand go on.",
@@ -113,6 +117,26 @@ func attach(ctx context.Context, c *Console, r *http.Request) (next, word string
 		out, err := c.api.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: seq, UpstreamTaskId: strings.TrimSpace(r.PostFormValue("upstream_task_id"))})
 		return out.GetId(), err
 	})
+}
+
+// lookUp asks the upstream for a letter's task, and leads back to the letter.
+func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
+	seq, err := sequenceOf(r)
+	if err != nil {
+		return Path + "/decisions", "", err
+	}
+	out, err := c.api.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: seq})
+	if err != nil {
+		return letterURL(seq), "", err
+	}
+	switch out.GetLookUp().GetResult() {
+	case genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND:
+		return letterURL(seq), "found", nil
+	case genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE:
+		return letterURL(seq), "unseen", nil
+	default:
+		return letterURL(seq), "unknown", nil
+	}
 }
 
 // resolve makes a job of a letter, and leads to it.

@@ -34,6 +34,7 @@ var functions = template.FuncMap{
 	"rate":       rate,
 	"jobURL":     jobURL,
 	"letterURL":  letterURL,
+	"lookUpText": task.LookUpText,
 	"json":       indented,
 	"meaning":    func(code string) errcode.Meaning { return errcode.MeaningOf(errcode.Code(code)) },
 	"stakes":     stakesOf,

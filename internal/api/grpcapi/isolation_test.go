@@ -62,6 +62,7 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/RedriveDeadLetter":  operators,
 	"/genbus.v1.OperatorService/DropDeadLetter":     operators,
 	"/genbus.v1.OperatorService/AttachUpstreamTask": operators,
+	"/genbus.v1.OperatorService/LookUpUpstreamTask": operators,
 	"/genbus.v1.OperatorService/CancelJob":          operators,
 	"/genbus.v1.OperatorService/EraseJob":           operators,
 	"/genbus.v1.OperatorService/RetryJob":           operators,

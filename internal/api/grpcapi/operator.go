@@ -197,6 +197,17 @@ func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.Att
 	return out, err
 }
 
+// LookUpUpstreamTask asks the upstream for the task of a letter.
+func (s operatorService) LookUpUpstreamTask(ctx context.Context, m *genbusv1.LookUpUpstreamTaskRequest) (*genbusv1.LookUpUpstreamTaskResponse, error) {
+	out := &genbusv1.LookUpUpstreamTaskResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) (err error) {
+		out.LookUp, err = s.operator.Letters.LookUp(ctx, m.GetSequence())
+		r.UpstreamTaskId = out.GetLookUp().GetUpstreamTaskId()
+		return err
+	})
+	return out, err
+}
+
 // made notes which job was made.
 func made(r *genbusv1.AuditRecord, e joblog.Entry) (id string, status genbusv1.JobStatus) {
 	r.Kind, r.Tenant, r.NewJobId = task.Kind(e.Job), e.Job.GetTenant(), e.Job.GetId()

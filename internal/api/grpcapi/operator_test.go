@@ -214,6 +214,13 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 	if e := w.Entry(subject.Video, "acme", attached); core.VideoOf(e).GetUpstreamTaskId() != "up_1" {
 		t.Errorf("attach: %v", e.Job)
 	}
+	lost := &genbusv1.LookUpUpstreamTaskRequest{Sequence: w.PutLetter(apitest.LostLetter("acme"))}
+	if l := apitest.Must[*genbusv1.LookUpUpstreamTaskResponse](t)(client.LookUpUpstreamTask(ctx, lost)).GetLookUp(); l.GetTime() == nil || l.GetResult() == 0 {
+		t.Errorf("looked up: %v", l)
+	}
+	if _, err := client.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: three}); apitest.Reason(err) != "letter_unusable" {
+		t.Errorf("looked up where none is found: %v", err)
+	}
 	apitest.Must[*genbusv1.DropDeadLetterResponse](t)(client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}))
 	if _, err := client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}); apitest.Reason(err) != "letter_not_found" || status.Code(err) != codes.NotFound {
 		t.Errorf("dropped twice: %v", err)
@@ -236,7 +243,7 @@ func (w *world) checkAudit(ctx context.Context, client genbusv1.OperatorServiceC
 	}
 	want := []string{
 		"ResumeRoute DONE", "PauseRoute DONE", "CancelJob DONE", "EraseJob REFUSED chat_not_found", "EraseJob REFUSED not_terminal",
-		"DropDeadLetter REFUSED letter_not_found", "DropDeadLetter DONE", "AttachUpstreamTask DONE", "RedriveDeadLetter DONE", "GetDeadLetter DONE",
+		"DropDeadLetter REFUSED letter_not_found", "DropDeadLetter DONE", "LookUpUpstreamTask REFUSED letter_unusable", "LookUpUpstreamTask DONE", "AttachUpstreamTask DONE", "RedriveDeadLetter DONE", "GetDeadLetter DONE",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("recorded are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -250,7 +257,7 @@ func (w *world) checkAudit(ctx context.Context, client genbusv1.OperatorServiceC
 // checkOperatorLog checks who did what, and that no content is there.
 func checkOperatorLog(t *testing.T, lines string) {
 	t.Helper()
-	for _, op := range []string{"GetDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "DropDeadLetter", "CancelJob", "EraseJob", "PauseRoute", "ResumeRoute"} {
+	for _, op := range []string{"GetDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "LookUpUpstreamTask", "DropDeadLetter", "CancelJob", "EraseJob", "PauseRoute", "ResumeRoute"} {
 		if !strings.Contains(lines, "op="+op+" operator=ops") {
 			t.Errorf("%s is not logged with its operator:\n%s", op, lines)
 		}

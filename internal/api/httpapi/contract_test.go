@@ -148,6 +148,8 @@ func (w *world) filledForOperator(template, method string) string {
 	var id, sequence string
 	route := config.SandboxVideoRoute
 	switch {
+	case strings.HasSuffix(template, "/look-up"):
+		sequence = fmt.Sprint(w.PutLetter(apitest.LostLetter("default")))
 	case strings.Contains(template, "{sequence}"):
 		sequence = fmt.Sprint(w.PutLetter(apitest.OrphanedLetter("default")))
 	case strings.Contains(template, "/orphans/"):

@@ -280,7 +280,7 @@ func TestOneKeyNamesATask(t *testing.T) {
 	if a := w.Get(apitest.KlingText + "/mine"); a.Status != http.StatusNotFound {
 		t.Errorf("accepted all the same: %d %s", a.Status, a.Body)
 	}
-	for _, headers := range [][]string{nil, {"Idempotency-Key", ""}} {
+	for _, headers := range [][]string{nil, {"Idempotency-Key", ""}, {"Idempotency-Key", "mine"}} {
 		if a := w.Post(apitest.KlingText, body, headers...); a.Status != http.StatusOK {
 			t.Errorf("external_task_id alone: %d %s", a.Status, a.Body)
 		}

@@ -68,6 +68,13 @@ func forOperators(method, path, body string) isolation {
 	}}
 }
 
+// ofLostLetter is forOperators for a letter whose task its upstream may find.
+func ofLostLetter(method, action string) isolation {
+	return isolation{operators: func(w *tenancy) []call {
+		return []call{{method: method, path: fmt.Sprintf("/genbus/v1/operator/dead-letters/%d/%s", w.PutLetter(apitest.LostLetter("acme")), action)}}
+	}}
+}
+
 // dropNone starts an operation on letters that there are none of.
 const dropNone = `{"id":"none","spec":{"drop_dead_letters":{"filter":{"code":"none"}}}}`
 
@@ -166,6 +173,7 @@ func isolations() map[string]isolation {
 		"DELETE /genbus/v1/operator/dead-letters/{sequence}":       forOperators(http.MethodDelete, "dead-letters/{sequence}", ""),
 		"POST /genbus/v1/operator/dead-letters/{sequence}/redrive": forOperators(http.MethodPost, "dead-letters/{sequence}/redrive", ""),
 		"POST /genbus/v1/operator/dead-letters/{sequence}/attach":  forOperators(http.MethodPost, "dead-letters/{sequence}/attach", ""),
+		"POST /genbus/v1/operator/dead-letters/{sequence}/look-up": ofLostLetter(http.MethodPost, "look-up"),
 		"GET /genbus/v1/operator/routes":                           forOperators(http.MethodGet, "routes", ""),
 		"POST /genbus/v1/operator/routes/{kind}/{name}/pause":      forOperators(http.MethodPost, "routes/{kind}/{name}/pause", ""),
 		"POST /genbus/v1/operator/routes/{kind}/{name}/resume":     forOperators(http.MethodPost, "routes/{kind}/{name}/resume", ""),

@@ -13,6 +13,7 @@ var operatorPatterns = []string{
 	"DELETE /genbus/v1/operator/dead-letters/{sequence}",
 	"POST /genbus/v1/operator/dead-letters/{sequence}/redrive",
 	"POST /genbus/v1/operator/dead-letters/{sequence}/attach",
+	"POST /genbus/v1/operator/dead-letters/{sequence}/look-up",
 	"GET /genbus/v1/operator/routes",
 	"POST /genbus/v1/operator/routes/{kind}/{name}/pause",
 	"POST /genbus/v1/operator/routes/{kind}/{name}/resume",

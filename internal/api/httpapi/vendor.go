@@ -108,9 +108,9 @@ func (x *vendorExchange) create(call upstream.Call) error {
 	if err != nil {
 		return err
 	}
-	if req.RequestID != "" && call.RequestID != "" {
+	if req.RequestID != "" && call.RequestID != "" && !strings.HasSuffix(call.RequestID, ":"+req.RequestID) {
 		// The task would not be found by the vendor's own id.
-		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request; send one of them"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id name the request differently; send one of them, or the same id in both"}})
 	}
 	req.Protocol, req.RequestID = x.wire.Name, cmp.Or(call.RequestID, req.RequestID)
 	e, err := x.h.core.Jobs.Submit(x.ctx(), req)

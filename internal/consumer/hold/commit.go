@@ -111,15 +111,13 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	return release, ok
 }
 
-// Finish makes sure that the feed of finished jobs has the end, and that there is a letter
-// of an attached task that was never found. Only then may the message be acknowledged.
+// Finish makes sure that the feed of finished jobs has the end, and that the letter which the end
+// leaves is stored. Only then may the message be acknowledged.
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()
-	if j.Request.item == nil || task.SameRequest(j.Request.item, j.Record.last().Job.GetExecution()) { // a stale item's letter is not this job's
-		if err := j.Request.buryUnfound(ctx, j.Record.last().Job); err != nil {
-			return err
-		}
+	if err := j.Request.buryEnd(ctx, j.Record.last().Job); err != nil {
+		return err
 	}
 	if err := j.holder.Log.Finish(ctx, j.Record.last()); err != nil {
 		return fmt.Errorf("write the feed copy: %w", err)

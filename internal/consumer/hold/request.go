@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -23,16 +22,34 @@ var errLetter = errors.New("the dead letter could not be written")
 // Request is what a held job was asked for: its work item, the item's body, and the dead
 // letter that keeps both. It belongs to the goroutine that works on the job.
 type Request struct {
-	parts  *Options
-	name   subject.TaskName
-	seq    uint64             // of the work item in its stream
-	item   *genbusv1.WorkItem // nil once the upstream is known to have the task
-	missed staleCheck         // the body
-	buried bool               // a dead letter of the job's end is stored
+	parts   *Options
+	name    subject.TaskName
+	seq     uint64             // of the work item in its stream
+	item    *genbusv1.WorkItem // nil once the upstream is known to have the task
+	missed  staleCheck         // the body
+	buried  bool               // a dead letter of the job's end is stored
+	lookUps []*genbusv1.LookUp // of the task of a submission whose outcome is not known
+	heard   uint32             // the attempt of which this holder knows what became of it; 0: none
 }
 
 // Item is the work item, or nil after Release.
 func (r *Request) Item() *genbusv1.WorkItem { return r.item }
+
+// Owes reports whether the end of this request's job leaves a dead letter that is not stored, as
+// far as this holder knows.
+func (r *Request) Owes(job task.Job) bool {
+	x := job.GetExecution()
+	heard := x.GetSubmissionOutcomeUnknown() && r.heard == x.GetAttempt()
+	own := r.item == nil || task.SameRequest(r.item, x) // a stale item's letter is not this job's
+	return own && !r.buried && !heard && task.LeavesDeadLetter(job)
+}
+
+// LookedUp keeps a look-up of the job's task for its dead letter.
+func (r *Request) LookedUp(l *genbusv1.LookUp) { r.lookUps = append(r.lookUps, l) }
+
+// Heard records that this holder knows the outcome of an attempt: the upstream certainly has no
+// task of it, or a dead letter names that task.
+func (r *Request) Heard(attempt uint32) { r.heard = attempt }
 
 // Release lets go of the memory of the work item, whose body may be large.
 func (r *Request) Release() { r.item = nil }
@@ -60,24 +77,21 @@ func (r *Request) Body(ctx context.Context) (body.Document, error) {
 
 // bury stores the request as the dead letter of a job that ends with f.
 func (r *Request) bury(ctx context.Context, job task.Job, f *errcode.Error) error {
-	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
-	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, job, f, attempt) })
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, job, f, r.lookUps...) })
 }
 
 // buryLost stores the request of a job whose log was lost with its first event.
 func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
-	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutLost(ctx, item, f) })
+	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, nil, f) })
 }
 
-// buryUnfound writes the letter of an attached task again that no poll has found before
-// its job ended: the id that it was attached with may have been wrong.
-func (r *Request) buryUnfound(ctx context.Context, job task.Job) error {
-	if _, unfound := task.Unfound(job); r.buried || !unfound {
+// buryEnd stores the letter that the end of a job leaves. What it would say is not true where
+// another writer ended the job before this holder heard the upstream.
+func (r *Request) buryEnd(ctx context.Context, job task.Job) error {
+	if !r.Owes(job) {
 		return nil
 	}
-	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error {
-		return r.parts.Letters.PutUnfound(ctx, item, job, errcode.Code(job.GetError().GetCode()))
-	})
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutEnd(ctx, item, job, r.lookUps...) })
 }
 
 func (r *Request) keep(ctx context.Context, job task.Job, put func(*genbusv1.WorkItem) error) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
@@ -32,7 +33,7 @@ func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.Vide
 	defer cancel()
 	begin := time.Now()
 	call, span := t.held.Message.StartCall(call, "genbus.video.create", x)
-	s := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
+	s := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
 	var cause error // not s.Err itself: a nil *Error is no nil error
 	if s.Err != nil {
 		cause = s.Err
@@ -45,6 +46,7 @@ func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.Vide
 // notSent frees a task whose request was never begun.
 func (s *submission) notSent(ctx context.Context) error {
 	s.task.assigned.release()
+	s.certainlyNot()
 	if err := s.task.held.Persist(ctx, func() (task.Event, error) { return s.requeued(time.Now(), "not_sent") }); err != nil {
 		return err
 	}
@@ -55,6 +57,7 @@ func (s *submission) notSent(ctx context.Context) error {
 // until its fate is known; an id that the log can no longer take is kept as a dead letter.
 func (s *submission) submitted(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
+	submitted := t.execution()
 	err := t.held.Persist(ctx, func() (task.Event, error) {
 		return task.Submitted(t.video(), time.Now(), task.Receipt{
 			UpstreamID: sent.UpstreamID, Ticket: errcode.Clip(sent.Ticket, 256), Status: errcode.Clip(sent.State.Status, 128),
@@ -63,6 +66,7 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	})
 	switch {
 	case err == nil:
+		s.releaseReserved()
 		t.runner.metrics.Submitted(time.Since(t.video().GetCreatedAt().AsTime()))
 		t.held.Logger().Info("video task submitted", "upstream", t.execution().GetUpstream(), telemetry.KeyUpstreamID, sent.UpstreamID)
 		t.schedulePoll(0)
@@ -70,26 +74,27 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	case t.video().GetUpstreamTaskId() == sent.UpstreamID:
 		return err // our own earlier write
 	default:
-		s.orphaned(ctx, sent)
+		s.orphaned(ctx, sent, submitted)
 		return err
 	}
 }
 
-// orphaned keeps the id of an upstream task that no job owns.
-func (s *submission) orphaned(ctx context.Context, sent upstream.Submission) {
+// orphaned keeps the id of an upstream task that no job owns. x is the submission's.
+func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *genbusv1.Execution) {
 	t, id := s.task, s.task.held.Name().ID
-	a := t.assigned.account()
+	a, attempt := routes.Account(x), x.GetAttempt()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
 	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
-	letter.Attempt, letter.Upstream, letter.UpstreamKey = s.create.began, a.Upstream, a.Key
+	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
 	// Each task is paid for: no two of one job are the same letter.
-	occasion := fmt.Sprintf("%d.%x", s.create.began, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
+	occasion := fmt.Sprintf("%d.%x", attempt, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.CommitTimeout)
 		err := t.holder().Letters.Put(try, letter, id, occasion)
 		cancel()
 		if err == nil {
+			t.held.Request.Heard(attempt)
 			t.held.Logger().Warn("an orphaned submission is kept as a dead letter", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID)
 			return
 		}
@@ -116,5 +121,5 @@ func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) er
 func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
 	f := routes.Fault(cause)
 	f.Code = errcode.UpstreamRefused
-	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Failed(s.task.video(), time.Now(), f.TaskError()) })
+	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Refused(s.task.video(), time.Now(), f.TaskError()) })
 }

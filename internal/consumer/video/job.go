@@ -224,6 +224,7 @@ func (j *job) beginPoll() bool {
 func (j *job) leave(outcome error) {
 	j.rouse()
 	j.task.assigned.release()
+	j.submit.releaseReserved()
 	j.held.Release(outcome, j.polling.polls)
 	j.release()
 	if errors.Is(outcome, hold.ErrNotOurs) {
@@ -324,5 +325,8 @@ func (j *job) finish() error {
 	ctx := context.WithoutCancel(j.held.Message.Context())
 	j.archiving.discardCopies(ctx)
 	j.archiving.discardInherited(ctx)
+	if err := j.submit.lookUpEnded(j.held.Message.Context()); err != nil {
+		return err
+	}
 	return j.held.Finish(ctx)
 }

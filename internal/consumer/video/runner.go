@@ -5,6 +5,7 @@ package video
 
 import (
 	"context"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
@@ -15,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are what the routes of a process share. All are required.
+// Options are what the routes of a process share. All are required but LookUps.
 type Options struct {
 	Holder  *hold.Holder
 	Config  *config.Live
@@ -27,6 +28,10 @@ type Options struct {
 	// PutBack has a task whose item is held at a sequence of GENBUS_WORK wait for its turn
 	// again.
 	PutBack func(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error
+	// LookUps is when an upstream that finds tasks by an ID of ours is asked for one whose
+	// submission has no known outcome, from when that was found. Default: at once, and after
+	// 10 s, 60 s and 5 min.
+	LookUps []time.Duration
 }
 
 const (
@@ -45,6 +50,9 @@ type Runners struct {
 
 // New returns no runner yet.
 func New(o Options) *Runners {
+	if o.LookUps == nil {
+		o.LookUps = defaultLookUps
+	}
 	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
 }
 

@@ -24,6 +24,10 @@ type submission struct {
 	// cause is why.
 	unanswered uint32
 	cause      error
+	lookUps    lookUps
+	// reserved releases the room for the dead letter that the submission in hand may leave; nil for
+	// none.
+	reserved func()
 	// resubmits is the attempt that is repeated at resubmitAt.
 	resubmits  uint32
 	resubmitAt time.Time
@@ -92,10 +96,16 @@ func refusal(err *upstream.Error) string {
 	return "refused_for_now"
 }
 
-// endUnknown ends a task that the upstream may or may not have; a dead letter keeps its
-// request.
+// endUnknown ends a task that the upstream may or may not have, unless the upstream finds it now; a
+// dead letter keeps its request.
 func (s *submission) endUnknown(ctx context.Context, cause error) error {
 	t := s.task
+	if found, _ := s.lookUp(ctx, true); found != nil {
+		return s.submitted(ctx, *found)
+	}
+	if ctx.Err() != nil {
+		return hold.Return()
+	}
 	f := because(errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s; it was not submitted again",
 		t.execution().GetUpstream(), t.held.Name().ID), cause)
 	if err := t.held.Bury(ctx, f); err != nil {
@@ -120,6 +130,22 @@ func (s *submission) refusedAgain(ctx context.Context, sent upstream.Submission)
 		return s.endUnknown(ctx, sent.Err)
 	}
 	return s.requeue(ctx, sent.Err, time.Now().Add(s.backoff(sent.Err)))
+}
+
+// releaseReserved gives the room for a dead letter back.
+func (s *submission) releaseReserved() {
+	if s.reserved != nil {
+		s.reserved()
+		s.reserved = nil
+	}
+}
+
+// certainlyNot says that the upstream does not have the task of the attempt in hand. Of an earlier
+// attempt whose outcome is not known that says nothing.
+func (s *submission) certainlyNot() {
+	if x := s.task.execution(); !x.GetBound() {
+		s.task.held.Request.Heard(x.GetAttempt())
+	}
 }
 
 // createCall is the one call that is paid for.

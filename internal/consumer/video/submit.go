@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
@@ -44,11 +45,14 @@ func (s *submission) submit(ctx context.Context) error {
 	if s.wasReturned() {
 		return s.returnToBacklog(ctx)
 	}
-	release, err := t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant)
-	if err != nil {
+	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
 		return s.waitForLetters(ctx, err)
 	}
-	defer release()
+	defer func() {
+		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING { // else its outcome is not known
+			s.releaseReserved()
+		}
+	}()
 	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
@@ -138,9 +142,12 @@ func (s *submission) submitting(ctx context.Context, a pool.Account, capacity jo
 		s.task.assigned.release()
 		return err
 	}
-	timeouts := s.task.route.Timeouts
+	timeouts, ownID := s.task.route.Timeouts, ""
+	if s.task.route.Wire.OwnIDs {
+		ownID = task.OwnID(s.task.video())
+	}
 	e, err := task.Submitting(s.task.video(), now, task.Submission{
-		Upstream: a.Upstream, Key: a.Key, Until: now.Add(timeouts.Create), Deadline: now.Add(timeouts.Deadline),
+		Upstream: a.Upstream, Key: a.Key, OwnID: ownID, Until: now.Add(timeouts.Create), Deadline: now.Add(timeouts.Deadline),
 	})
 	return s.task.held.Next(ctx, e, err)
 }
@@ -187,6 +194,7 @@ func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) 
 	case upstream.Accepted:
 		return s.submitted(ctx, sent)
 	case upstream.RefusedForGood, upstream.RefusedForNow:
+		s.certainlyNot()
 		return s.refusedBy(ctx, sent)
 	default:
 		return s.unknown(ctx, sent.Err)
@@ -204,12 +212,24 @@ func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
 	return s.giveUp(ctx, cause)
 }
 
-// giveUp ends a task that the upstream may or may not have. It is submitted again only
-// where the route says that the upstream honours the key.
+// giveUp decides about a task that the upstream may or may not have: it goes on where the upstream
+// finds it, is submitted again where the route says that the upstream honours the key, and ends.
 func (s *submission) giveUp(ctx context.Context, cause error) error {
 	route := s.task.route
-	if route.OnUnknownOutcome == config.OnUnknownResubmit && s.task.video().GetProtocol() == route.Wire.Name {
+	if s.task.video().GetProtocol() != route.Wire.Name {
+		return s.endUnknown(ctx, cause)
+	}
+	found, again := s.lookUp(ctx, false)
+	deadline := s.task.execution().GetDeadline().AsTime()
+	switch {
+	case found != nil:
+		return s.submitted(ctx, *found)
+	case ctx.Err() != nil:
+		return hold.Return()
+	case route.OnUnknownOutcome == config.OnUnknownResubmit:
 		return s.resubmit(ctx)
+	case !again.IsZero() && time.Now().Before(deadline):
+		return hold.Until(hold.Earliest(again, s.task.execution().GetDeadline()))
 	}
 	return s.endUnknown(ctx, cause)
 }

@@ -19,6 +19,7 @@ func (s *submission) takeOver(ctx context.Context) error {
 	if t.held.Record.Unheard(t.held.Entry()) {
 		// Our own commit, of which we did not hear in time: the request was never begun,
 		// so the task is free.
+		s.certainlyNot()
 		e, err := s.requeued(time.Now(), "not_sent")
 		if err := t.held.Next(ctx, e, err); err != nil {
 			return err

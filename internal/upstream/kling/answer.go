@@ -39,9 +39,15 @@ type task struct {
 	TaskID     lax.Word               `json:"task_id"`
 	TaskStatus lax.Status             `json:"task_status"`
 	StatusText lax.Text               `json:"task_status_msg"`
+	Info       lax.Object[taskInfo]   `json:"task_info"`
+	CreatedAt  lax.Moment             `json:"created_at"`
 	UpdatedAt  lax.Moment             `json:"updated_at"`
 	TaskResult lax.Object[taskResult] `json:"task_result"`
 	Deduction  deduction              `json:"final_unit_deduction"`
+}
+
+type taskInfo struct {
+	ExternalTaskID lax.Text `json:"external_task_id"`
 }
 
 type taskResult struct {

@@ -9,6 +9,7 @@
 package kling
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -32,11 +33,12 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, gateway: opts.Gateway, signer: s}
 }
 
-// Create submits once, with the job's id as Idempotency-Key. There is one
+// Create submits once, with the own id as Idempotency-Key too. There is one
 // exception: when the vendor refuses a token as stale it has looked at nothing
 // else, and so the same request goes out once more with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	kind := kindOf(create.Body)
+	create.JobID = cmp.Or(create.OwnID, create.JobID) // one id names the request, in the header and in the body
 	sent := withOwnTaskID(create)
 	err := sent.Err()
 	if err == nil && c.gateway {
@@ -97,14 +99,19 @@ func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstr
 
 // Poll reads the state of a task, below the path that created it.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
+	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
+	// The next poll has a new token then; this one is not worth a second call.
+	c.forget(upstream.AsError(upstream.OpPoll, err))
+	return state, err
+}
+
+// taskPath is where a task is read.
+func taskPath(ref upstream.TaskRef) string {
 	kind := textToVideo
 	if ref.Ticket == imageToVideo {
 		kind = imageToVideo
 	}
-	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: videosPath + kind + "/" + url.PathEscape(ref.ID), Read: stateOf})
-	// The next poll has a new token then; this one is not worth a second call.
-	c.forget(upstream.AsError(upstream.OpPoll, err))
-	return state, err
+	return videosPath + kind + "/" + url.PathEscape(ref.ID)
 }
 
 // stateOf turns a 2xx answer to a poll into a state.
@@ -117,12 +124,9 @@ func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, e
 	return state, ok, nil
 }
 
-// withOwnTaskID gives the body with the job's id as external_task_id, where the
-// client has chosen one: the vendor wants it unique in its account, which several
-// tenants share. The client's own is the job's request id.
+// withOwnTaskID gives the body with an ID of ours as external_task_id, and never with the client's,
+// which is the job's request id: the vendor wants it unique in its account, which several tenants
+// share. The vendor refuses a second create of one ID, and finds its task.
 func withOwnTaskID(create upstream.VideoCreate) body.Document {
-	if create.JobID == "" || create.Body.Text(externalMember) == "" {
-		return create.Body
-	}
 	return create.Body.WithText(externalMember, create.JobID)
 }

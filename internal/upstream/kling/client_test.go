@@ -48,7 +48,8 @@ func TestCreateRequest(t *testing.T) {
 			if sub.Verdict != upstream.Accepted || sub.UpstreamID != "t" || sub.Ticket != c.kind {
 				t.Errorf("submission = %+v", sub)
 			}
-			want := seen{"POST", "/kling/v1/videos/" + c.kind, "Bearer sk-test-0123456789", c.body}
+			sent := strings.TrimSuffix(c.body, "}") + `,"external_task_id":"video_1"}`
+			want := seen{"POST", "/kling/v1/videos/" + c.kind, "Bearer sk-test-0123456789", sent}
 			if diff := cmp.Diff(want, <-requests); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
@@ -83,25 +84,25 @@ func TestGatewayBody(t *testing.T) {
 	cases := map[string]struct{ body, want string }{
 		"plain": {
 			`{"model_name":"m","prompt":"p","image":"u","duration":"10","cfg_scale":0.50}`,
-			`{"model_name":"m","prompt":"p","image":"u","duration":"10","cfg_scale":0.50,"metadata":{"duration":"10","cfg_scale":0.50},"model":"m"}`,
+			`{"model_name":"m","prompt":"p","image":"u","duration":"10","cfg_scale":0.50,"external_task_id":"video_1","metadata":{"duration":"10","cfg_scale":0.50,"external_task_id":"video_1"},"model":"m"}`,
 		},
 		"metadata wins": {
-			`{"metadata":{"z":1,"duration":"5"},"model_name":"m","model":"other","duration":"10","mode":"pro"}`,
-			`{"metadata":{"z":1,"duration":"5","mode":"pro"},"model_name":"m","model":"m","duration":"10","mode":"pro"}`,
+			`{"metadata":{"z":1,"external_task_id":"theirs","duration":"5"},"model_name":"m","model":"other","duration":"10","mode":"pro"}`,
+			`{"metadata":{"z":1,"duration":"5","mode":"pro","external_task_id":"video_1"},"model_name":"m","model":"m","duration":"10","mode":"pro","external_task_id":"video_1"}`,
 		},
 		"metadata as text": {
 			`{"model_name":"m","mode":"pro","metadata":"{\"duration\":\"5\"}"}`,
-			`{"model_name":"m","mode":"pro","metadata":{"duration":"5","mode":"pro"},"model":"m"}`,
+			`{"model_name":"m","mode":"pro","metadata":{"duration":"5","mode":"pro","external_task_id":"video_1"},"external_task_id":"video_1","model":"m"}`,
 		},
 		"metadata is nothing": {
 			`{"model_name":"m","mode":"pro","metadata":null}`,
-			`{"model_name":"m","mode":"pro","metadata":{"mode":"pro"},"model":"m"}`,
+			`{"model_name":"m","mode":"pro","metadata":{"mode":"pro","external_task_id":"video_1"},"external_task_id":"video_1","model":"m"}`,
 		},
 		"metadata is no object": {
 			`{"model_name":"m","mode":"pro","metadata":"[1"}`,
-			`{"model_name":"m","mode":"pro","metadata":{"mode":"pro"},"model":"m"}`,
+			`{"model_name":"m","mode":"pro","metadata":{"mode":"pro","external_task_id":"video_1"},"external_task_id":"video_1","model":"m"}`,
 		},
-		"no model": {`{"prompt":"p","x":1}`, `{"prompt":"p","x":1,"metadata":{"x":1}}`},
+		"no model": {`{"prompt":"p","x":1}`, `{"prompt":"p","x":1,"external_task_id":"video_1","metadata":{"x":1,"external_task_id":"video_1"}}`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,9 @@ func forGateway(d body.Document) (body.Document, error) {
 	if err := mergeMetadata(&metadata, d.Member("metadata")); err != nil {
 		return d, err
 	}
-	// The route has chosen the model, and nothing within metadata may choose another.
-	for _, name := range []string{modelMember, "model"} {
+	// The route has chosen the model, and genbus the task's own id: nothing within metadata may
+	// choose another.
+	for _, name := range []string{modelMember, "model", externalMember} {
 		metadata.Drop(name)
 	}
 	for name, value := range d.Members() {

@@ -10,11 +10,14 @@ func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Name:       Name,
 		CreatePath: "POST /v1/videos/text2video or image2video",
-		New:        func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
-		Sign:       NewJWT,
-		Bodies:     bodies{},
-		Outcomes:   outcomes,
-		Surface:    surface{},
+		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient {
+			return clientOf(newClient(ep, opts))
+		},
+		OwnIDs:   true,
+		Sign:     NewJWT,
+		Bodies:   bodies{},
+		Outcomes: outcomes,
+		Surface:  surface{},
 	}
 }
 

@@ -8,17 +8,16 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestTheVendorGetsTheJobsID: two tenants that share an account may choose the
-// same external_task_id.
-func TestTheVendorGetsTheJobsID(t *testing.T) {
+// TestTheVendorGetsAnIDOfOurs, always: two tenants that share an account may choose the same
+// external_task_id.
+func TestTheVendorGetsAnIDOfOurs(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`{"model_name":"m","external_task_id":"shot-7","x":1}`: `{"model_name":"m","external_task_id":"video_1","x":1}`,
-		`{"model_name":"m","external_task_id":""}`:             `{"model_name":"m","external_task_id":""}`,
-		`{"model_name":"m","external_task_id":null}`:           `{"model_name":"m","external_task_id":null}`,
-		`{"model_name":"m"}`:                                   `{"model_name":"m"}`,
+		`{"model_name":"m","external_task_id":"shot-7","x":1}`: `{"model_name":"m","external_task_id":"video_1-abc","x":1}`,
+		`{"model_name":"m","external_task_id":null}`:           `{"model_name":"m","external_task_id":"video_1-abc"}`,
+		`{"model_name":"m"}`:                                   `{"model_name":"m","external_task_id":"video_1-abc"}`,
 	} {
-		got := withOwnTaskID(upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(in))})
+		got := withOwnTaskID(upstream.VideoCreate{JobID: "video_1-abc", Body: body.Parse([]byte(in))})
 		if got.Err() != nil || string(got.Bytes()) != want {
 			t.Errorf("%s became %s, %v", in, got.Bytes(), got.Err())
 		}

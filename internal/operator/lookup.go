@@ -1,0 +1,44 @@
+package operator
+
+import (
+	"context"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// LookUp asks the upstream of a letter for its task, by the ID of ours that the submission named.
+// It changes nothing: Attach takes what was found.
+func (p *Letters) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, error) {
+	l, err := p.letter(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	data, err := p.data(ctx, l)
+	if err != nil && errcode.CodeOf(err) != errcode.InputLost {
+		return nil, err
+	}
+	return p.lookUp(ctx, l, data)
+}
+
+func (p *Letters) lookUp(ctx context.Context, l letter, data []byte) (*genbusv1.LookUp, error) {
+	task := l.task()
+	client, ok := p.Routes.Client(task)
+	if l.attachable() && !ok {
+		return nil, unreadable(l)
+	}
+	vendor, finds := client.(upstream.Finder)
+	if !finds || !l.attachable() || l.GetOwnTaskId() == "" {
+		return nil, errcode.New(errcode.LetterUnusable,
+			"dead letter %d: its upstream finds no task by an ID of ours; look in the upstream's own list", l.seq)
+	}
+	home, _ := p.Routes.Home(task)
+	own := upstream.TaskRef{ID: l.GetOwnTaskId()}
+	var err error
+	if own.Ticket, err = ticket(l, home, l.GetWork().GetModel(), data); err != nil {
+		return nil, err
+	}
+	found, _ := upstream.LookUp(ctx, vendor, own, l.GetWork().GetAcceptedAt().AsTime())
+	return found, nil
+}

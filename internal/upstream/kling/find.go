@@ -1,0 +1,55 @@
+package kling
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
+)
+
+// vendorClient is a client of the vendor itself, which finds tasks by external_task_id. A gateway
+// has tasks of its own, and knows no such ID.
+type vendorClient struct{ *client }
+
+// clientOf is what a client can do: one of a gateway finds no tasks.
+func clientOf(c *client) upstream.VideoClient {
+	if c.gateway {
+		return c
+	}
+	return vendorClient{c}
+}
+
+// Find asks for a task below the path that created it.
+func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream.Found, error) {
+	resp, answered, err := c.ep.Call(ctx, upstream.OpFind, http.MethodGet, taskPath(own), nil, nil)
+	if err != nil {
+		e := upstream.AsError(upstream.OpFind, err)
+		c.forget(e)
+		return nil, unlessNotFound(e)
+	}
+	a, err := lax.Decode[answer](answered)
+	switch {
+	case err == nil && a.Code.form() == refusal:
+		e, _ := c.ep.ResponseError(upstream.OpFind, resp, answered)
+		return nil, unlessNotFound(e)
+	case err == nil && a.Code.form() == vendorForm && a.taskID() == "" && !a.Data.Set: // the list of tasks is empty
+		return nil, nil //nolint:nilnil // the interface says what that means
+	case err != nil || a.Code.form() != vendorForm || a.taskID() == "" || len(a.taskID()) > upstream.MaxTaskID:
+		return nil, c.ep.Useless(upstream.OpFind, "the answer names no task", resp, answered, err)
+	}
+	found := &upstream.Found{OwnID: string(a.Data.Value.Info.Value.ExternalTaskID), CreatedAt: a.Data.Value.CreatedAt.Time}
+	found.Submission = upstream.Submission{Verdict: upstream.Accepted, UpstreamID: a.taskID(), Ticket: own.Ticket}
+	found.Submission.State, _ = a.state(resp)
+	return found, nil
+}
+
+// unlessNotFound is the error, unless the vendor says that it sees no such task: by 1203, or by
+// the code of a wrong parameter, of which the message alone tells that.
+func unlessNotFound(e *upstream.Error) error {
+	if e.Said && (e.Code == "1203" || e.Code == "1201" && strings.Contains(strings.ToLower(e.Message), "not found")) {
+		return nil
+	}
+	return e
+}
