@@ -16,7 +16,7 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 100)
 		h.admit(t, "acme", "")
-		for {
+		for end := time.Now().Add(patience); ; {
 			if err := h.route.Pause(t.Context(), time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The client would ask for heartbeats, with which the server looks again.
-			request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, patience)
+			request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, 5*time.Second)
 			if err := h.b.Conn().PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+h.b.Names().Work()+"."+h.consumer.CachedInfo().Name, asked.Subject, request); err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,10 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 				return
 			case "409", "503": // lost with its leader, which says nothing about the pause
 			default:
-				t.Fatalf("nothing was delivered: %v", m.Header)
+				// A server that hears of the end of a pause after it looks again at the next request.
+				if time.Now().After(end) {
+					t.Fatalf("nothing was delivered: %v", m.Header)
+				}
 			}
 		}
 	})
