@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -325,6 +326,43 @@ func TestRepliesCountForTheirTenant(t *testing.T) {
 			t.Errorf("one that resolves a dead letter: %v", err)
 		}
 	})
+}
+
+// TestUsedUpStorageIsNoOutage: an operator has to give NATS more, and the refusal says what.
+func TestUsedUpStorageIsNoOutage(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	limits := broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib, OpsMaxBytes: mib}
+	s := brokertest.Serve(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 * mib, JetStreamMaxStore: 24 * mib, MaxPayload: 8 * mib})
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t), Limits: limits})
+	var err error
+	for i := 0; err == nil; i++ {
+		m := nats.NewMsg(b.Names().WaitItem(subject.Video, "r", "acme", fmt.Sprint("video_", i)))
+		m.Data = make([]byte, mib)
+		_, err = b.Publish(t.Context(), m)
+	}
+	if !errors.Is(err, broker.ErrStorage) || !errors.Is(err, broker.ErrFull) {
+		t.Errorf("a publish: %v", err)
+	}
+	_, err = setup(t, b).Admit(t.Context(), video("", "a cat"))
+	if errcode.CodeOf(err) != errcode.StorageFull || !strings.Contains(err.Error(), "used up") {
+		t.Errorf("a request: %v", err)
+	}
+}
+
+// TestALimitOfTheAccountIsNamed: the account may not have the stream of a tenant's object store.
+func TestALimitOfTheAccountIsNamed(t *testing.T) {
+	t.Parallel()
+	s := brokertest.Alone(t)
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
+	limits := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: len(b.Streams().Configs()), MaxConsumers: -1}
+	if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := setup(t, b).Admit(t.Context(), video("", strings.Repeat("a cat ", 60_000)))
+	if errcode.CodeOf(err) != errcode.StorageFull || !strings.Contains(err.Error(), "maximum number of streams") {
+		t.Errorf("a large request: %v", err)
+	}
 }
 
 func TestBrokerGone(t *testing.T) {

@@ -103,7 +103,7 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 	}
 	// What the tenant's jobs end with goes to its object store, and is never refused there.
 	if !r.Resolves {
-		if err := a.bodies.CheckRoom(ctx, r.Tenant); errors.Is(err, broker.ErrFull) {
+		if err := a.bodies.CheckRoom(ctx, r.Tenant); err != nil {
 			release()
 			return nil, bodiesFull(err)
 		}

@@ -83,6 +83,9 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 		if try < enqueueTries-1 && broker.Wait(ctx, 10*time.Millisecond<<(2*try)) == nil {
 			continue
 		}
+		if isUsedUp(err) && !sent {
+			return placed{}, false, usedUp(err)
+		}
 		if errors.Is(err, broker.ErrFull) && !sent {
 			return placed{}, false, fullStream(c.Route.Name)
 		}

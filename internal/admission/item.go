@@ -30,10 +30,12 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 		return item, nil
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
-	if errors.Is(err, broker.ErrFull) {
+	switch {
+	case isUsedUp(err):
+		return nil, usedUp(err)
+	case errors.Is(err, broker.ErrFull):
 		return nil, bodiesFull(err)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, unavailable(err)
 	}
 	item.BodyRef = publisher.BlobRef(ref)
@@ -41,6 +43,16 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 		item.Body = nil
 	}
 	return item, nil
+}
+
+// isUsedUp reports whether an operator has to give NATS more: storage, or higher limits of genbus's
+// account.
+func isUsedUp(err error) bool {
+	return errors.Is(err, broker.ErrStorage) || errors.Is(err, broker.ErrAccountLimit)
+}
+
+func usedUp(cause error) *errcode.Error {
+	return errcode.New(errcode.StorageFull, "nothing was accepted: %s", broker.Reason(cause)).Because(cause).WithRetryAfter(30 * time.Second)
 }
 
 func bodiesFull(cause error) *errcode.Error {

@@ -92,6 +92,8 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Read
 const (
 	// roomLookEvery is how long what was seen of a tenant's store is used.
 	roomLookEvery = 5 * time.Second
+	// roomLookTimeout bounds a look, for which a request waits.
+	roomLookTimeout = 500 * time.Millisecond
 	// manyRooms is how many tenants' stores are remembered.
 	manyRooms = 10_000
 )
@@ -103,7 +105,8 @@ type roomLook struct {
 }
 
 // CheckRoom fails with ErrFull where the tenant's store has reached its limit, of which replies
-// and copies of results are a part that is never refused. What was seen of a store is used for 5 s.
+// and copies of results are a part that is never refused. What was seen of a store is used for 5 s,
+// and while it does not answer.
 func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	bucket := s.b.names.Bodies(tenant)
 	s.mu.Lock()
@@ -117,15 +120,16 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	}
 	s.rooms[bucket] = roomLook{now, seen.full} // others do not ask too
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, roomLookTimeout)
+	defer cancel()
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
-	if err == nil {
+	switch {
+	case err == nil:
 		_, err = s.left(stream.CachedInfo().State)
-	}
-	if err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("object store %s: %w", bucket, err)
-	}
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		err = nil
+	default:
+		return seen.full // as it was
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,6 +239,9 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	err := s.create(ctx, name)
 	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = s.create(ctx, name)
+	}
+	if api, refused := errors.AsType[*jetstream.APIError](err); refused {
+		err = classifyAPI(api)
 	}
 	if err != nil {
 		return fmt.Errorf("object store %s: %w", name, err)

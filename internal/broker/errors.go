@@ -21,6 +21,10 @@ var (
 	ErrInFlight = errors.New("another write on the subject is in flight")
 	// ErrFull: the stream, or the subject, is full (10077).
 	ErrFull = errors.New("the stream is full")
+	// ErrStorage: the storage of the server, or of its account, is used up. It is ErrFull too.
+	ErrStorage = errors.New("the storage of JetStream is used up")
+	// ErrAccountLimit: a limit of the NATS account forbids it, until an operator raises that.
+	ErrAccountLimit = errors.New("a limit of the NATS account forbids it")
 	// ErrTooLarge: the message exceeds a size limit; it was not stored.
 	ErrTooLarge = errors.New("the message is too large")
 	// ErrRefused: the server refused for another reason; it was not stored.
@@ -48,6 +52,14 @@ const (
 	codeNotLeader             jetstream.ErrorCode = 10009
 	codeTooLarge              jetstream.ErrorCode = 10054
 )
+
+// storageUsedUp are the refusals of a server, or an account, whose bytes on disk or in memory are
+// used up. Nothing was stored.
+var storageUsedUp = []jetstream.ErrorCode{10002, streamwrite.CodeInsufficientResources, 10028, 10047}
+
+// accountLimits are the refusals that the account's limits ask for: the number of streams, that
+// each has max_bytes, and how many bytes these may be.
+var accountLimits = []jetstream.ErrorCode{10027, 10113, 10122}
 
 // leaderless are the refusals that end with the next election, or when a node is
 // back: there is no leader, this server is not the one, too few peers are online,
@@ -84,6 +96,12 @@ func classifyAPI(api *jetstream.APIError) error {
 	case codeTooLarge:
 		return errors.Join(ErrTooLarge, api)
 	}
+	switch {
+	case slices.Contains(storageUsedUp, api.ErrorCode):
+		return errors.Join(ErrStorage, ErrFull, api)
+	case slices.Contains(accountLimits, api.ErrorCode):
+		return errors.Join(ErrAccountLimit, api)
+	}
 	// 5xx without a listed code (no quorum, shutting down, overrun): whether the
 	// proposal went through is not said.
 	if api.Code >= 500 {
@@ -115,6 +133,10 @@ func CutOff(err error) bool {
 // names no stream and says nothing twice. The error itself is for the log.
 func Reason(err error) string {
 	switch {
+	case errors.Is(err, ErrStorage):
+		return "the storage of JetStream, or of its account, is used up"
+	case errors.Is(err, ErrAccountLimit):
+		return "a limit of the NATS account forbids it: " + text(err)
 	case errors.Is(err, ErrFull):
 		return "JetStream has no room"
 	case errors.Is(err, ErrTooLarge):
@@ -126,6 +148,14 @@ func Reason(err error) string {
 	default:
 		return "JetStream is unavailable"
 	}
+}
+
+// text is what JetStream says.
+func text(err error) string {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api.Description
+	}
+	return err.Error()
 }
 
 func isAny(err error, targets ...error) bool {

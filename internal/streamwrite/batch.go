@@ -374,10 +374,13 @@ func (w *Writer) repeat(writes []*write) {
 // CodeStoreFailed is a stream or a subject that is full: a batch was not stored then either.
 const CodeStoreFailed jetstream.ErrorCode = 10077
 
+// CodeInsufficientResources is a server whose storage is used up: nothing was stored then either.
+const CodeInsufficientResources jetstream.ErrorCode = 10023
+
 // refused reports whether the server has certainly stored nothing of a batch.
 func refused(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.Code < 500 || api.ErrorCode == CodeStoreFailed)
+	return ok && (api.Code < 500 || api.ErrorCode == CodeStoreFailed || api.ErrorCode == CodeInsufficientResources)
 }
 
 // size is what the message takes, about, in bytes.
