@@ -65,32 +65,30 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	})
 }
 
+// objectStoresTimeout bounds the look at the tenants' object stores at a start.
+const objectStoresTimeout = 10 * time.Second
+
 // updateObjectStores updates the tenants' object stores whose replicas or TTL differ from this
-// configuration. Each is created with its tenant's first body. One that does not answer keeps its
-// settings until the next start: a tenant's store must not keep the others from being served.
+// configuration. Each is created with its tenant's first body. Those that do not answer in time keep
+// their settings until the next start: no tenant is to wait for another one's store.
 func (s *Streams) updateObjectStores(ctx context.Context) error {
-	var stores []string
-	err := s.c.RetryUntilLeader(ctx, "list the object stores", func(ctx context.Context) error {
-		stores = nil
-		list := s.c.js.StreamNames(ctx, jetstream.WithStreamListSubject(objectwrite.ChunksOf("*", ">")))
-		for name := range list.Name() {
-			if strings.HasPrefix(name, objectwrite.Stream(s.c.names.Bodies(""))) {
-				stores = append(stores, name)
-			}
+	ctx, cancel := context.WithTimeout(ctx, objectStoresTimeout)
+	defer cancel()
+	list := s.c.js.StreamNames(ctx, jetstream.WithStreamListSubject(objectwrite.ChunksOf("*", ">")))
+	for name := range list.Name() {
+		if !strings.HasPrefix(name, objectwrite.Stream(s.c.names.Bodies(""))) {
+			continue
 		}
-		return wrapf(list.Err(), "list the object stores")
-	})
-	if err != nil {
-		return err
-	}
-	for _, name := range stores {
 		err := try(ctx, func(ctx context.Context) error { return s.updateObjectStore(ctx, name) })
 		if err != nil && !passing(err) {
 			return err
 		}
 		if err != nil {
-			s.c.log.Warn("an object store does not answer, and keeps its settings until the next start", "stream", name, "error", err)
+			s.c.log.Warn("could not update object store", "stream", name, "error", err)
 		}
+	}
+	if err := list.Err(); err != nil {
+		s.c.log.Warn("could not list the object stores; they keep their settings until the next start", "error", err)
 	}
 	return nil
 }

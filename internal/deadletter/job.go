@@ -74,6 +74,10 @@ func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.D
 	if len(letter.GetData()) == 0 { // else it is in the object store only because its route keeps requests
 		letter.DataRef = item.GetBodyRef()
 	}
+	// Of two items of one request the letter of the job is the same one.
+	if at := job.GetCreatedAt(); at != nil {
+		letter.Work.AcceptedAt = at
+	}
 	if v, ok := job.(*genbusv1.VideoTask); ok {
 		letter.UpstreamTaskId = v.GetUpstreamTaskId()
 	}

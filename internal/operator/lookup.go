@@ -5,6 +5,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -23,8 +24,8 @@ func (p *Letters) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, err
 }
 
 func (p *Letters) lookUp(ctx context.Context, l letter, data []byte) (*genbusv1.LookUp, error) {
-	task := l.task()
-	client, ok := p.Routes.Client(task)
+	submitted := l.task()
+	client, ok := p.Routes.Client(submitted)
 	if l.attachable() && !ok {
 		return nil, unreadable(l)
 	}
@@ -33,12 +34,13 @@ func (p *Letters) lookUp(ctx context.Context, l letter, data []byte) (*genbusv1.
 		return nil, errcode.New(errcode.LetterUnusable,
 			"dead letter %d: its upstream finds no task by an ID of ours; look in the upstream's own list", l.seq)
 	}
-	home, _ := p.Routes.Home(task)
+	home, _ := p.Routes.Home(submitted)
 	own := upstream.TaskRef{ID: l.GetOwnTaskId()}
 	var err error
 	if own.Ticket, err = ticket(l, home, l.GetWork().GetModel(), data); err != nil {
 		return nil, err
 	}
-	found, _ := upstream.LookUp(ctx, vendor, own, l.GetWork().GetAcceptedAt().AsTime())
+	// The letter of an attached job is about a task that was submitted before that job was accepted.
+	found, _ := upstream.LookUp(ctx, vendor, own, task.AcceptedAt(own.ID))
 	return found, nil
 }

@@ -79,9 +79,9 @@ func (e *TransitionError) Error() string {
 // Submitting follows submitting only where the route resubmits after an unknown
 // outcome, an inline chat starts in progress, a job that is attached to a task of
 // its upstream starts submitted, a job that can never run fails with its first
-// event, submitted follows queued where the upstream finds a task whose submission had no known
-// outcome, and queued follows queued only where a job has survived its holders, or let go of
+// event, and queued follows queued only where a job has survived its holders, or let go of
 // its work item.
+// Submitted follows queued where the upstream finds a task whose submission had no known outcome.
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
 	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, submitted, inProgress, failed},
 	queued:                                  {queued, submitting, submitted, inProgress, failed, cancelled},

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -61,6 +62,15 @@ func LeavesDeadLetter(job Job) bool {
 // acceptance, as a job may come again under its id: after it was erased, or its log has expired.
 func OwnID(t *genbusv1.VideoTask) string {
 	return t.GetId() + "-" + strconv.FormatInt(t.GetCreatedAt().AsTime().UnixMicro(), 36)
+}
+
+// AcceptedAt is the time of acceptance in an OwnID; zero where it is none.
+func AcceptedAt(ownID string) time.Time {
+	micros, err := strconv.ParseInt(ownID[strings.LastIndex(ownID, "-")+1:], 36, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros)
 }
 
 // Submission is what is fixed before a create request is written.

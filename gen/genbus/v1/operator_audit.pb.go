@@ -123,8 +123,7 @@ type AuditRecord struct {
 	Begun uint64 `protobuf:"varint,15,opt,name=begun,proto3" json:"begun,omitempty"`
 	// Name of the route that takes the jobs, of MoveOrphans.
 	ToRoute string `protobuf:"bytes,16,opt,name=to_route,json=toRoute,proto3" json:"to_route,omitempty"`
-	// The upstream's id of the task: of AttachUpstreamTask as the operator gave it, and of
-	// LookUpUpstreamTask as the upstream did.
+	// The upstream's id of the task, of AttachUpstreamTask and LookUpUpstreamTask.
 	UpstreamTaskId string `protobuf:"bytes,17,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	// Status of the job afterwards, of CancelJob: one that had ended stays as it was.
 	Status JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`

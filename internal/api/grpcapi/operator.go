@@ -191,6 +191,7 @@ func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.Att
 		e, err := s.operator.Letters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
 		if err == nil {
 			out.Id, out.Status = made(r, e)
+			r.UpstreamTaskId = core.VideoOf(e).GetUpstreamTaskId()
 		}
 		return err
 	})

@@ -108,9 +108,10 @@ func (x *vendorExchange) create(call upstream.Call) error {
 	if err != nil {
 		return err
 	}
-	if req.RequestID != "" && call.RequestID != "" && !strings.HasSuffix(call.RequestID, ":"+req.RequestID) {
-		// The task would not be found by the vendor's own id.
-		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id name the request differently; send one of them, or the same id in both"}})
+	// The task would not be found by the vendor's own id. A genbus in front of this one sends both,
+	// of which the own id begins with the key.
+	if _, own, _ := strings.Cut(call.RequestID, ":"); req.RequestID != "" && call.RequestID != "" && !strings.HasPrefix(own, req.RequestID) {
+		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request, and the second does not begin with the first; send one of them"}})
 	}
 	req.Protocol, req.RequestID = x.wire.Name, cmp.Or(call.RequestID, req.RequestID)
 	e, err := x.h.core.Jobs.Submit(x.ctx(), req)

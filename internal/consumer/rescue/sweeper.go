@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -306,7 +307,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.parts.Logger.Log(ctx, ended.EndLevel(false), "job ended at its deadline", ended.EndAttrs()...)
+	s.parts.Logger.Log(ctx, ended.EndLevel(f.Code == errcode.SubmissionUnknown), "job ended at its deadline", ended.EndAttrs()...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

@@ -22,25 +22,24 @@ import (
 
 // send calls the upstream once. It is false where the request was never begun: the commit
 // took longer than the request may, or the clock was set meanwhile.
-func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.VideoClient, a pool.Account, request body.Document) (upstream.Submission, bool) {
-	x := t.execution()
+func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.Account, request body.Document) (upstream.Submission, bool) {
+	t, x := s.task, s.task.execution()
 	until := x.GetSubmitUntil().AsTime()
 	if now, err := t.holder().Broker.Clock().Now(); err != nil || !now.Before(until) {
 		return upstream.Submission{}, false
 	}
-	c.began = x.GetAttempt()
 	call, cancel := context.WithDeadlineCause(ctx, until, errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
 	call, span := t.held.Message.StartCall(call, "genbus.video.create", x)
-	s := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
-	var cause error // not s.Err itself: a nil *Error is no nil error
-	if s.Err != nil {
-		cause = s.Err
+	sent := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
+	var cause error // not sent.Err itself: a nil *Error is no nil error
+	if sent.Err != nil {
+		cause = sent.Err
 	}
 	hold.EndSpan(span, cause)
-	t.runner.shared.calls.count(a.Upstream, "create", s.Verdict.String(), statusOf(cause), time.Since(begin))
-	return s, true
+	t.runner.shared.calls.count(a.Upstream, "create", sent.Verdict.String(), statusOf(cause), time.Since(begin))
+	return sent, true
 }
 
 // notSent frees a task whose request was never begun.
@@ -66,7 +65,6 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	})
 	switch {
 	case err == nil:
-		s.releaseReserved()
 		t.runner.metrics.Submitted(time.Since(t.video().GetCreatedAt().AsTime()))
 		t.held.Logger().Info("video task submitted", "upstream", t.execution().GetUpstream(), telemetry.KeyUpstreamID, sent.UpstreamID)
 		t.schedulePoll(0)

@@ -95,6 +95,7 @@ func (j *job) rest(at time.Time) {
 	if !j.polling.mayRest() || !at.Equal(j.task.pollAt) {
 		return
 	}
+	j.submit.releaseReserved()
 	p := &j.polling
 	j.resting = resting{lease: j.task.assigned.lease, polls: p.polls, last: p.last, failures: p.failures, failed: p.failed}
 	j.steps = nil

@@ -17,16 +17,14 @@ import (
 
 // submission brings a queued task to an upstream, at most once where that cannot be undone.
 type submission struct {
-	task   *heldTask
-	create createCall
-	left   uint64 // the event by which this holder let go of its item
+	task *heldTask
+	left uint64 // the event by which this holder let go of its item
 	// unanswered is the attempt of which this holder knows that the outcome is not known, and
 	// cause is why.
 	unanswered uint32
 	cause      error
 	lookUps    lookUps
-	// reserved releases the room for the dead letter that the submission in hand may leave; nil for
-	// none.
+	// reserved gives back what is reserved for the dead letter of this attempt; nil for nothing.
 	reserved func()
 	// resubmits is the attempt that is repeated at resubmitAt.
 	resubmits  uint32
@@ -132,7 +130,7 @@ func (s *submission) refusedAgain(ctx context.Context, sent upstream.Submission)
 	return s.requeue(ctx, sent.Err, time.Now().Add(s.backoff(sent.Err)))
 }
 
-// releaseReserved gives the room for a dead letter back.
+// releaseReserved gives back what was reserved for a dead letter.
 func (s *submission) releaseReserved() {
 	if s.reserved != nil {
 		s.reserved()
@@ -140,15 +138,10 @@ func (s *submission) releaseReserved() {
 	}
 }
 
-// certainlyNot says that the upstream does not have the task of the attempt in hand. Of an earlier
+// certainlyNot records that the upstream does not have the task of this attempt. Of an earlier
 // attempt whose outcome is not known that says nothing.
 func (s *submission) certainlyNot() {
 	if x := s.task.execution(); !x.GetBound() {
 		s.task.held.Request.Heard(x.GetAttempt())
 	}
-}
-
-// createCall is the one call that is paid for.
-type createCall struct {
-	began uint32 // attempt whose create request this holder began
 }

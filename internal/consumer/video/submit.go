@@ -45,6 +45,7 @@ func (s *submission) submit(ctx context.Context) error {
 	if s.wasReturned() {
 		return s.returnToBacklog(ctx)
 	}
+	s.releaseReserved() // of an earlier attempt that was not sent
 	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
 		return s.waitForLetters(ctx, err)
 	}
@@ -127,7 +128,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.Account, capacity jobl
 	if err := s.submitting(ctx, a, capacity); err != nil {
 		return err
 	}
-	sent, ok := s.create.send(ctx, t, client, a, request)
+	sent, ok := s.send(ctx, client, a, request)
 	if !ok {
 		return s.notSent(ctx)
 	}

@@ -33,12 +33,11 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, gateway: opts.Gateway, signer: s}
 }
 
-// Create submits once, with the own id as Idempotency-Key too. There is one
+// Create submits once, with the job's id as Idempotency-Key. There is one
 // exception: when the vendor refuses a token as stale it has looked at nothing
 // else, and so the same request goes out once more with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	kind := kindOf(create.Body)
-	create.JobID = cmp.Or(create.OwnID, create.JobID) // one id names the request, in the header and in the body
 	sent := withOwnTaskID(create)
 	err := sent.Err()
 	if err == nil && c.gateway {
@@ -128,5 +127,5 @@ func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, e
 // which is the job's request id: the vendor wants it unique in its account, which several tenants
 // share. The vendor refuses a second create of one ID, and finds its task.
 func withOwnTaskID(create upstream.VideoCreate) body.Document {
-	return create.Body.WithText(externalMember, create.JobID)
+	return create.Body.WithText(externalMember, cmp.Or(create.OwnID, create.JobID))
 }

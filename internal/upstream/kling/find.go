@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
@@ -34,7 +35,7 @@ func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream
 	case err == nil && a.Code.form() == refusal:
 		e, _ := c.ep.ResponseError(upstream.OpFind, resp, answered)
 		return nil, unlessNotFound(e)
-	case err == nil && a.Code.form() == vendorForm && a.taskID() == "" && !a.Data.Set: // the list of tasks is empty
+	case err == nil && a.Code.form() == vendorForm && isEmpty(body.Parse(answered).Member("data")):
 		return nil, nil //nolint:nilnil // the interface says what that means
 	case err != nil || a.Code.form() != vendorForm || a.taskID() == "" || len(a.taskID()) > upstream.MaxTaskID:
 		return nil, c.ep.Useless(upstream.OpFind, "the answer names no task", resp, answered, err)
@@ -43,6 +44,11 @@ func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream
 	found.Submission = upstream.Submission{Verdict: upstream.Accepted, UpstreamID: a.taskID(), Ticket: own.Ticket}
 	found.Submission.State, _ = a.state(resp)
 	return found, nil
+}
+
+// isEmpty reports whether an answer names no task at all, as an empty list does.
+func isEmpty(data []byte) bool {
+	return data == nil || string(data) == "null" || string(data) == "[]"
 }
 
 // unlessNotFound is the error, unless the vendor says that it sees no such task: by 1203, or by

@@ -17,7 +17,7 @@ func TestTheVendorGetsAnIDOfOurs(t *testing.T) {
 		`{"model_name":"m","external_task_id":null}`:           `{"model_name":"m","external_task_id":"video_1-abc"}`,
 		`{"model_name":"m"}`:                                   `{"model_name":"m","external_task_id":"video_1-abc"}`,
 	} {
-		got := withOwnTaskID(upstream.VideoCreate{JobID: "video_1-abc", Body: body.Parse([]byte(in))})
+		got := withOwnTaskID(upstream.VideoCreate{JobID: "video_1", OwnID: "video_1-abc", Body: body.Parse([]byte(in))})
 		if got.Err() != nil || string(got.Bytes()) != want {
 			t.Errorf("%s became %s, %v", in, got.Bytes(), got.Err())
 		}
