@@ -365,6 +365,26 @@ func TestALimitOfTheAccountIsNamed(t *testing.T) {
 	}
 }
 
+// TestABodyFitsIntoWhatNATSTakes: where max_payload is small, bodies go to the object store before
+// they are too large for a message.
+func TestABodyFitsIntoWhatNATSTakes(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: brokertest.AloneOf(t, 64<<10).ClientURL(), Logger: brokertest.Logger(t)})
+	s := setup(t, b)
+	e, err := s.Admit(t.Context(), video("", strings.Repeat("a cat ", 20_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if item := s.item(t, e.Job.GetId()); item.GetBodyRef() == nil || len(item.GetBody()) != 0 {
+		t.Errorf("the item has a body of %d bytes", len(item.GetBody()))
+	}
+	many := video("", "a cat")
+	many.Labels = map[string]string{"long": strings.Repeat("x", 64<<10)}
+	if _, err := s.Admit(t.Context(), many); errcode.CodeOf(err) != errcode.BodyTooLarge && errcode.CodeOf(err) != errcode.InvalidRequest {
+		t.Errorf("an item that is too large: %v", err)
+	}
+}
+
 func TestBrokerGone(t *testing.T) {
 	t.Parallel()
 	b, err := broker.Open(t.Context(), broker.Options{

@@ -25,7 +25,8 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
 	}
 	item := c.Item(ctx, r, now)
-	large := int64(len(c.Body)) > int64(a.cfg.Now().Limits.ClaimCheckBytes)
+	// A quarter of a message leaves the rest for what else the item has.
+	large := int64(len(c.Body)) > min(int64(a.cfg.Now().Limits.ClaimCheckBytes), a.b.MaxPayload()/4)
 	if keep := c.Route.KeepRequests && len(c.Body) > 0; !large && !keep {
 		return item, nil
 	}

@@ -121,7 +121,7 @@ const (
 
 // Limits bounds what one job or one reader may hold.
 type Limits struct {
-	// Requests and inline replies above this size go to the object store, and the message carries a reference. Other bodies do above 256 KiB. Default: 256KiB.
+	// Requests and inline replies above this size go to the object store, and the message carries a reference. Requests do above a quarter of NATS's max_payload, too. Other bodies do above 256 KiB. Default: 256KiB.
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
 	// Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`

@@ -462,3 +462,27 @@ func TestAFullWindowIsNoFailure(t *testing.T) {
 		t.Errorf("the window is full, and the replica says that it fails, since %s", time.Since(d.failed))
 	}
 }
+
+// TestAnItemThatIsTooLargeToMoveBlocksOnlyItsOwn: the copy is longer by a header than NATS takes.
+// As a failure it would end the fill of the route for all tenants, each second.
+func TestAnItemThatIsTooLargeToMoveBlocksOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 10
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: brokertest.AloneOf(t, most).ClientURL(), Logger: brokertest.Logger(t)})
+	q, _ := idle(t, b)
+	m := mover{q: q, route: q.Route(subject.Video, config.SandboxVideoRoute)}
+	n := subject.WorkName{Kind: subject.Video, Route: config.SandboxVideoRoute, Tenant: "acme", ID: "video_1"}
+	v, err := m.enqueue(t.Context(), n, Item{Stored: broker.Stored{Data: make([]byte, most)}}, "7")
+	if v != blocked || !errors.Is(err, broker.ErrTooLarge) {
+		t.Errorf("verdict %d, %v", v, err)
+	}
+	// None is stored that could not be moved.
+	r, err := q.Reserve(&genbusv1.WorkItem{Kind: "video", Route: n.Route, Tenant: n.Tenant, Id: n.ID, Body: make([]byte, most-128)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Settle(false)
+	if _, err := r.Put(t.Context()); !errors.Is(err, broker.ErrTooLarge) {
+		t.Errorf("an item that just fits: %v", err)
+	}
+}

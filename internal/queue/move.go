@@ -289,6 +289,9 @@ func (m mover) enqueue(ctx context.Context, n subject.WorkName, from Item, mark 
 	if err == nil {
 		return enqueued, nil
 	}
+	if errors.Is(err, broker.ErrTooLarge) { // NATS takes less than it did; the jobs behind it need not wait
+		return blocked, err
+	}
 	if !errors.Is(err, broker.ErrFull) {
 		return failed, err
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -34,9 +35,17 @@ func (q *Queue) Reserve(item *genbusv1.WorkItem) (Reservation, error) {
 	return Reservation{q: q, item: item, stream: place.stream, msg: m, settle: settle}, nil
 }
 
+// copyHeaders is by how much longer the copy of an item may be that is made when its turn comes, in
+// bytes: it has headers.
+const copyHeaders = 256
+
 // Put stores the item, and returns its sequence. A repeat is harmless: a subject holds one
-// message. ErrFull says that the subject has its message, or that the stream has no room.
+// message. ErrFull says that the subject has its message, or that the stream has no room, and
+// ErrTooLarge that no server would take the item, or its copy later.
 func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
+	if size, most := int64(len(r.msg.Data)), r.q.b.MaxPayload(); size+copyHeaders > most {
+		return joblog.WorkItem{}, fmt.Errorf("%w: a work item of %d bytes, and NATS takes %d (max_payload)", broker.ErrTooLarge, size, most)
+	}
 	ack, err := r.q.b.Publish(ctx, r.msg)
 	return joblog.WorkItem{WorkItem: r.item, Stream: r.stream, Seq: ack.Seq, Waits: r.stream == r.q.b.Names().Wait()}, err
 }
