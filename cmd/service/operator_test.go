@@ -211,23 +211,30 @@ func TestOperatorCommand(t *testing.T) {
 	}
 }
 
+// holdCreates has the upstream answer no create before answer is closed. begun gets one value for
+// each create.
+func (w *clientWorld) holdCreates() (begun <-chan struct{}, answer chan<- struct{}) {
+	arrived, goOn := make(chan struct{}, 10), make(chan struct{})
+	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodPost {
+			arrived <- struct{}{}
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
+		}
+		return nil
+	})
+	return arrived, goOn
+}
+
 // TestOperatorAttachCommand: the task of a job that was cancelled on its way is
 // collected, without another create. Its letter is gone then, for every command.
 func TestOperatorAttachCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
-	begun, answer := make(chan struct{}, 10), make(chan struct{})
-	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
-		if r.Method == http.MethodPost {
-			begun <- struct{}{}
-			select {
-			case <-answer:
-			case <-r.Context().Done():
-			}
-		}
-		return nil
-	})
+	begun, answer := w.holdCreates()
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
 	<-begun
 	videos := genbusv1.NewVideoServiceClient(w.grpc)
@@ -256,23 +263,13 @@ func TestOperatorAttachCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorLookUpCommand: the upstream finds the task of a letter by our ID. It is asked for
-// another letter's in vain.
+// TestOperatorLookUpCommand: Kling finds the task of a letter by our ID. For the letter of another
+// protocol the look-up is refused.
 func TestOperatorLookUpCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
-	begun, answer := make(chan struct{}, 10), make(chan struct{})
-	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
-		if r.Method == http.MethodPost {
-			begun <- struct{}{}
-			select {
-			case <-answer:
-			case <-r.Context().Done():
-			}
-		}
-		return nil
-	})
+	begun, answer := w.holdCreates()
 	videos := genbusv1.NewVideoServiceClient(w.grpc)
 	for _, model := range []string{"sandbox-kling", "sandbox-video"} {
 		typed := &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}

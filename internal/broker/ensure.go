@@ -86,6 +86,13 @@ func (s *Streams) updateObjectStores(ctx context.Context) error {
 		if err != nil {
 			s.c.log.Warn("could not update object store", "stream", name, "error", err)
 		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		s.c.log.Warn("could not update all object stores in time", "timeout", objectStoresTimeout)
+		return nil
 	}
 	if err := list.Err(); err != nil {
 		s.c.log.Warn("could not list the object stores; they keep their settings until the next start", "error", err)

@@ -35,7 +35,7 @@ var fieldComments = map[string]string{
 	"HTTP.SSEPing":                        "Silence after which an SSE stream gets a comment line, so that proxies keep it open. Default: 15s.",
 	"HTTP.Segments":                       "First segment of a vendor's own paths, by protocol. Default: the protocol's name, such as kling and jimeng.",
 	"Limits.ArchiveBytes":                 "Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.",
-	"Limits.BodiesBytes":                  "Bytes of one tenant's object store from which on none of its new jobs is accepted: large bodies, kept requests, replies and archived results. What accepted jobs end with is stored all the same. Default: 20GiB.",
+	"Limits.BodiesBytes":                  "Most bytes in one tenant's object store (large bodies, kept requests, replies and archived results) before its new jobs are refused. Accepted jobs still store their results. Default: 20GiB.",
 	"Limits.BodiesMessages":               "Most messages of one tenant's object store, each of which takes 250 bytes of the memory of NATS: two of a kept request, and one more for each 512 KiB. What may be refused is refused beyond it. Default: 1000000.",
 	"Limits.ClaimCheckBytes":              "Requests and inline replies above this size go to the object store, and the message carries a reference. Requests do above a quarter of NATS's max_payload, too. Other bodies do above 256 KiB. Default: 256KiB.",
 	"Limits.ListIndex":                    "Jobs that the index has for listing, in memory, in each replica that keeps it. What is over is dropped: first the oldest that have ended. Default: 100000.",

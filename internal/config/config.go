@@ -125,7 +125,7 @@ type Limits struct {
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
 	// Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`
-	// Bytes of one tenant's object store from which on none of its new jobs is accepted: large bodies, kept requests, replies and archived results. What accepted jobs end with is stored all the same. Default: 20GiB.
+	// Most bytes in one tenant's object store (large bodies, kept requests, replies and archived results) before its new jobs are refused. Accepted jobs still store their results. Default: 20GiB.
 	BodiesBytes Size `yaml:"bodies_bytes"`
 	// Most messages of one tenant's object store, each of which takes 250 bytes of the memory of NATS: two of a kept request, and one more for each 512 KiB. What may be refused is refused beyond it. Default: 1000000.
 	BodiesMessages int64 `yaml:"bodies_messages"`
