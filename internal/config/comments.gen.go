@@ -12,7 +12,7 @@ var fieldComments = map[string]string{
 	"APIKey.SecretKeyEnv":                 "Environment variable that holds the secret key of the pair, of 16 bytes or more. Default: none.",
 	"APIKey.SecretKeyFile":                "File that holds the secret key of the pair, of 16 bytes or more. Default: none.",
 	"APIKey.Tenant":                       "Tenant that the key belongs to: letters, digits, _ and -. Required.",
-	"Breaker.Failures":                    "Failures in a row (not reached, no answer, 5xx) that open it; 0 for no breaker. Default: 10.",
+	"Breaker.Failures":                    "Failures in a row (not reached, no answer, 5xx) that open it; the first one does for creates of a route that has another upstream. 0 for no breaker. Default: 10.",
 	"Breaker.OpenFor":                     "How long it stays open before one job may try again. Default: 15s.",
 	"Chat.FinishForSubscribers":           "Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.",
 	"Chat.InlineEvents":                   "Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for them, and fails where they cannot be stored; off publishes none. Default: on.",

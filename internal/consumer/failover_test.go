@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -78,6 +79,50 @@ func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
 				t.Errorf("the second upstream got %d creates", asked)
 			}
 			doneOnce(t, b, end)
+		})
+	}
+}
+
+// TestAFailingUpstreamEatsFewJobs: of two upstreams the first fails all creates. It costs the
+// first job, those that are at it by then, and one at the end of each wait, and not a share of all.
+func TestAFailingUpstreamEatsFewJobs(t *testing.T) {
+	t.Parallel()
+	for _, replicas := range []int{1, 2} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				const jobs = 200
+				first, second, b := newSandbox(t), newSandbox(t), open(t)
+				refuseCreates(first, sandbox.Behaviour{Status: 500, Code: "oops"})
+				cfg := testConfig(t, first.URL(), withSecond(second.URL()))
+				r := newReplica(t, b, cfg)
+				for range replicas - 1 {
+					newReplica(t, open(t), cfg)
+				}
+				begin := time.Now()
+				lost := 0
+				var ids []string
+				for i := range jobs {
+					request := fmt.Sprint("v", i)
+					ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video:duration_ms=1", "a cat")))
+					if i == 0 {
+						last(follow(t, r.log, ids[0])) // none is at the upstream when the others come
+					}
+				}
+				for _, id := range ids {
+					switch end := last(follow(t, r.log, id)); {
+					case end.Job.GetError().GetCode() == "submission_outcome_unknown":
+						lost++
+					case end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetUpstream() != "second":
+						t.Errorf("%s ended %v", id, end.Job.GetError())
+					}
+				}
+				waits := int(time.Since(begin) / cfg.Upstreams[config.SandboxUpstream].Breaker.OpenFor)
+				if lost < 1 || lost > 3+waits || len(deadLetters(t, b)) != lost {
+					t.Errorf("%d of %d jobs were lost in %v, with %d dead letters", lost, jobs, time.Since(begin), len(deadLetters(t, b)))
+				}
+				t.Logf("%d of %d jobs were lost in %v", lost, jobs, time.Since(begin))
+			})
 		})
 	}
 }

@@ -81,6 +81,11 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	c.counter.every, c.fetchWait = time.Second, 250*time.Millisecond
 	c.videos.LookUps = lookUpsOfTests
 	wait := p.StartLog(ctx, t)
+	unshare, err := p.Routes.Share(b.Conn(), b.Names().Upstreams(), p.Log.Writer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unshare)
 	r := &replica{Consumer: c, cfg: cfg, log: p.Log, cancel: cancel}
 	r.stop = func() func(bool) {
 		var once sync.Once

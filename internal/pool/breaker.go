@@ -26,6 +26,7 @@ type breaker struct {
 	openFor time.Duration
 	// until is when an open breaker lets one job through.
 	until time.Time
+	open  bool // since it opened, no job went well
 }
 
 func newBreaker(s *service, c config.Breaker) *breaker {
@@ -52,14 +53,19 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 		// One more nanosecond: at the very end of its time the breaker is still
 		// open.
 		b.until = time.Now().Add(b.openFor + 1)
-		b.service.metrics.BreakerOpen(true)
+		b.open = true
+		b.service.showBreaker()
 		b.service.logger.Warn("upstream breaker opened", "upstream", name, "for", b.openFor.String(), telemetry.KeyError, b.service.trouble)
 	case gobreaker.StateClosed:
-		b.service.metrics.BreakerOpen(false)
+		b.open = false
+		b.service.showBreaker()
 		b.service.logger.Info("upstream breaker closed", "upstream", name)
 	case gobreaker.StateHalfOpen: // not open to everybody yet
 	}
 }
+
+// errorsSay reports whether a call says this of its upstream.
+func errorsSay(err *upstream.Error, what error) bool { return errors.Is(health(err), what) }
 
 // givenUp reports whether a call ended because its context had.
 func givenUp(err *upstream.Error) bool {

@@ -34,7 +34,10 @@ func (e *BusyError) Error() string {
 type Tried struct {
 	// SentBefore is true for a job that was sent before this round.
 	SentBefore bool
-	accounts   []Account // in the order of the tries
+	// RefusedForNow is true for a video that one of the accounts refused for now: it goes there
+	// again rather than to an upstream that fails creates.
+	RefusedForNow bool
+	accounts      []Account // in the order of the tries
 }
 
 // retry reports whether the next try is not the job's first.
@@ -131,7 +134,11 @@ func (c *Chooser) acquire(t *Tried, in *Ticket, now time.Time) (*Lease, error) {
 		c.pool.metrics.Retry(false)
 		return nil, &BusyError{Until: next}
 	}
-	busy := &BusyError{}
+	ready, next := c.trusted(t, ready, now)
+	if len(ready) == 0 {
+		return nil, ErrExhausted
+	}
+	busy := &BusyError{Until: next}
 	for _, k := range ready {
 		done, free := k.take(in, now)
 		if done != nil {
@@ -193,6 +200,7 @@ func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Leas
 		// A probe that takes long must not keep everybody else away.
 		l.patience = time.AfterFunc(max(k.service.breaker.openFor, probePatience), l.passOn)
 	}
+	l.tries = c.route.Kind == config.KindVideo && k.service.caution.try(now)
 	l.count(1)
 	if t.retry() {
 		c.pool.budget.spend(now)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -21,6 +22,7 @@ type Lease struct {
 
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
+	tries    bool        // that call is a create that tries an upstream that fails them
 	probe    bool        // that call shows whether the upstream is well again
 	patience *time.Timer // of those who wait for the probe; nil without one
 	released bool
@@ -80,6 +82,10 @@ func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 			l.service.notice(err, job, by.route.Name, now)
 		}
 	}
+	if l.service != nil && !again && by.route.Kind == config.KindVideo {
+		l.service.caution.report(err, l.tries, began, now)
+		l.tries = false
+	}
 	l.tell(health(err))
 	if l.service == nil || again && err == nil {
 		return
@@ -114,6 +120,9 @@ func (l *Lease) Release() {
 		return
 	}
 	l.released = true
+	if l.tries {
+		l.service.caution.until = time.Now() // it was not sent
+	}
 	l.tell(errNothing)
 	l.count(-1)
 }

@@ -25,14 +25,15 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 			s.reload(u, p.generation, renewed)
 			continue
 		}
-		p.services[name] = newService(name, u, p.generation, Options{Metrics: p.metrics, Logger: p.logger})
+		p.services[name] = newService(name, u, p.generation, Options{Metrics: p.metrics, Logger: p.logger}, p.announce)
 	}
 }
 
 func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
-		s.metrics.BreakerOpen(false)
+		s.caution.hear(notice{})
+		s.showBreaker()
 	}
 	var keys []*key
 	for i, c := range u.Credentials() {

@@ -14,7 +14,7 @@ import (
 // Breaker words of an UpstreamState.
 const (
 	BreakerClosed   = "closed"    // jobs go to the upstream
-	BreakerOpen     = "open"      // none does
+	BreakerOpen     = "open"      // none does, or no create of a route that has another upstream
 	BreakerHalfOpen = "half_open" // one does, to try it
 )
 
@@ -74,6 +74,9 @@ func (s *service) state(now time.Time) UpstreamState {
 	case gobreaker.StateHalfOpen:
 		out.Breaker = BreakerHalfOpen
 	case gobreaker.StateClosed:
+		if s.caution.shown {
+			out.Breaker, out.Until = BreakerOpen, s.caution.until
+		}
 	}
 	out.Calls, out.Failed = s.recent.sum(now)
 	out.Polls, out.PollsFailed = s.polls.sum(now)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/protocol"
@@ -113,6 +115,12 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 
 // Upstreams is what this process knows of all upstreams, by name.
 func (t *Table) Upstreams() []pool.UpstreamState { return t.pool.State() }
+
+// Share tells the other replicas which upstreams fail creates, and hears it of them, until stop
+// is called.
+func (t *Table) Share(conn *nats.Conn, subject, self string) (stop func(), err error) {
+	return t.pool.Share(conn, subject, self)
+}
 
 // Polled tells what became of a poll; err is nil for one that was answered.
 func (t *Table) Polled(name string, err error) {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -26,6 +27,25 @@ func (s *Service) newFleet(host string, adm *admission.Admission) *fleet.Member 
 			}
 		},
 	})
+}
+
+// joinFleet has this replica hear of the others, and these of it. It comes before the first job,
+// so that none goes to an upstream of which the others know that it fails.
+func (s *Service) joinFleet(ctx context.Context, member *fleet.Member) error {
+	if s.cfg.NATS.Embedded() {
+		return nil
+	}
+	unshare, err := s.routes.Share(s.broker.Conn(), s.broker.Names().Upstreams(), s.tasks.Writer())
+	if err != nil {
+		return err
+	}
+	s.leave = unshare
+	leave, err := member.Start(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	s.leave = func() { leave(); unshare() }
+	return nil
 }
 
 // mostRefused is how many tenants a replica says of that it has refused them.

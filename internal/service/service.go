@@ -199,6 +199,9 @@ func (s *Service) startWork(ctx context.Context) error {
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
 	}
+	if err := s.joinFleet(ctx, member); err != nil {
+		return err
+	}
 	if err := s.consumer.Start(ctx); err != nil {
 		return err
 	}
@@ -206,10 +209,6 @@ func (s *Service) startWork(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.leave, err = member.Start(context.WithoutCancel(ctx)); err != nil {
-		s.leave = func() {}
-		return err
-	}
 	s.endCalls, err = natsapi.Start(ctx, s.broker.Conn(), natsapi.Options{
 		Core: s.core, Names: s.broker.Names(), Uploads: uploads, Tracing: s.tracing, Logger: s.log, Version: s.version,
 	})

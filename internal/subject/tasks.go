@@ -80,6 +80,10 @@ func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
 // genbus.internal.replicas.
 func (s Space) Replicas() string { return s.join("internal", "replicas") }
 
+// Upstreams is where replicas tell each other which upstreams fail creates:
+// genbus.internal.upstreams.
+func (s Space) Upstreams() string { return s.join("internal", "upstreams") }
+
 // Index is where a replica that keeps the index of jobs is asked for it:
 // genbus.internal.index.<writer>, with the writer of its own events.
 func (s Space) Index(writer string) string { return s.join("internal", "index", writer) }

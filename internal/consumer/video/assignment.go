@@ -19,9 +19,6 @@ type assignment struct {
 	ticket *pool.Ticket
 	// tried are the accounts that refused the task in this round.
 	tried pool.Tried
-	// waiting is true when one of them refused for now: the round's end is then not the
-	// task's.
-	waiting bool
 	// sent are the upstreams that this process sent the request to, in order.
 	sent []string
 }
@@ -59,7 +56,7 @@ func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff 
 		a.newRound()
 		return now.Add(backoff), forNow
 	}
-	a.waiting = a.waiting || forNow
+	a.tried.RefusedForNow = a.tried.RefusedForNow || forNow
 	lease, err := by.Acquire(&a.tried)
 	if err == nil {
 		a.lease = lease
@@ -68,13 +65,13 @@ func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff 
 	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
 		return busy.Until, true
 	}
-	waiting := a.waiting
+	waiting := a.tried.RefusedForNow // the round's end is then not the task's
 	a.newRound()
 	return now.Add(backoff), waiting
 }
 
 func (a *assignment) newRound() {
-	a.tried, a.waiting = pool.Tried{SentBefore: a.tried.SentBefore}, false
+	a.tried = pool.Tried{SentBefore: a.tried.SentBefore}
 }
 
 // resume counts a task that an account has already.

@@ -1,0 +1,173 @@
+package pool_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// videosAlong makes a video route over some upstreams, in their order.
+func videosAlong(names ...string) config.Route {
+	r := along(names...)
+	r.Kind = config.KindVideo
+	return r
+}
+
+// TestCreatesAvoidAnUpstreamThatFailsThem: after one that failed, one create tries the upstream at
+// the end of each wait, which doubles up to ten minutes, until one goes well.
+func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m := telemetry.NewMetrics("v1")
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := p.Chooser(videosAlong("a", "b"))
+		one, two, three := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
+		one.Report(c, aJob, &unavailable)
+		two.Report(c, aJob, nil) // it began before the failure
+		three.Report(c, aJob, &noAnswer)
+		for _, wait := range []time.Duration{15, 30, 60, 120, 240, 480, 600, 600} {
+			wait *= time.Second
+			expect(t, []string{next(t, c), next(t, c)}, "b", "b")
+			if a := p.State()[0]; a.Breaker != pool.BreakerOpen || a.Until.Before(time.Now().Add(wait)) {
+				t.Errorf("%+v", a)
+			}
+			expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
+			pass(wait - time.Millisecond)
+			expect(t, []string{next(t, c)}, "b")
+			pass(wait/10 + 2*time.Millisecond)
+			tries := get(t, c, new(pool.Tried))
+			expect(t, []string{tries.Account().String(), next(t, c)}, "a", "b")
+			tries.Report(c, aJob, &unavailable)
+			tries.Release()
+		}
+		if n := strings.Count(log.String(), "upstream breaker opened for creates"); n != 1 {
+			t.Errorf("the log says %d times that it opened:\n%s", n, log.String())
+		}
+		pass(11 * time.Minute)
+		expect(t, []string{report(t, c, nil), next(t, c)}, "a", "a")
+		if a := p.State()[0]; a.Breaker != pool.BreakerClosed || !strings.Contains(log.String(), "upstream breaker closed for creates") {
+			t.Errorf("%+v\n%s", a, log.String())
+		}
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
+		report(t, c, &unavailable)
+		pass(17 * time.Second)
+		expect(t, []string{next(t, c)}, "a") // the first wait again
+	})
+}
+
+// TestWhatSaysNothingOfCreates leaves an upstream as it is: a chat, a refusal, and a create that
+// was not sent, which is tried again at once.
+func TestWhatSaysNothingOfCreates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+		c, chats := p.Chooser(videosAlong("a", "b")), p.Chooser(along("a", "b"))
+		report(t, chats, &unavailable)
+		report(t, c, &badRequest)
+		report(t, c, &notReached)
+		expect(t, []string{next(t, c)}, "a")
+		report(t, c, &unavailable)
+		report(t, chats, nil)
+		expect(t, []string{next(t, c), next(t, chats)}, "b", "a")
+		pass(17 * time.Second)
+		expect(t, []string{next(t, c), report(t, c, &badRequest), report(t, c, nil), next(t, c)}, "a", "a", "a", "a")
+	})
+}
+
+// TestACreateWaitsForABetterUpstream rather than for the place that one that fails has: while the
+// other has no slot, and when the other has refused it for now.
+func TestACreateWaitsForABetterUpstream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(func(u *config.Upstream) { u.MaxConcurrent = 1 })}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+		c := p.Chooser(videosAlong("a", "b"))
+		report(t, c, &unavailable)
+		var tried pool.Tried
+		held := get(t, c, &tried)
+		expect(t, []string{held.Account().String()}, "b")
+		expectBusy(t, c, new(pool.Tried), time.Second)
+		held.Report(c, aJob, &slowDown)
+		held.Release()
+		tried.RefusedForNow = true
+		if l, err := c.Acquire(&tried); !errors.Is(err, pool.ErrExhausted) {
+			t.Errorf("got %v, %v", l, err)
+		}
+	})
+}
+
+// TestWhereAllUpstreamsFailCreates the one that failed fewer comes first, and an only upstream is
+// left to its breaker.
+func TestWhereAllUpstreamsFailCreates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+		c, only := p.Chooser(videosAlong("a", "b")), p.Chooser(videosAlong("a"))
+		report(t, c, &unavailable)
+		pass(17 * time.Second)
+		expect(t, []string{report(t, c, &unavailable), report(t, c, &unavailable), next(t, c), next(t, only)}, "a", "b", "b", "a")
+		expect(t, []string{report(t, c, nil), next(t, c)}, "b", "b")
+	})
+}
+
+// TestABreakerOfNoFailuresIsNone for creates either.
+func TestABreakerOfNoFailuresIsNone(t *testing.T) {
+	t.Parallel()
+	never := with(func(u *config.Upstream) { u.Breaker.Failures = 0 })
+	p := pool.New(config.Upstreams{"a": never, "b": never}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+	c := p.Chooser(videosAlong("a", "b"))
+	report(t, c, &unavailable)
+	expect(t, []string{next(t, c)}, "a")
+}
+
+// TestReplicasShareWhichUpstreamsFailCreates: one that fails, and one that goes well again. A replica that begins later asks the others.
+func TestReplicasShareWhichUpstreamsFailCreates(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	route := videosAlong("a", "b")
+	replica := func(name string) *pool.Chooser {
+		quick := with(func(u *config.Upstream) { u.Breaker.OpenFor = time.Second })
+		p := pool.New(config.Upstreams{"a": quick, "b": quick}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+		stop, err := p.Share(b.Conn(), b.Names().Upstreams(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+		return p.Chooser(route)
+	}
+	await := func(c *pool.Chooser, account string) *pool.Lease {
+		t.Helper()
+		for deadline := time.After(brokertest.Patience); ; {
+			l := get(t, c, new(pool.Tried))
+			if l.Account().Upstream == account {
+				return l
+			}
+			l.Release()
+			select {
+			case <-deadline:
+				t.Fatalf("no create goes to %s", account)
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	one, two := replica("1"), replica("2")
+	expect(t, []string{report(t, one, &unavailable)}, "a")
+	await(two, "b")
+	three := replica("3")
+	await(three, "b")
+	await(one, "a").Report(one, aJob, nil) // the create that tries it, at the end of the wait
+	for _, c := range []*pool.Chooser{one, two, three} {
+		for range 100 { // and no end of a wait
+			await(c, "a")
+		}
+	}
+}
