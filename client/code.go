@@ -81,4 +81,5 @@ const (
 	ErrUpstreamTimeout       Code = "upstream_timeout"
 	ErrStreamTruncated       Code = "stream_truncated"
 	ErrChatAttemptsExhausted Code = "chat_attempts_exhausted"
+	ErrReplyNotStored        Code = "reply_not_stored"
 )

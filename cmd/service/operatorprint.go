@@ -85,7 +85,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	l := s.GetLetter()
 	if p.json {
 		if !body {
-			l.Data = nil
+			l.Data, l.Reply = nil, nil
 		}
 		return p.asJSON(s)
 	}

@@ -32,7 +32,11 @@ type Bodies struct {
 type bucket struct {
 	turn  chan struct{}
 	ready bool
+	told  time.Time // when the log heard last that it cannot be created
 }
+
+// tellEvery is how often the log hears that a tenant's object store cannot be created.
+const tellEvery = time.Minute
 
 // NewBodies returns the bodies of a broker.
 func NewBodies(b *Broker) *Bodies {
@@ -242,6 +246,10 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	}
 	if api, refused := errors.AsType[*jetstream.APIError](err); refused {
 		err = classifyAPI(api)
+	}
+	if Permanent(err) && time.Since(known.told) >= tellEvery {
+		known.told = time.Now()
+		s.b.log.Error("an object store cannot be created: what is too large for a message is refused", "bucket", name, "error", err)
 	}
 	if err != nil {
 		return fmt.Errorf("object store %s: %w", name, err)

@@ -31,6 +31,7 @@ type connection struct {
 	trouble  atomic.Pointer[trouble] // nil when the last look of Ready found all well
 
 	unreplicated unreplicated
+	payload      atomic.Int64 // the smallest max_payload that was seen; 0 before that
 }
 
 // A server that was cut off without a word, as by a network that drops packets, is
@@ -122,8 +123,31 @@ func (c *connection) Names() subject.Space { return c.names }
 // server that leads the task log.
 func (c *connection) Clock() *clock.Clock { return c.clock }
 
-// MaxPayload is the largest message that the server takes, in bytes.
-func (c *connection) MaxPayload() int64 { return c.nc.MaxPayload() }
+// MaxPayload is the largest message that every server took that this process was connected to, in
+// bytes: the limit of the server, the account or the user.
+func (c *connection) MaxPayload() int64 {
+	now := c.nc.MaxPayload()
+	for {
+		seen := c.payload.Load()
+		if seen != 0 && seen <= now {
+			return seen
+		}
+		if c.payload.CompareAndSwap(seen, now) {
+			return now
+		}
+	}
+}
+
+// minPayload is the max_payload that events without a body, and the result of a video, need.
+const minPayload = 64 << 10
+
+// checkPayload fails where messages may not be as large as genbus needs.
+func (c *connection) checkPayload() error {
+	if most := c.MaxPayload(); most < minPayload {
+		return fmt.Errorf("NATS takes messages of %d bytes (max_payload of the server, the account or the user); genbus needs %d", most, minPayload)
+	}
+	return nil
+}
 
 // ask sends a request about a stream that is harmless to repeat, and repeats it where its
 // connection was lost under way. Without a connection it fails at once.

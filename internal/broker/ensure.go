@@ -17,6 +17,9 @@ import (
 // differ. What cannot be updated is an error that names the field. It is for a start:
 // the replica that started last says how the streams are.
 func (s *Streams) Ensure(ctx context.Context) error {
+	if err := s.checkAccount(ctx); err != nil {
+		return err
+	}
 	if err := s.eachStream(ctx, s.updateStream); err != nil {
 		return err
 	}
@@ -65,6 +68,32 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	})
 }
 
+// checkAccount holds this configuration against the limits of the NATS account, so that a start
+// names the key, or the limit, that is to be changed. A user who may not read them is told by the
+// stream that is refused.
+func (s *Streams) checkAccount(ctx context.Context) error {
+	if err := s.c.checkPayload(); err != nil {
+		return err
+	}
+	ctx, cancel := lookup(ctx, "the limits of the NATS account")
+	defer cancel()
+	account, err := s.c.js.AccountInfo(ctx)
+	if err != nil {
+		s.c.log.Debug("the limits of the NATS account are not known", "error", err)
+		return nil
+	}
+	limits, streams := account.Limits, len(s.Configs())
+	switch {
+	case limits.MaxBytesRequired && s.limits.WorkMaxBytes == 0:
+		return errors.New("the NATS account wants max_bytes of each stream: set nats.streams.work.max_bytes")
+	case limits.MaxBytesRequired && s.limits.BodiesReserved == 0:
+		return errors.New("the NATS account wants max_bytes of each stream: set nats.streams.bodies.max_bytes")
+	case limits.MaxStreams > 0 && limits.MaxStreams <= streams:
+		return fmt.Errorf("the NATS account may have %d streams (max_streams); genbus needs %d, and one for each tenant's bodies", limits.MaxStreams, streams)
+	}
+	return nil
+}
+
 // objectStoresTimeout bounds the look at the tenants' object stores at a start.
 const objectStoresTimeout = 10 * time.Second
 
@@ -110,7 +139,7 @@ func (s *Streams) updateObjectStore(ctx context.Context, name string) error {
 	}
 	have := stream.CachedInfo().Config
 	want := have
-	want.Replicas, want.MaxAge, want.Metadata = s.replicas, s.limits.TasksMaxAge, revisionMetadata()
+	want.Replicas, want.MaxAge, want.MaxBytes, want.Metadata = s.replicas, s.limits.TasksMaxAge, unlimited(s.limits.BodiesReserved), revisionMetadata()
 	fields := objectStoreDiff(have, want)
 	if len(fields) == 0 || newer(have.Metadata) {
 		return nil

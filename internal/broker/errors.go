@@ -110,6 +110,12 @@ func classifyAPI(api *jetstream.APIError) error {
 	return errors.Join(ErrRefused, api)
 }
 
+// Permanent reports whether a write is refused for good, as far as genbus can tell: the message is
+// not one that the server takes, or the account does not allow it. An operator may change that.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused) || errors.Is(err, ErrAccountLimit)
+}
+
 // Unavailable reports whether an error of any call of JetStream, this package's or
 // the client's own, says that it cannot be used now, rather than that the call was
 // wrong.

@@ -60,6 +60,9 @@ func (c *connection) look(ctx context.Context) error {
 	if !c.nc.IsConnected() {
 		return errors.New("not connected to NATS")
 	}
+	if err := c.checkPayload(); err != nil {
+		return err
+	}
 	// The log first: its answer is the one that the clock is compared with, and what is
 	// wrong with another stream must not keep that from us.
 	for _, name := range []string{c.names.Tasks(), c.names.Work(), c.names.Wait()} {

@@ -39,6 +39,7 @@ func objectStoreDiff(have, want jetstream.StreamConfig) []string {
 	var d diff
 	d.add("replicas", have.Replicas, want.Replicas, have.Replicas == want.Replicas)
 	d.add("max_age", have.MaxAge, want.MaxAge, have.MaxAge == want.MaxAge)
+	d.add("max_bytes", have.MaxBytes, want.MaxBytes, unlimited(have.MaxBytes) == unlimited(want.MaxBytes))
 	return d
 }
 

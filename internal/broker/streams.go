@@ -29,6 +29,7 @@ type Limits struct {
 	RequestsMaxMsgs  int64
 	RequestsMaxBytes int64
 	WorkMaxMsgs      int64 // also of the jobs that wait for their turn
+	WorkMaxBytes     int64 // the same; 0 for no limit
 	TasksMaxAge      time.Duration
 	TasksMaxBytes    int64
 	ChunksMaxAge     time.Duration
@@ -46,6 +47,9 @@ type Limits struct {
 	// tenant, and refuse what is paid for.
 	BodiesMaxBytes int64
 	BodiesMaxMsgs  int64
+	// BodiesReserved is max_bytes of each tenant's object store, for accounts that require it: what
+	// JetStream sets aside. 0 for no limit.
+	BodiesReserved int64
 }
 
 // DefaultLimits are the limits that a newcomer meets.
@@ -123,7 +127,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 		s.stream(n.Work(), "accepted, unfinished jobs", jetstream.StreamConfig{
 			Subjects:  []string{n.WorkPattern()},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
-			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
+			MaxMsgs: l.WorkMaxMsgs, MaxBytes: unlimited(l.WorkMaxBytes), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
 			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
 		// No work queue: every replica reads along which tenants wait, and a work
@@ -131,7 +135,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 		s.stream(n.Wait(), "accepted jobs that wait for their turn", jetstream.StreamConfig{
 			Subjects:  []string{n.WaitPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
+			MaxMsgs: l.WorkMaxMsgs, MaxBytes: unlimited(l.WorkMaxBytes), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
 			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
 		s.stream(n.Tasks(), "log of record, and feed of finished jobs", jetstream.StreamConfig{
@@ -187,7 +191,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 func (s *Streams) ObjectStore(bucket string) jetstream.ObjectStoreConfig {
 	return jetstream.ObjectStoreConfig{
 		Bucket: bucket, Description: "genbus: bodies that are too large for a message",
-		TTL: s.limits.TasksMaxAge, Storage: jetstream.FileStorage, Replicas: s.replicas, Metadata: revisionMetadata(),
+		TTL: s.limits.TasksMaxAge, MaxBytes: unlimited(s.limits.BodiesReserved), Storage: jetstream.FileStorage, Replicas: s.replicas, Metadata: revisionMetadata(),
 	}
 }
 

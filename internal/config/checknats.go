@@ -44,8 +44,8 @@ func (c *Config) checkEmbedded(r *report) {
 	within(r, "nats.max_store_bytes", n.MaxStoreBytes, 64*MiB, 1024*TiB)
 	within(r, "nats.max_memory_bytes", n.MaxMemoryBytes, MiB, TiB)
 	// The broker reserves the limit of every stream when it creates it, and refuses the stream that does not fit.
-	if sum := n.Streams.Requests.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes + n.Streams.Ops.MaxBytes; sum > n.MaxStoreBytes {
-		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, tasks, dead, rejected, usage and ops")
+	if sum := n.Streams.Requests.MaxBytes + 2*n.Streams.Work.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes + n.Streams.Ops.MaxBytes; sum > n.MaxStoreBytes {
+		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops")
 	}
 	if n.Streams.Chunks.MaxBytes > n.MaxMemoryBytes {
 		r.bad("nats.max_memory_bytes", n.MaxMemoryBytes, "at least "+n.Streams.Chunks.MaxBytes.String()+", which is nats.streams.chunks.max_bytes")
@@ -76,6 +76,12 @@ func (c *Config) checkStreams(r *report) {
 	within(r, "nats.streams.requests.max_msgs", s.Requests.MaxMsgs, 1, 1_000_000_000)
 	within(r, "nats.streams.requests.max_bytes", s.Requests.MaxBytes, MiB, 1024*TiB)
 	within(r, "nats.streams.work.max_msgs", s.Work.MaxMsgs, 1, 1_000_000_000)
+	if s.Work.MaxBytes != 0 {
+		within(r, "nats.streams.work.max_bytes", s.Work.MaxBytes, MiB, 1024*TiB)
+	}
+	if bodies := s.Bodies.MaxBytes; bodies != 0 && bodies <= c.Limits.BodiesBytes {
+		r.bad("nats.streams.bodies.max_bytes", bodies, "more than "+c.Limits.BodiesBytes.String()+", which is limits.bodies_bytes, or 0")
+	}
 	within(r, "nats.streams.tasks.max_age", s.Tasks.MaxAge, time.Second, 10*year)
 	within(r, "nats.streams.tasks.max_bytes", s.Tasks.MaxBytes, MiB, 1024*TiB)
 	within(r, "nats.streams.chunks.max_age", s.Chunks.MaxAge, time.Second, 24*time.Hour)

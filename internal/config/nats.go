@@ -81,6 +81,7 @@ type Streams struct {
 	Rejected RejectedStream `yaml:"rejected"`
 	Usage    UsageStream    `yaml:"usage"`
 	Ops      OpsStream      `yaml:"ops"`
+	Bodies   BodiesStreams  `yaml:"bodies"`
 }
 
 // RequestsStream is the inbox of publishers; when it is full, publishing is refused.
@@ -95,6 +96,15 @@ type RequestsStream struct {
 type WorkStream struct {
 	// Most accepted jobs that are ready or in work, over all routes, and as many in the backlog. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
+	// Most bytes of these, and as many of the backlog; 0 for no limit, which some NATS accounts do not allow. Default: 0.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
+// BodiesStreams are the tenants' object stores.
+type BodiesStreams struct {
+	// Most bytes of each tenant's object store, which NATS sets aside for it; 0 for no limit, which some NATS accounts do
+	// not allow. Above limits.bodies_bytes, because replies of accepted jobs are stored beyond that. Default: 0.
+	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // TasksStream is the log of record and the feed of finished jobs.

@@ -145,15 +145,18 @@ func TestProblems(t *testing.T) {
 		{"nats.tls embedded, without a key", "nats: {tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together`}},
 		{"nats.tls embedded, authorities alone", "nats: {tls: {ca_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/ok"; want cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster`}},
 		{"nats.tls embedded, for nobody", "nats: {listen: none, tls: {cert_file: /ok, key_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want nats.listen with an address`}},
-		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 10560MiB, the sum of max_bytes of the streams requests, tasks, dead, rejected, usage and ops"}},
+		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 10560MiB, the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops"}},
 		{"nats.max_memory_bytes", "nats: {max_memory_bytes: 128MiB}", nil, []string{"c.yaml:1: nats.max_memory_bytes is 128MiB; want at least 256MiB, which is nats.streams.chunks.max_bytes"}},
 		{"streams", `nats:
   streams:
     requests: {max_msgs: 0, max_bytes: 1}
-    work: {max_msgs: -1}
+    work: {max_msgs: -1, max_bytes: 1}
     tasks: {max_age: 0s, max_bytes: 1}
     chunks: {max_age: 0s, max_bytes: 1}
-    dead: {max_age: 0s, max_bytes: 1}`, nil, []string{
+    dead: {max_age: 0s, max_bytes: 1}
+    bodies: {max_bytes: 1GiB}`, nil, []string{
+			"c.yaml:4: nats.streams.work.max_bytes is 1; want 1MiB to",
+			"c.yaml:8: nats.streams.bodies.max_bytes is 1GiB; want more than 20GiB, which is limits.bodies_bytes, or 0",
 			"c.yaml:3: nats.streams.requests.max_msgs is 0; want 1 to 1000000000",
 			"c.yaml:3: nats.streams.requests.max_bytes is 1; want 1MiB to 1024TiB",
 			"c.yaml:4: nats.streams.work.max_msgs is -1; want 1 to 1000000000",

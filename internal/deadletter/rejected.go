@@ -39,7 +39,7 @@ const (
 func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
 	switch size := proto.Size(letter); {
-	case size > rejectedWhole:
+	case size > min(rejectedWhole, int(d.Broker.MaxPayload())-envelope):
 		cut(letter)
 	case size <= rejectedSmall:
 		slot = strconv.FormatUint(seq%rejectedSlots, 10)

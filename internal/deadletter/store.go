@@ -122,7 +122,7 @@ func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix 
 		if ref, err = d.Bodies.Copy(ctx, publisher.BodyOf(letter.GetDataRef()), tenant, prefix); err != nil {
 			return nil //nolint:nilerr // the comment above says why
 		}
-	case len(letter.GetData()) > publisher.ClaimCheck:
+	case len(letter.GetData()) > publisher.ClaimCheckOf(d.Broker):
 		ref, err = d.Bodies.Put(ctx, tenant, prefix, letter.GetData())
 	default:
 		return nil

@@ -93,6 +93,7 @@ const (
 	UpstreamTimeout       Code = "upstream_timeout"
 	StreamTruncated       Code = "stream_truncated"
 	ChatAttemptsExhausted Code = "chat_attempts_exhausted"
+	ReplyNotStored        Code = "reply_not_stored"
 )
 
 // Meaning is one row of the table.
@@ -189,6 +190,7 @@ var table = []Meaning{
 	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The upstream did not answer, or fell silent, within the route's timeout.", "Try again, or raise the timeout that the message names."},
 	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream ended the stream early.", "Try again; what arrived is not the whole reply."},
 	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "All attempts at the chat were cut off.", "Send it again as a new job."},
+	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "The upstream has replied to the chat, and NATS refuses to store the reply: a limit of its server or account is too small.", "An operator finds the reply in the dead letter, and raises what the message names; a repeat is another call of the upstream."},
 }
 
 var byCode = func() map[Code]Meaning {

@@ -138,7 +138,7 @@ func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply
 // fits reports whether a reply may be part of the terminal event, whose commit asks for the
 // room of all of it.
 func (c *record) fits(ctx context.Context, bytes int) bool {
-	if int64(bytes) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
+	if int64(bytes) > min(int64(c.r.o.Config.Now().Limits.ClaimCheckBytes), c.r.o.Broker.MaxPayload()/4) {
 		return false
 	}
 	release, ok := c.r.o.Log.Capacity.ReserveReply(ctx, bytes)

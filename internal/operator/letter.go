@@ -130,7 +130,7 @@ func (p *Letters) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDead
 		return nil, err
 	}
 	out := l.stored()
-	out.Letter.Data = nil
+	out.Letter.Data, out.Letter.Reply = nil, nil
 	return out, nil
 }
 

@@ -126,7 +126,7 @@ func (w *window) wants(m broker.Stored, l letter) bool {
 
 // add puts a letter on the page, without its data.
 func (w *window) add(l *genbusv1.StoredDeadLetter) {
-	l.Letter.Data = nil
+	l.Letter.Data, l.Letter.Reply = nil, nil
 	w.page.Letters = append(w.page.Letters, l)
 	w.bytes += proto.Size(l)
 }

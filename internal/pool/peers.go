@@ -17,8 +17,9 @@ type notice struct {
 	// went well. Next is how long the others send none.
 	Wait time.Duration `json:"wait,omitempty"`
 	Next time.Duration `json:"next,omitempty"`
-	// Ask has the others say which upstreams fail.
-	Ask bool `json:"ask,omitempty"`
+	// Ask has the others say which upstreams fail; To is who has asked, and empty in what all are told.
+	Ask bool   `json:"ask,omitempty"`
+	To  string `json:"to,omitempty"`
 }
 
 // maxNotices bounds those that wait to be sent.
@@ -65,7 +66,7 @@ func (p *Pool) announce(n notice) {
 // heard takes what another replica says.
 func (p *Pool) heard(data []byte, self string) {
 	var n notice
-	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self {
+	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self || n.To != "" && n.To != self {
 		return
 	}
 	p.mu.Lock()
@@ -74,7 +75,7 @@ func (p *Pool) heard(data []byte, self string) {
 		now := time.Now()
 		for _, s := range p.services {
 			if c := &s.caution; !c.trusts() {
-				p.announce(notice{Upstream: s.name, Wait: c.wait, Next: c.until.Sub(now)})
+				p.announce(notice{Upstream: s.name, Wait: c.wait, Next: c.until.Sub(now), To: n.Replica})
 			}
 		}
 		return

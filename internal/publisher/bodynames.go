@@ -7,8 +7,13 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// ClaimCheck is the size, in bytes, above which a body goes to the object store.
+// ClaimCheck is the size, in bytes, above which a body goes to the object store where max_payload
+// does not ask for less.
 const ClaimCheck = 256 << 10
+
+// ClaimCheckOf is the size above which a body goes to the object store: a quarter of max_payload at
+// most, because a message has more than the body, and JSON makes it longer.
+func ClaimCheckOf(b *broker.Broker) int { return int(min(ClaimCheck, b.MaxPayload()/4)) }
 
 // The names of stored bodies, without what broker.Bodies adds so that no two are
 // equal. Those of a job begin with its id and a dash, so that Bodies.Of finds them,

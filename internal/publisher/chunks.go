@@ -351,14 +351,14 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 // final reports whether the broker will refuse the same message again.
 func final(err error) bool {
 	err = broker.Classify(err)
-	return errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrRefused)
+	return broker.Permanent(err)
 }
 
 // message builds the event of a batch. A large block, which is alone in its
 // batch, goes to the object store first.
 func (w *ChunkWriter) message(batch blocks) (*nats.Msg, error) {
 	chunk := &genbusv1.ChatChunk{Id: w.id, Attempt: w.attempt, Index: batch.first, Time: timestamppb.New(batch.at[0])}
-	if batch.size() <= ClaimCheck {
+	if batch.size() <= ClaimCheckOf(w.b) {
 		chunk.Blocks = batch.slices()
 		return w.enc.Chunk(w.ctx, w.tenant, chunk)
 	}

@@ -76,12 +76,13 @@ func limits(cfg *config.Config) broker.Limits {
 	s := cfg.NATS.Streams
 	return broker.Limits{
 		RequestsMaxMsgs: s.Requests.MaxMsgs, RequestsMaxBytes: int64(s.Requests.MaxBytes),
-		WorkMaxMsgs: s.Work.MaxMsgs,
+		WorkMaxMsgs: s.Work.MaxMsgs, WorkMaxBytes: int64(s.Work.MaxBytes),
 		TasksMaxAge: s.Tasks.MaxAge, TasksMaxBytes: int64(s.Tasks.MaxBytes),
 		ChunksMaxAge: s.Chunks.MaxAge, ChunksMaxBytes: int64(s.Chunks.MaxBytes),
 		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes),
 		RejectedMaxAge: s.Rejected.MaxAge, RejectedMaxBytes: int64(s.Rejected.MaxBytes),
 		UsageMaxAge: s.Usage.MaxAge, UsageMaxBytes: int64(s.Usage.MaxBytes),
 		OpsMaxAge: s.Ops.MaxAge, OpsMaxBytes: int64(s.Ops.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes), BodiesMaxMsgs: cfg.Limits.BodiesMessages,
+		BodiesReserved: int64(s.Bodies.MaxBytes),
 	}
 }

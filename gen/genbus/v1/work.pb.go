@@ -472,7 +472,12 @@ type DeadLetter struct {
 	// The ID of ours that the submission named to the upstream; empty for none.
 	OwnTaskId string `protobuf:"bytes,17,opt,name=own_task_id,json=ownTaskId,proto3" json:"own_task_id,omitempty"`
 	// Looks for the upstream's task by that ID, in their order.
-	LookUps       []*LookUp `protobuf:"bytes,18,rep,name=look_ups,json=lookUps,proto3" json:"look_ups,omitempty"`
+	LookUps []*LookUp `protobuf:"bytes,18,rep,name=look_ups,json=lookUps,proto3" json:"look_ups,omitempty"`
+	// The upstream's reply to a chat, where NATS did not take it for the job
+	// (reply_not_stored); empty for none, and where reply_cut is present.
+	Reply []byte `protobuf:"bytes,19,opt,name=reply,proto3" json:"reply,omitempty"`
+	// Size and digest of a reply that NATS did not take for the letter either.
+	ReplyCut      *Cut `protobuf:"bytes,20,opt,name=reply_cut,json=replyCut,proto3" json:"reply_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +634,20 @@ func (x *DeadLetter) GetOwnTaskId() string {
 func (x *DeadLetter) GetLookUps() []*LookUp {
 	if x != nil {
 		return x.LookUps
+	}
+	return nil
+}
+
+func (x *DeadLetter) GetReply() []byte {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *DeadLetter) GetReplyCut() *Cut {
+	if x != nil {
+		return x.ReplyCut
 	}
 	return nil
 }
@@ -865,7 +884,7 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x12\n" +
 	"\x04code\x18\a \x01(\tR\x04code\x12\x14\n" +
 	"\x05named\x18\b \x01(\tR\x05named\x12\x1e\n" +
-	"\vown_task_id\x18\t \x01(\tR\townTaskId\"\xf3\x04\n" +
+	"\vown_task_id\x18\t \x01(\tR\townTaskId\"\xb6\x05\n" +
 	"\n" +
 	"DeadLetter\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\x12\x0e\n" +
@@ -886,7 +905,9 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\aattempt\x18\x0f \x01(\rR\aattempt\x12 \n" +
 	"\x03cut\x18\x10 \x01(\v2\x0e.genbus.v1.CutR\x03cut\x12\x1e\n" +
 	"\vown_task_id\x18\x11 \x01(\tR\townTaskId\x12,\n" +
-	"\blook_ups\x18\x12 \x03(\v2\x11.genbus.v1.LookUpR\alookUps\"\xab\x01\n" +
+	"\blook_ups\x18\x12 \x03(\v2\x11.genbus.v1.LookUpR\alookUps\x12\x14\n" +
+	"\x05reply\x18\x13 \x01(\fR\x05reply\x12+\n" +
+	"\treply_cut\x18\x14 \x01(\v2\x0e.genbus.v1.CutR\breplyCut\"\xab\x01\n" +
 	"\x06LookUp\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12/\n" +
 	"\x06result\x18\x02 \x01(\x0e2\x17.genbus.v1.LookUpResultR\x06result\x12(\n" +
@@ -948,13 +969,14 @@ var file_genbus_v1_work_proto_depIdxs = []int32{
 	1,  // 12: genbus.v1.DeadLetter.work:type_name -> genbus.v1.WorkItem
 	5,  // 13: genbus.v1.DeadLetter.cut:type_name -> genbus.v1.Cut
 	4,  // 14: genbus.v1.DeadLetter.look_ups:type_name -> genbus.v1.LookUp
-	10, // 15: genbus.v1.LookUp.time:type_name -> google.protobuf.Timestamp
-	0,  // 16: genbus.v1.LookUp.result:type_name -> genbus.v1.LookUpResult
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	5,  // 15: genbus.v1.DeadLetter.reply_cut:type_name -> genbus.v1.Cut
+	10, // 16: genbus.v1.LookUp.time:type_name -> google.protobuf.Timestamp
+	0,  // 17: genbus.v1.LookUp.result:type_name -> genbus.v1.LookUpResult
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_work_proto_init() }

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
@@ -245,7 +244,7 @@ func (j *job) flush(chunks *publisher.ChunkWriter) uint64 {
 func (j *job) replied(r reply) error {
 	out := task.Reply{JSON: r.json, Chunks: r.chunks, Upstream: r.from.Upstream, Key: r.from.Key}
 	out.Usage = body.ParseUsage(body.Trusted(r.json).Member("usage")) // the client has checked the reply
-	stored := len(r.json) > publisher.ClaimCheck
+	stored := len(r.json) > publisher.ClaimCheckOf(j.runner.Holder.Broker)
 	if !stored {
 		release, ok := j.runner.Holder.Log.Capacity.ReserveReply(j.ctx, len(r.json))
 		if stored = !ok; ok {
@@ -253,13 +252,17 @@ func (j *job) replied(r reply) error {
 		}
 	}
 	if stored {
-		ref, err := j.store(r.json)
-		if err != nil {
+		if err := j.store(r, &out); err != nil {
 			return err
 		}
-		out.JSON, out.Ref = nil, ref
 	}
-	err := j.held.Persist(j.ctx, func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) })
+	err := j.persist(out)
+	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil { // max_payload is smaller than it was
+		if err := j.store(r, &out); err != nil {
+			return err
+		}
+		err = j.persist(out)
+	}
 	// An end, or an attempt, of another replica: ours is not stored, and never will be.
 	if errors.Is(err, hold.ErrNotOurs) || j.held.Entry().Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
 		j.runner.Holder.Discard(j.ctx, out.Ref)
@@ -267,17 +270,45 @@ func (j *job) replied(r reply) error {
 	return err
 }
 
-// store brings a long reply to the object store, and again while that does not take it.
-func (j *job) store(json []byte) (*genbusv1.BlobRef, error) {
-	n := j.held.Name()
+func (j *job) persist(out task.Reply) error {
+	return j.held.Persist(j.ctx, func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) })
+}
+
+// store brings a long reply to the object store, and again while that does not take it. Where NATS
+// refuses it for good, the job ends, and its dead letter has the reply. A letter that has no room
+// for it waits for the deadline: an operator may raise the limit until then.
+func (j *job) store(r reply, out *task.Reply) error {
+	n, h := j.held.Name(), j.runner.Holder
 	for {
-		ref, err := j.runner.Holder.Bodies.Put(context.WithoutCancel(j.ctx), n.Tenant, publisher.ReplyBody(n.ID), json)
+		ref, err := h.Bodies.Put(context.WithoutCancel(j.ctx), n.Tenant, publisher.ReplyBody(n.ID), r.json)
 		if err == nil {
-			return publisher.BlobRef(ref), nil
+			out.JSON, out.Ref = nil, publisher.BlobRef(ref)
+			return nil
+		}
+		fits := int64(len(r.json)) <= h.Broker.MaxPayload()/2
+		late := time.Now().After(j.chat().GetExecution().GetDeadline().AsTime())
+		if broker.Permanent(err) && (fits || late) {
+			return j.endUnstored(r, err)
 		}
 		j.held.Logger().Warn("a long reply could not be stored", telemetry.KeyError, err)
+		if broker.Wait(h.Working, hold.Retry) != nil {
+			return hold.Return()
+		}
+	}
+}
+
+// endUnstored ends the chat without its reply, which is paid for: a dead letter keeps it.
+func (j *job) endUnstored(r reply, cause error) error {
+	f := errcode.New(errcode.ReplyNotStored, "job %s: upstream %s has replied, and NATS does not take the reply of %d bytes: %w",
+		j.held.Name().ID, r.from.Upstream, len(r.json), cause)
+	for {
+		err := j.held.BuryReply(j.ctx, f, r.json)
+		if err == nil {
+			return j.fail(r.chunks, f)
+		}
+		j.held.Logger().Error("the dead letter of a reply could not be stored; this is repeated", telemetry.KeyError, err)
 		if broker.Wait(j.runner.Holder.Working, hold.Retry) != nil {
-			return nil, hold.Return()
+			return hold.Return()
 		}
 	}
 }

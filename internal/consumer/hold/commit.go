@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
@@ -24,7 +25,8 @@ func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 
 // Persist commits what is paid for, again and again while the log does not answer:
 // forgotten, it would be paid for again, or be unknown. next makes the event of each try.
-// It gives up where the job is found in another phase. After a terminal event it returns
+// It gives up where the job is found in another phase, and where the event is larger than NATS takes
+// (broker.ErrTooLarge). After a terminal event it returns
 // ErrEnded.
 func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) error {
 	from := j.Record.Phase()
@@ -37,7 +39,7 @@ func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) erro
 		case err == nil && e.Terminal():
 			j.logEnd()
 			return ErrEnded
-		case err == nil, final(err), j.Record.Phase() != from:
+		case err == nil, final(err), j.Record.Phase() != from, errors.Is(err, broker.ErrTooLarge):
 			return err
 		}
 		j.Logger().Warn("what is known of a job is not stored yet; this is repeated", telemetry.KeyError, err)
@@ -65,6 +67,14 @@ func (j *Job) End(ctx context.Context, e task.Event, err error) error {
 // lose it in a crash.
 func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 	return j.Request.bury(ctx, j.Record.last().Job, f)
+}
+
+// BuryReply stores the request as a dead letter together with a reply that NATS does not take, before
+// the job ends.
+func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte) error {
+	return j.Request.keep(ctx, j.Record.last().Job, func(item *genbusv1.WorkItem) error {
+		return j.Request.parts.Letters.PutReply(ctx, item, j.Record.last().Job, f, reply)
+	})
 }
 
 // LetGo is the outcome for a job that is not ours any more: ErrEnded where it has ended, so

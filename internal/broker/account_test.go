@@ -1,0 +1,65 @@
+package broker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestAStartNamesTheLimitOfTheAccount, and the key that meets it.
+func TestAStartNamesTheLimitOfTheAccount(t *testing.T) {
+	t.Parallel()
+	free := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1}
+	bytesOf := func(l server.JetStreamAccountLimits) server.JetStreamAccountLimits {
+		l.MaxBytesRequired = true
+		return l
+	}
+	streams := func(n int) server.JetStreamAccountLimits { l := free; l.MaxStreams = n; return l }
+	for name, c := range map[string]struct {
+		account server.JetStreamAccountLimits
+		limits  broker.Limits
+		payload int32
+		want    string // in the error; empty for none
+	}{
+		"no max_bytes of jobs":    {account: bytesOf(free), limits: broker.Limits{}, want: "nats.streams.work.max_bytes"},
+		"no max_bytes of bodies":  {account: bytesOf(free), limits: broker.Limits{WorkMaxBytes: 1 << 20}, want: "nats.streams.bodies.max_bytes"},
+		"max_bytes of all":        {account: bytesOf(free), limits: broker.Limits{WorkMaxBytes: 1 << 20, BodiesReserved: 1 << 20}},
+		"too few streams":         {account: streams(9), want: "max_streams"},
+		"streams for one tenant":  {account: streams(10)},
+		"messages that are small": {account: free, payload: 32 << 10, want: "max_payload"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := brokertest.AloneOf(t, max(c.payload, 64<<10))
+			if c.payload != 0 {
+				s = brokertest.AloneOf(t, c.payload)
+			}
+			if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": c.account}); err != nil {
+				t.Fatal(err)
+			}
+			b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), URL: s.ClientURL(), Limits: c.limits, Logger: brokertest.Logger(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			err = b.Streams().Ensure(t.Context())
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("the start says %v; want %s", err, c.want)
+			}
+			if c.want != "" {
+				return
+			}
+			if _, err := broker.NewBodies(b).Put(t.Context(), "acme", "reply-x", make([]byte, 100<<10)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package consumer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// limitedServer is a server outside of genbus's process, with streams and messages as they are allowed.
+func limitedServer(t *testing.T, maxPayload int32) (*server.Server, *server.Options, *broker.Broker) {
+	t.Helper()
+	o := &server.Options{ServerName: "limited", JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: maxPayload}
+	s := brokertest.Serve(t, o)
+	return s, o, brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
+}
+
+// repliesOf is an upstream of chats that answers with this many bytes of text, and counts its calls.
+func repliesOf(t *testing.T, size int, before func()) (url string, calls *atomic.Int64, reply string) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	reply = fmt.Sprintf(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`,
+		strings.Repeat("sea ", size/4))
+	return scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		before()
+		says("%s", reply)(w, r)
+	}}), calls, reply
+}
+
+// TestAReplyThatNATSRefusesIsInItsLetter: the account may not have the tenant's object store. The
+// chat, which is paid for, is called once, and its dead letter has the reply, or its digest where the
+// reply is too long for a message and nobody has raised the limit by the deadline.
+func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"kept": 300 << 10, "digest": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _, b := limitedServer(t, 1<<20)
+			limits := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: len(b.Streams().Configs()), MaxConsumers: -1}
+			if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
+				t.Fatal(err)
+			}
+			url, calls, reply := repliesOf(t, size, func() {})
+			r := newReplica(t, b, testConfig(t, url, func(c *config.Config) {
+				c.Chat.MaxAttempts = 1
+				for i := range c.Routes {
+					c.Routes[i].Timeouts.Total = 3 * time.Second
+				}
+			}))
+			end := last(follow(t, r.log, publish(t, b, subject.Chat, "c", chatRequest("c", "sandbox-chat", false))))
+			if end.Job.GetError().GetCode() != "reply_not_stored" || !strings.Contains(end.Job.GetError().GetMessage(), "maximum number of streams") {
+				t.Errorf("ended %v", end.Job.GetError())
+			}
+			letters := deadLetters(t, b)
+			if len(letters) != 1 || calls.Load() != 1 {
+				t.Fatalf("%d dead letters after %d calls", len(letters), calls.Load())
+			}
+			switch l := letters[0]; name {
+			case "kept":
+				if string(l.GetReply()) != reply || l.GetReplyCut() != nil {
+					t.Errorf("the letter has %d bytes of the reply", len(l.GetReply()))
+				}
+			case "digest":
+				sum := sha256.Sum256([]byte(reply))
+				if l.GetReply() != nil || l.GetReplyCut().GetSize() != uint64(len(reply)) || !bytes.Equal(l.GetReplyCut().GetSha256(), sum[:]) {
+					t.Errorf("the letter has %v", l.GetReplyCut())
+				}
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
+
+// TestALongReplyFitsIntoWhatNATSTakes: where max_payload is small, or becomes small while a chat is
+// called, the reply is in the object store, and the chat is called once.
+func TestALongReplyFitsIntoWhatNATSTakes(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]struct{ first, then int32 }{"always small": {64 << 10, 64 << 10}, "smaller than before": {8 << 20, 64 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, o, b := limitedServer(t, at.first)
+			url, calls, reply := repliesOf(t, 200<<10, func() {
+				if at.then == at.first {
+					return
+				}
+				again := o.Clone()
+				again.Port, again.MaxPayload = s.Addr().(*net.TCPAddr).Port, at.then
+				s.Shutdown()
+				s.WaitForShutdown()
+				restarted, err := server.NewServer(again)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				restarted.Start()
+				t.Cleanup(restarted.Shutdown)
+			})
+			r := newReplica(t, b, testConfig(t, url))
+			end := last(follow(t, r.log, publish(t, b, subject.Chat, "c", chatRequest("c", "sandbox-chat", false))))
+			chat, _ := end.Job.(*genbusv1.Chat)
+			if chat.GetReplyRef() == nil || calls.Load() != 1 {
+				t.Fatalf("ended %v %v after %d calls", end.Job.GetStatus(), end.Job.GetError(), calls.Load())
+			}
+			if got := intact(t, r, chat.GetReplyRef()); string(got) != reply {
+				t.Errorf("the reply has %d bytes", len(got))
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
