@@ -68,6 +68,9 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	})
 }
 
+// accountTimeout bounds the look at the account's limits: a user who may not see them hears nothing.
+const accountTimeout = 2 * time.Second
+
 // checkAccount holds this configuration against the limits of the NATS account, so that a start
 // names the key, or the limit, that is to be changed. A user who may not read them is told by the
 // stream that is refused.
@@ -75,7 +78,7 @@ func (s *Streams) checkAccount(ctx context.Context) error {
 	if err := s.c.checkPayload(); err != nil {
 		return err
 	}
-	ctx, cancel := lookup(ctx, "the limits of the NATS account")
+	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	account, err := s.c.js.AccountInfo(ctx)
 	if err != nil {
@@ -83,6 +86,9 @@ func (s *Streams) checkAccount(ctx context.Context) error {
 		return nil
 	}
 	limits, streams := account.Limits, len(s.Configs())
+	if tier, ok := account.Tiers[fmt.Sprintf("R%d", s.replicas)]; ok {
+		limits = tier.Limits
+	}
 	switch {
 	case limits.MaxBytesRequired && s.limits.WorkMaxBytes == 0:
 		return errors.New("the NATS account wants max_bytes of each stream: set nats.streams.work.max_bytes")

@@ -107,6 +107,9 @@ func classifyAPI(api *jetstream.APIError) error {
 	if api.Code >= 500 {
 		return errors.Join(ErrNoAnswer, api)
 	}
+	if slices.Contains(leaderless, api.ErrorCode) { // no peers for a new stream, which is a 400
+		return errors.Join(ErrUnavailable, api)
+	}
 	return errors.Join(ErrRefused, api)
 }
 

@@ -46,22 +46,27 @@ func repliesOf(t *testing.T, size int, before func()) (url string, calls *atomic
 // reply is too long for a message and nobody has raised the limit by the deadline.
 func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
 	t.Parallel()
-	for name, size := range map[string]int{"kept": 300 << 10, "digest": 2 << 20} {
+	for name, size := range map[string]int{"kept": 300 << 10, "kept with a long request": 300 << 10, "digest": 2 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _, b := limitedServer(t, 1<<20)
+			payload, request := int32(1<<20), chatRequest("c", "sandbox-chat", false)
+			if name == "kept with a long request" {
+				payload = 8 << 20
+				request.GetChat().Messages[0].Content = &genbusv1.ChatMessage_Text{Text: strings.Repeat("sea ", 100<<10)}
+			}
+			s, _, b := limitedServer(t, payload)
 			limits := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: len(b.Streams().Configs()), MaxConsumers: -1}
 			if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
 				t.Fatal(err)
 			}
 			url, calls, reply := repliesOf(t, size, func() {})
 			r := newReplica(t, b, testConfig(t, url, func(c *config.Config) {
-				c.Chat.MaxAttempts = 1
+				c.Chat.MaxAttempts, c.Limits.ClaimCheckBytes = 1, config.MiB
 				for i := range c.Routes {
 					c.Routes[i].Timeouts.Total = 3 * time.Second
 				}
 			}))
-			end := last(follow(t, r.log, publish(t, b, subject.Chat, "c", chatRequest("c", "sandbox-chat", false))))
+			end := last(follow(t, r.log, publish(t, b, subject.Chat, "c", request)))
 			if end.Job.GetError().GetCode() != "reply_not_stored" || !strings.Contains(end.Job.GetError().GetMessage(), "maximum number of streams") {
 				t.Errorf("ended %v", end.Job.GetError())
 			}
@@ -69,16 +74,14 @@ func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
 			if len(letters) != 1 || calls.Load() != 1 {
 				t.Fatalf("%d dead letters after %d calls", len(letters), calls.Load())
 			}
-			switch l := letters[0]; name {
-			case "kept":
-				if string(l.GetReply()) != reply || l.GetReplyCut() != nil {
-					t.Errorf("the letter has %d bytes of the reply", len(l.GetReply()))
-				}
-			case "digest":
-				sum := sha256.Sum256([]byte(reply))
-				if l.GetReply() != nil || l.GetReplyCut().GetSize() != uint64(len(reply)) || !bytes.Equal(l.GetReplyCut().GetSha256(), sum[:]) {
-					t.Errorf("the letter has %v", l.GetReplyCut())
-				}
+			l, sum := letters[0], sha256.Sum256([]byte(reply))
+			switch cut := l.GetReplyCut(); {
+			case len(l.GetData()) == 0:
+				t.Error("the letter has no request")
+			case name != "digest" && (string(l.GetReply()) != reply || cut != nil):
+				t.Errorf("the letter has %d bytes of the reply", len(l.GetReply()))
+			case name == "digest" && (l.GetReply() != nil || cut.GetSize() != uint64(len(reply)) || !bytes.Equal(cut.GetSha256(), sum[:])):
+				t.Errorf("the letter has %v", cut)
 			}
 			doneOnce(t, b, end)
 		})

@@ -3,14 +3,12 @@ package deadletter
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
@@ -41,19 +39,16 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 }
 
 // PutReply stores the letter of a chat whose reply NATS takes neither for its event nor for the object
-// store. Where the letter cannot have the reply either, it has its digest.
-func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, reply []byte) error {
+// store: with the reply, or with its digest alone.
+func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, reply []byte, digest bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
 	defer cancel()
 	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
 	letter := Letter(item, job, f)
-	letter.Reply = reply
-	err := d.Put(ctx, letter, item.GetId(), attempt)
-	if !broker.Permanent(err) && !errors.Is(err, broker.ErrFull) {
-		return err
+	if letter.Reply = reply; digest {
+		sum := sha256.Sum256(reply)
+		letter.Reply, letter.ReplyCut = nil, &genbusv1.Cut{Size: uint64(len(reply)), Sha256: sum[:]}
 	}
-	sum := sha256.Sum256(reply)
-	letter.Reply, letter.ReplyCut = nil, &genbusv1.Cut{Size: uint64(len(reply)), Sha256: sum[:]}
 	return d.Put(ctx, letter, item.GetId(), attempt)
 }
 

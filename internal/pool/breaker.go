@@ -64,9 +64,6 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 	}
 }
 
-// errorsSay reports whether a call says this of its upstream.
-func errorsSay(err *upstream.Error, what error) bool { return errors.Is(health(err), what) }
-
 // givenUp reports whether a call ended because its context had.
 func givenUp(err *upstream.Error) bool {
 	return err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled)

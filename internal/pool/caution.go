@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -29,32 +30,35 @@ type caution struct {
 // trusts reports whether no create has failed since one went well.
 func (c *caution) trusts() bool { return c.wait == 0 }
 
-// try lets a create try the upstream, and keeps the others away until it has had its time. It
-// reports whether the create is one that tries.
-func (c *caution) try(now time.Time) bool {
+// try lets a create try the upstream, and keeps the others away until it has had its time, as long as
+// a create takes. It reports whether the create is one that tries.
+func (c *caution) try(takes time.Duration, now time.Time) bool {
 	if c.trusts() || now.Before(c.until) {
 		return false
 	}
-	patience := max(c.wait, probePatience)
+	patience := max(c.wait, takes+probePatience)
 	c.until = now.Add(patience)
 	c.announce(notice{Upstream: c.service.name, Wait: c.wait, Next: patience})
 	return true
 }
 
-// report takes what a create said that began then. tried is true for one that tries the upstream.
-func (c *caution) report(err *upstream.Error, tried bool, began, now time.Time) {
+// report takes what became of a create that began then. tried is true for one that tries the upstream.
+func (c *caution) report(sent upstream.Submission, tried bool, began, now time.Time) {
+	failed := errors.Is(health(sent.Err), errTrouble) && sent.Err.Written
 	switch {
-	case err == nil && (tried || began.After(c.failed)):
-		c.trust()
-	case errorsSay(err, errTrouble) && err.Written:
-		c.fail(tried, now)
+	case sent.Err == nil && (tried || !c.trusts() && began.After(c.failed)):
+		c.hear(notice{})
+		c.announce(notice{Upstream: c.service.name})
+	case failed:
+		c.fail(tried && sent.Verdict == upstream.Unknown, now)
 	case tried: // it was refused, or was not sent: another one may try
 		c.until = now
 	}
 }
 
-// fail opens it, or keeps it open. Of calls that began before it was opened, none makes the wait longer.
-func (c *caution) fail(tried bool, now time.Time) {
+// fail opens it, or keeps it open. The wait grows with the creates that tried and are lost: those that
+// began before it opened, and those that the upstream has no room for, say nothing new.
+func (c *caution) fail(longer bool, now time.Time) {
 	first := c.service.breaks.OpenFor
 	if first <= 0 || c.service.breaks.Failures == 0 {
 		return
@@ -63,22 +67,13 @@ func (c *caution) fail(tried bool, now time.Time) {
 	switch {
 	case c.trusts():
 		c.wait = first
-	case tried:
+	case longer:
 		c.wait = min(2*c.wait, max(maxCaution, first))
 	}
 	c.failed, c.until = now, now.Add(jittered(c.wait))
 	if c.wait != before {
 		c.announce(notice{Upstream: c.service.name, Wait: c.wait, Next: c.wait})
 	}
-}
-
-// trust closes it.
-func (c *caution) trust() {
-	if c.trusts() {
-		return
-	}
-	c.hear(notice{})
-	c.announce(notice{Upstream: c.service.name})
 }
 
 // hear takes what another replica has learned.
@@ -113,14 +108,14 @@ func (c *caution) show(open bool) {
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
 // trusted leaves out the keys that a create of a video is kept from while a better one is left,
-// and gives the moment when one of those may be tried; zero for none. Where all that are left
-// have failed creates, those come first whose upstream failed fewer.
-func (c *Chooser) trusted(t *Tried, ready []*key, now time.Time) (use []*key, next time.Time) {
+// and gives the moment when one of those may be tried; zero for none. One that cools down is better: it
+// costs no job. Where all that are left have failed creates, those come first whose upstream failed fewer.
+func (c *Chooser) trusted(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
 	trusts := func(k *key) bool { return k.service.caution.trusts() }
 	if c.route.Kind != config.KindVideo || len(c.targets) < 2 {
 		return ready, time.Time{}
 	}
-	if !t.RefusedForNow && !slices.ContainsFunc(ready, trusts) {
+	if !t.RefusedForNow && !slices.ContainsFunc(ready, trusts) && !slices.ContainsFunc(cooling, trusts) {
 		slices.SortStableFunc(ready, func(a, b *key) int { return int(a.service.caution.wait - b.service.caution.wait) })
 		return ready, time.Time{}
 	}

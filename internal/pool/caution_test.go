@@ -13,13 +13,37 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // videosAlong makes a video route over some upstreams, in their order.
 func videosAlong(names ...string) config.Route {
 	r := along(names...)
-	r.Kind = config.KindVideo
+	r.Kind, r.Timeouts.Create = config.KindVideo, time.Minute
 	return r
+}
+
+// sent is a create whose outcome is not known, but for refusals and those that went well.
+func sent(err *upstream.Error) upstream.Submission {
+	switch err {
+	case nil:
+		return upstream.Submission{Verdict: upstream.Accepted}
+	case &badRequest:
+		return upstream.Submission{Verdict: upstream.RefusedForGood, Err: err}
+	case &notReached, &badKey:
+		return upstream.Submission{Verdict: upstream.RefusedForNow, Err: err}
+	default:
+		return upstream.Submission{Verdict: upstream.Unknown, Err: err}
+	}
+}
+
+// create has one new job fail, or go well, at the first account.
+func create(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
+	t.Helper()
+	l := get(t, c, new(pool.Tried))
+	l.ReportCreate(c, aJob, sent(err))
+	l.Release()
+	return l.Account().String()
 }
 
 // TestCreatesAvoidAnUpstreamThatFailsThem: after one that failed, one create tries the upstream at
@@ -32,11 +56,11 @@ func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		c := p.Chooser(videosAlong("a", "b"))
 		one, two, three := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
-		one.Report(c, aJob, &unavailable)
-		two.Report(c, aJob, nil) // it began before the failure
-		three.Report(c, aJob, &noAnswer)
-		for _, wait := range []time.Duration{15, 30, 60, 120, 240, 480, 600, 600} {
-			wait *= time.Second
+		one.ReportCreate(c, aJob, sent(&unavailable))
+		two.ReportCreate(c, aJob, sent(nil)) // it began before the failure
+		three.ReportCreate(c, aJob, sent(&noAnswer))
+		for _, seconds := range []int{15, 30, 60, 120, 240, 480, 600, 600} {
+			wait := time.Duration(seconds) * time.Second
 			expect(t, []string{next(t, c), next(t, c)}, "b", "b")
 			if a := p.State()[0]; a.Breaker != pool.BreakerOpen || a.Until.Before(time.Now().Add(wait)) {
 				t.Errorf("%+v", a)
@@ -47,21 +71,74 @@ func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 			pass(wait/10 + 2*time.Millisecond)
 			tries := get(t, c, new(pool.Tried))
 			expect(t, []string{tries.Account().String(), next(t, c)}, "a", "b")
-			tries.Report(c, aJob, &unavailable)
+			tries.ReportCreate(c, aJob, sent(&unavailable))
 			tries.Release()
 		}
 		if n := strings.Count(log.String(), "upstream breaker opened for creates"); n != 1 {
 			t.Errorf("the log says %d times that it opened:\n%s", n, log.String())
 		}
 		pass(11 * time.Minute)
-		expect(t, []string{report(t, c, nil), next(t, c)}, "a", "a")
+		expect(t, []string{create(t, c, nil), next(t, c)}, "a", "a")
 		if a := p.State()[0]; a.Breaker != pool.BreakerClosed || !strings.Contains(log.String(), "upstream breaker closed for creates") {
 			t.Errorf("%+v\n%s", a, log.String())
 		}
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
-		report(t, c, &unavailable)
+		create(t, c, &unavailable)
 		pass(17 * time.Second)
 		expect(t, []string{next(t, c)}, "a") // the first wait again
+	})
+}
+
+// TestACreateThatHangsIsTheOnlyOneThatTries, also where so many have failed that the breaker is open
+// for all jobs, and its end counts however late it comes. One that the upstream has no room for makes
+// the wait no longer.
+func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+		c := p.Chooser(videosAlong("a", "b"))
+		var first []*pool.Lease
+		for range 10 {
+			first = append(first, get(t, c, new(pool.Tried)))
+		}
+		for _, l := range first {
+			l.ReportCreate(c, aJob, sent(&noAnswer))
+			l.Release()
+		}
+		pass(17 * time.Second)
+		tries := get(t, c, new(pool.Tried))
+		for range 12 {
+			expect(t, []string{tries.Account().String(), next(t, c)}, "a", "b")
+			pass(5 * time.Second)
+		}
+		tries.ReportCreate(c, aJob, sent(&noAnswer))
+		tries.Release()
+		pass(29 * time.Second)
+		expect(t, []string{next(t, c)}, "b")
+		pass(5 * time.Second)
+		full := get(t, c, new(pool.Tried))
+		full.ReportCreate(c, aJob, upstream.Submission{Verdict: upstream.RefusedForNow, Err: &unavailable})
+		full.Release()
+		expect(t, []string{full.Account().String(), next(t, c)}, "a", "b")
+		pass(34 * time.Second)
+		expect(t, []string{create(t, c, nil), next(t, c)}, "a", "a")
+	})
+}
+
+// TestACreateWaitsForAKeyThatCoolsDown rather than to be lost at an upstream that fails: a refused key
+// costs no job.
+func TestACreateWaitsForAKeyThatCoolsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+		c := p.Chooser(videosAlong("a", "b"))
+		create(t, c, &badKey)
+		expect(t, []string{create(t, c, &unavailable)}, "b")
+		if l, err := c.Acquire(new(pool.Tried)); err == nil {
+			t.Errorf("a create went to %s", l.Account())
+		}
+		pass(17 * time.Second)
+		expect(t, []string{create(t, c, nil), next(t, c)}, "b", "b")
 	})
 }
 
@@ -73,14 +150,14 @@ func TestWhatSaysNothingOfCreates(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c, chats := p.Chooser(videosAlong("a", "b")), p.Chooser(along("a", "b"))
 		report(t, chats, &unavailable)
-		report(t, c, &badRequest)
-		report(t, c, &notReached)
+		create(t, c, &badRequest)
+		create(t, c, &notReached)
 		expect(t, []string{next(t, c)}, "a")
-		report(t, c, &unavailable)
+		create(t, c, &unavailable)
 		report(t, chats, nil)
 		expect(t, []string{next(t, c), next(t, chats)}, "b", "a")
 		pass(17 * time.Second)
-		expect(t, []string{next(t, c), report(t, c, &badRequest), report(t, c, nil), next(t, c)}, "a", "a", "a", "a")
+		expect(t, []string{next(t, c), create(t, c, &badRequest), create(t, c, nil), next(t, c)}, "a", "a", "a", "a")
 	})
 }
 
@@ -91,12 +168,12 @@ func TestACreateWaitsForABetterUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil), "b": with(func(u *config.Upstream) { u.MaxConcurrent = 1 })}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(videosAlong("a", "b"))
-		report(t, c, &unavailable)
+		create(t, c, &unavailable)
 		var tried pool.Tried
 		held := get(t, c, &tried)
 		expect(t, []string{held.Account().String()}, "b")
 		expectBusy(t, c, new(pool.Tried), time.Second)
-		held.Report(c, aJob, &slowDown)
+		held.ReportCreate(c, aJob, upstream.Submission{Verdict: upstream.RefusedForNow, Err: &slowDown})
 		held.Release()
 		tried.RefusedForNow = true
 		if l, err := c.Acquire(&tried); !errors.Is(err, pool.ErrExhausted) {
@@ -112,10 +189,10 @@ func TestWhereAllUpstreamsFailCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c, only := p.Chooser(videosAlong("a", "b")), p.Chooser(videosAlong("a"))
-		report(t, c, &unavailable)
+		create(t, c, &unavailable)
 		pass(17 * time.Second)
-		expect(t, []string{report(t, c, &unavailable), report(t, c, &unavailable), next(t, c), next(t, only)}, "a", "b", "b", "a")
-		expect(t, []string{report(t, c, nil), next(t, c)}, "b", "b")
+		expect(t, []string{create(t, c, &unavailable), create(t, c, &unavailable), next(t, c), next(t, only)}, "a", "b", "b", "a")
+		expect(t, []string{create(t, c, nil), next(t, c)}, "b", "b")
 	})
 }
 
@@ -125,7 +202,7 @@ func TestABreakerOfNoFailuresIsNone(t *testing.T) {
 	never := with(func(u *config.Upstream) { u.Breaker.Failures = 0 })
 	p := pool.New(config.Upstreams{"a": never, "b": never}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(videosAlong("a", "b"))
-	report(t, c, &unavailable)
+	create(t, c, &unavailable)
 	expect(t, []string{next(t, c)}, "a")
 }
 
@@ -160,12 +237,12 @@ func TestReplicasShareWhichUpstreamsFailCreates(t *testing.T) {
 		}
 	}
 	one, two := replica("1"), replica("2")
-	expect(t, []string{report(t, one, &unavailable)}, "a")
+	expect(t, []string{create(t, one, &unavailable)}, "a")
 	await(two, "b")
 	three := replica("3")
 	await(three, "b")
-	await(one, "a").Report(one, aJob, nil) // the create that tries it, at the end of the wait
-	for _, c := range []*pool.Chooser{one, two} { // the third may have had an answer since
+	await(one, "a").ReportCreate(one, aJob, sent(nil)) // the create that tries it, at the end of the wait
+	for _, c := range []*pool.Chooser{one, two} {      // the third may have had an answer since
 		for range 100 { // and no end of a wait
 			await(c, "a")
 		}

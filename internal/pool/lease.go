@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -23,6 +22,7 @@ type Lease struct {
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
 	tries    bool        // that call is a create that tries an upstream that fails them
+	created  bool        // what became of the first create was reported
 	probe    bool        // that call shows whether the upstream is well again
 	patience *time.Timer // of those who wait for the probe; nil without one
 	released bool
@@ -71,7 +71,24 @@ func (l *Lease) countResend() {
 func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
+	l.report(by, job, err, time.Now())
+}
+
+// ReportCreate is Report for a create of a video. The first one of a lease that was acquired says
+// whether creates are trusted to the upstream.
+func (l *Lease) ReportCreate(by *Chooser, job Job, sent upstream.Submission) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
 	now := time.Now()
+	l.report(by, job, sent.Err, now)
+	if l.service != nil && !l.created && !l.began.IsZero() {
+		l.service.caution.report(sent, l.tries, l.began, now)
+	}
+	l.created, l.tries = true, false
+}
+
+// report needs the pool's lock.
+func (l *Lease) report(by *Chooser, job Job, err *upstream.Error, now time.Time) {
 	began, again := l.began, l.done == nil
 	if again {
 		began = now
@@ -81,10 +98,6 @@ func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 		if errors.Is(health(err), errTrouble) {
 			l.service.notice(err, job, by.route.Name, now)
 		}
-	}
-	if l.service != nil && !again && by.route.Kind == config.KindVideo {
-		l.service.caution.report(err, l.tries, began, now)
-		l.tries = false
 	}
 	l.tell(health(err))
 	if l.service == nil || again && err == nil {

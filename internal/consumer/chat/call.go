@@ -256,12 +256,13 @@ func (j *job) replied(r reply) error {
 			return err
 		}
 	}
-	err := j.persist(out)
+	replied := func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) }
+	err := j.held.PersistFitting(j.ctx, replied)
 	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil { // max_payload is smaller than it was
 		if err := j.store(r, &out); err != nil {
 			return err
 		}
-		err = j.persist(out)
+		err = j.held.Persist(j.ctx, replied)
 	}
 	// An end, or an attempt, of another replica: ours is not stored, and never will be.
 	if errors.Is(err, hold.ErrNotOurs) || j.held.Entry().Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
@@ -270,13 +271,9 @@ func (j *job) replied(r reply) error {
 	return err
 }
 
-func (j *job) persist(out task.Reply) error {
-	return j.held.Persist(j.ctx, func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) })
-}
-
-// store brings a long reply to the object store, and again while that does not take it. Where NATS
-// refuses it for good, the job ends, and its dead letter has the reply. A letter that has no room
-// for it waits for the deadline: an operator may raise the limit until then.
+// store brings a long reply to the object store, and again while that does not take it. Where a limit
+// of NATS forbids it, the job ends, and its dead letter has the reply. Where the letter has no room for
+// it, or the refusal may pass, the deadline is waited for: an operator may raise the limit until then.
 func (j *job) store(r reply, out *task.Reply) error {
 	n, h := j.held.Name(), j.runner.Holder
 	for {
@@ -286,8 +283,7 @@ func (j *job) store(r reply, out *task.Reply) error {
 			return nil
 		}
 		fits := int64(len(r.json)) <= h.Broker.MaxPayload()/2
-		late := time.Now().After(j.chat().GetExecution().GetDeadline().AsTime())
-		if broker.Permanent(err) && (fits || late) {
+		if broker.Permanent(err) && !errors.Is(err, broker.ErrRefused) && fits || j.late() && (broker.Permanent(err) || errors.Is(err, broker.ErrFull)) {
 			return j.endUnstored(r, err)
 		}
 		j.held.Logger().Warn("a long reply could not be stored", telemetry.KeyError, err)
@@ -297,15 +293,19 @@ func (j *job) store(r reply, out *task.Reply) error {
 	}
 }
 
+// late reports whether the chat's deadline has passed.
+func (j *job) late() bool { return time.Now().After(j.chat().GetExecution().GetDeadline().AsTime()) }
+
 // endUnstored ends the chat without its reply, which is paid for: a dead letter keeps it.
 func (j *job) endUnstored(r reply, cause error) error {
 	f := errcode.New(errcode.ReplyNotStored, "job %s: upstream %s has replied, and NATS does not take the reply of %d bytes: %w",
 		j.held.Name().ID, r.from.Upstream, len(r.json), cause)
-	for {
-		err := j.held.BuryReply(j.ctx, f, r.json)
+	for digest := false; ; {
+		err := j.held.BuryReply(j.ctx, f, r.json, digest)
 		if err == nil {
 			return j.fail(r.chunks, f)
 		}
+		digest = j.late() || errors.Is(err, broker.ErrTooLarge)
 		j.held.Logger().Error("the dead letter of a reply could not be stored; this is repeated", telemetry.KeyError, err)
 		if broker.Wait(j.runner.Holder.Working, hold.Retry) != nil {
 			return hold.Return()

@@ -25,10 +25,19 @@ func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 
 // Persist commits what is paid for, again and again while the log does not answer:
 // forgotten, it would be paid for again, or be unknown. next makes the event of each try.
-// It gives up where the job is found in another phase, and where the event is larger than NATS takes
-// (broker.ErrTooLarge). After a terminal event it returns
+// It gives up where the job is found in another phase. After a terminal event it returns
 // ErrEnded.
 func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) error {
+	return j.persist(ctx, next, func(error) bool { return false })
+}
+
+// PersistFitting is Persist for an event that can be made smaller: it gives up where NATS does not take
+// messages as large (broker.ErrTooLarge).
+func (j *Job) PersistFitting(ctx context.Context, next func() (task.Event, error)) error {
+	return j.persist(ctx, next, func(err error) bool { return errors.Is(err, broker.ErrTooLarge) })
+}
+
+func (j *Job) persist(ctx context.Context, next func() (task.Event, error), giveUp func(error) bool) error {
 	from := j.Record.Phase()
 	for {
 		e, err := next()
@@ -39,7 +48,7 @@ func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) erro
 		case err == nil && e.Terminal():
 			j.logEnd()
 			return ErrEnded
-		case err == nil, final(err), j.Record.Phase() != from, errors.Is(err, broker.ErrTooLarge):
+		case err == nil, final(err), j.Record.Phase() != from, giveUp(err):
 			return err
 		}
 		j.Logger().Warn("what is known of a job is not stored yet; this is repeated", telemetry.KeyError, err)
@@ -69,11 +78,11 @@ func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 	return j.Request.bury(ctx, j.Record.last().Job, f)
 }
 
-// BuryReply stores the request as a dead letter together with a reply that NATS does not take, before
-// the job ends.
-func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte) error {
+// BuryReply stores the request as a dead letter together with a reply that NATS does not take, or with
+// its digest alone, before the job ends.
+func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte, digest bool) error {
 	return j.Request.keep(ctx, j.Record.last().Job, func(item *genbusv1.WorkItem) error {
-		return j.Request.parts.Letters.PutReply(ctx, item, j.Record.last().Job, f, reply)
+		return j.Request.parts.Letters.PutReply(ctx, item, j.Record.last().Job, f, reply, digest)
 	})
 }
 

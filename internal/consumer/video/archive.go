@@ -44,10 +44,11 @@ func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds
 	for _, v := range s.Videos {
 		all += len(v.URL) + fileBytes
 	}
+	all = min(all, wideBounds.urls+wideBounds.metadata+wideBounds.files*fileBytes)
 	if int64(all) > a.task.holder().Broker.MaxPayload()/2 {
 		return narrowBounds, func() {}
 	}
-	if release, ok := a.task.holder().Log.Capacity.ReserveReply(ctx, min(all, wideBounds.urls+wideBounds.metadata+wideBounds.files*fileBytes)); ok {
+	if release, ok := a.task.holder().Log.Capacity.ReserveReply(ctx, all); ok {
 		return wideBounds, release
 	}
 	return narrowBounds, func() {}

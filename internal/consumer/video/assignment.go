@@ -83,9 +83,9 @@ func (a *assignment) resume(table *routes.Table, account pool.Account) {
 
 // report tells what became of the create request, made by a client of this chooser's
 // configuration.
-func (a *assignment) report(by *pool.Chooser, n subject.TaskName, err *upstream.Error) {
+func (a *assignment) report(by *pool.Chooser, n subject.TaskName, sent upstream.Submission) {
 	if a.lease != nil {
-		a.lease.Report(by, pool.Job{ID: n.ID, Tenant: n.Tenant}, err)
+		a.lease.ReportCreate(by, pool.Job{ID: n.ID, Tenant: n.Tenant}, sent)
 	}
 }
 

@@ -190,7 +190,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 // afterCreate commits what became of the request.
 func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
-	t.assigned.report(t.route.Accounts, t.held.Name(), sent.Err)
+	t.assigned.report(t.route.Accounts, t.held.Name(), sent)
 	switch sent.Verdict {
 	case upstream.Accepted:
 		return s.submitted(ctx, sent)
