@@ -43,7 +43,7 @@ type fleet struct {
 func startFleet(ctx context.Context, o options, dir, binary string, up *upstreams) (*fleet, error) {
 	f := &fleet{probe: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	if o.Cluster {
-		nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: dir, N: nodeCount})
+		nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: dir, N: nodeCount, MaxPayload: o.maxPayload()})
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string, up *upstreams) (*replica, error) {
 	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
 	r.Name = fmt.Sprintf("replica %d", i)
-	s := setup{Name: r.Name, Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data"), SmallLog: o.SmallLog}
+	s := setup{Name: r.Name, Frail: up.frail.URL(), Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data"), SmallLog: o.SmallLog}
 	addrs, err := freeport.Addrs(3)
 	if err != nil {
 		return r, err

@@ -20,21 +20,23 @@ import (
 
 // cli is the command line.
 type cli struct {
-	Duration time.Duration `default:"10m" help:"How long load and faults last; the healing after it takes some minutes more."`
-	Seed     uint64        `help:"Seed of the faults and of the load. Default: a new one, which is printed."`
-	Cluster  bool          `help:"Three broker nodes and several replicas, instead of one replica with an embedded broker."`
-	Replicas int           `default:"2" help:"Replicas of the service, with --cluster."`
-	Rate     float64       `default:"10" help:"Requests that begin each second."`
-	Kills    int           `help:"Kill replicas this often, at random moments, in place of the plan of faults."`
-	Jobs     int           `help:"With --kills: how many queued jobs are accepted; inline chats come on top. Default: 10 for each kill."`
-	SmallLog bool          `help:"A small task log, which the step fill fills with jobs."`
-	Only     []string      `help:"Steps that the plan is drawn from, such as node-kill. Default: all."`
-	Plan     bool          `help:"Print the plan of faults and do nothing."`
-	History  string        `type:"path" help:"Check a history that was kept, and run nothing."`
-	Markdown bool          `help:"Write the result as a section of a page."`
-	Service  string        `type:"path" help:"Service binary to run. Default: it is built from this module."`
-	Race     bool          `help:"Build the service with the race detector."`
-	Keep     bool          `help:"Keep the directory with configurations, logs, data and the history. It is kept anyway when a promise was broken."`
+	Duration     time.Duration `default:"10m" help:"How long load and faults last; the healing after it takes some minutes more."`
+	Seed         uint64        `help:"Seed of the faults and of the load. Default: a new one, which is printed."`
+	Cluster      bool          `help:"Three broker nodes and several replicas, instead of one replica with an embedded broker."`
+	Replicas     int           `default:"2" help:"Replicas of the service, with --cluster."`
+	Rate         float64       `default:"10" help:"Requests that begin each second."`
+	Kills        int           `help:"Kill replicas this often, at random moments, in place of the plan of faults."`
+	Jobs         int           `help:"With --kills: how many queued jobs are accepted; inline chats come on top. Default: 10 for each kill."`
+	SmallLog     bool          `help:"A small task log, which the step fill fills with jobs."`
+	SmallDisk    bool          `help:"The embedded broker's data has a file system of 1 GiB of memory, which the step full-disk fills. For Linux."`
+	SmallPayload bool          `help:"With --cluster: the nodes take messages of 512 KiB, which many replies are longer than."`
+	Only         []string      `help:"Steps that the plan is drawn from, such as node-kill. Default: all."`
+	Plan         bool          `help:"Print the plan of faults and do nothing."`
+	History      string        `type:"path" help:"Check a history that was kept, and run nothing."`
+	Markdown     bool          `help:"Write the result as a section of a page."`
+	Service      string        `type:"path" help:"Service binary to run. Default: it is built from this module."`
+	Race         bool          `help:"Build the service with the race detector."`
+	Keep         bool          `help:"Keep the directory with configurations, logs, data and the history. It is kept anyway when a promise was broken."`
 }
 
 // errBroken is a run in which a promise was broken; it has been told already.
@@ -62,6 +64,9 @@ func (c *cli) Run(ctx context.Context) error {
 	o := c.options()
 	if err := o.check(); err != nil {
 		return err
+	}
+	if c.SmallDisk && !c.Plan && !ownsMounts() {
+		return runWithMounts(ctx)
 	}
 	if c.Plan {
 		fmt.Print(o.plan())
@@ -99,7 +104,7 @@ func (c *cli) result(ctx context.Context, o options) (result, error) {
 func (c *cli) options() options {
 	o := options{
 		Duration: c.Duration, Seed: c.Seed, Cluster: c.Cluster, Replicas: c.Replicas, Rate: c.Rate,
-		SmallLog: c.SmallLog, Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
+		SmallLog: c.SmallLog, SmallDisk: c.SmallDisk, SmallPayload: c.SmallPayload, Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
 	}
 	if !c.Cluster {
 		o.Replicas = 1 // the embedded broker is one process's

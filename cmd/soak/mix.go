@@ -35,4 +35,8 @@ var mixes = map[string]faultinject.Mix{
 		},
 	},
 	"rough": faultinject.Evenly(0.2),
+	// losing: the answers to creates are late or lost. For cancel-kill alone.
+	"losing": {
+		faultinject.OpCreate: {faultinject.Latency: 0.5, faultinject.ResetAccepted: 0.2, faultinject.CutAnswer: 0.2},
+	},
 }

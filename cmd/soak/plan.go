@@ -41,6 +41,9 @@ const (
 	routesNode  action = "routes-node"  // the same, while a node hears no other
 	clock       action = "clock"        // a replica's time of day is wrong
 	fill        action = "fill"         // jobs are accepted until the log is full, and then they go on
+	cancelKill  action = "cancel-kill"  // jobs are cancelled while their creates are lost, and a replica is killed
+	failing     action = "failing"      // one of two upstreams of a route fails all creates
+	fullDisk    action = "full-disk"    // the disk of the embedded broker is full; with --small-disk
 )
 
 // step is one thing that is done.
@@ -79,8 +82,8 @@ func (s step) String() string {
 		return fmt.Sprintf("%s %s away for %s", s.Action, served[s.Target%len(served)].name, s.For)
 	case aimKill, aimStop, aimHold:
 		return s.aimed()
-	case killAll, rolling:
-		return fmt.Sprintf("%s, away for %s", s.Action, s.For)
+	case killAll, rolling, failing, fullDisk:
+		return fmt.Sprintf("%s for %s", s.Action, s.For)
 	default:
 		return fmt.Sprintf("%s %d for %s", s.Action, s.Target, s.For)
 	}
@@ -128,6 +131,9 @@ const (
 	mostAfter = 500 * time.Millisecond
 )
 
+// How long an upstream fails all creates.
+const leastFailing, mostFailing = 15 * time.Second, 25 * time.Second
+
 var singleDraws = []draw{
 	{kill, 6, 100 * time.Millisecond, 4 * time.Second},
 	{rolling, 2, 0, 2 * time.Second},
@@ -142,6 +148,8 @@ var singleDraws = []draw{
 	{durable, 2, 0, 0},
 	{stream, 1, 0, 0},
 	{routes, 2, time.Second, 3 * ackWait},
+	{cancelKill, 2, 100 * time.Millisecond, 4 * time.Second},
+	{failing, 1, leastFailing, mostFailing},
 	{changeMix, 3, 0, 0},
 }
 
@@ -170,6 +178,8 @@ var clusterDraws = []draw{
 	{routes, 2, time.Second, 3 * ackWait},
 	{routesNode, 2, time.Second, 3 * ackWait},
 	{clock, 2, ackWait, 5 * ackWait},
+	{cancelKill, 3, 100 * time.Millisecond, 8 * time.Second},
+	{failing, 2, leastFailing, mostFailing},
 	{changeMix, 4, 0, 0},
 }
 
@@ -218,6 +228,9 @@ func (o options) draws() []draw {
 	if o.SmallLog {
 		all = append(slices.Clone(all), draw{fill, 1, 0, 0})
 	}
+	if o.SmallDisk {
+		all = append(slices.Clone(all), draw{fullDisk, 2, time.Second, 8 * time.Second})
+	}
 	if o.Service != "" { // a binary that was built elsewhere has the clock that it has
 		all = slices.DeleteFunc(slices.Clone(all), func(d draw) bool { return d.action == clock })
 	}
@@ -240,6 +253,9 @@ func (o options) check() error {
 	}
 	if o.Replicas < 1 || o.Rate <= 0 || o.Duration <= 0 || o.Kills < 0 || o.Jobs < 0 {
 		return errors.New("want at least one replica, and a rate and a duration above 0")
+	}
+	if o.SmallDisk && o.Cluster || o.SmallPayload && !o.Cluster {
+		return errors.New("--small-disk is for an embedded broker, and --small-payload for --cluster")
 	}
 	return nil
 }
@@ -264,7 +280,7 @@ func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 	switch d.action {
 	case changeMix:
 		s.Mix = mixNames[r.IntN(len(mixNames))]
-	case kill, stopReplica, cutReplica:
+	case kill, stopReplica, cutReplica, cancelKill:
 		s.Target = r.IntN(o.Replicas)
 	case aimKill, aimStop, aimHold:
 		s.Target, s.Moment = r.IntN(o.Replicas), r.IntN(len(moments))

@@ -63,6 +63,10 @@ func TestPlansHaveEveryStep(t *testing.T) {
 	if !filled.plan().has(fill) {
 		t.Error("a small log is not filled")
 	}
+	small := options{Duration: 10 * time.Minute, Seed: 1, Replicas: 1, SmallDisk: true, Only: []string{"full-disk"}}
+	if !small.plan().has(fullDisk) {
+		t.Error("a small disk is not filled")
+	}
 	for _, d := range slices.Concat(singleDraws, clusterDraws, []draw{{action: quiet}}) {
 		if !seen[d.action] {
 			t.Errorf("no plan has %s", d.action)
@@ -94,10 +98,14 @@ func TestAPlanOfChosenSteps(t *testing.T) {
 
 func TestMixesAreLegal(t *testing.T) {
 	t.Parallel()
+	for name, mix := range mixes {
+		if err := mix.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	for _, name := range mixNames {
-		mix, known := mixes[name]
-		if err := mix.Validate(); err != nil || !known {
-			t.Errorf("%s: %v, %t", name, err, known)
+		if _, known := mixes[name]; !known {
+			t.Errorf("there is no mix %s", name)
 		}
 	}
 }
@@ -107,7 +115,7 @@ func TestMixesAreLegal(t *testing.T) {
 func TestTheSetupIsLegal(t *testing.T) {
 	t.Parallel()
 	for i, nats := range []string{"", "nats://127.0.0.1:1", "nats://127.0.0.1:1"} {
-		s := setup{SmallLog: i == 2, Name: "replica 0", HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
+		s := setup{SmallLog: i == 2, Name: "replica 0", HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Frail: "http://127.0.0.1:1", Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
 		data, err := s.yaml()
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +129,7 @@ func TestTheSetupIsLegal(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := checked()
-		if cfg.Chat.MaxAttempts != want.ChatAttempts || cfg.Shutdown.Grace != stopGrace || len(cfg.Routes) != 5 {
+		if cfg.Chat.MaxAttempts != want.ChatAttempts || cfg.Shutdown.Grace != stopGrace || len(cfg.Routes) != 6 {
 			t.Errorf("%+v", cfg.Chat)
 		}
 		for _, r := range cfg.Routes {

@@ -22,6 +22,8 @@ const (
 	// modelReel: an unknown outcome is submitted again. Its upstream honours the key.
 	modelReel = "reel"
 	modelTalk = "talk"
+	// modelPair: as modelFilm, with two upstreams, of which the first is frail.
+	modelPair = "pair"
 )
 
 // tenants ask for jobs. The second may not ask as often as it likes.
@@ -55,6 +57,8 @@ const (
 	// endGrace is how long after its deadline a job may end while nothing is broken:
 	// another replica may have to find out that the holder is gone.
 	endGrace = 30 * time.Second
+	// openFor is how long a breaker stays open before one job tries its upstream.
+	openFor = 2 * time.Second
 	// clockSkew is what two readings of the clock for one moment may differ by.
 	clockSkew = 250 * time.Millisecond
 	// late is when an upstream's task ends that misses the deadline.
@@ -75,7 +79,7 @@ type setup struct {
 	HTTP, GRPC string // addresses
 	// NATS is the cluster's, or empty for an embedded broker at Listen.
 	NATS, Listen, DataDir string
-	Strict, Honest        string // upstreams: base URLs
+	Frail, Strict, Honest string // upstreams: base URLs
 	Draining              string // a route that is draining
 	SmallLog              bool
 }
@@ -126,7 +130,7 @@ func (s setup) yaml() ([]byte, error) {
 		"log": map[string]any{"format": "json"}, "shutdown": map[string]any{"grace": stopGrace.String()},
 		"chat": map[string]any{"max_attempts": chatAttempts},
 		"upstreams": map[string]any{
-			"strict": s.upstream(s.Strict), "honest": s.upstream(s.Honest),
+			"frail": s.upstream(s.Frail), "strict": s.upstream(s.Strict), "honest": s.upstream(s.Honest),
 		},
 		"routes": s.routes(),
 	})
@@ -136,7 +140,7 @@ func (s setup) yaml() ([]byte, error) {
 // draining.
 func (s setup) routes() []map[string]any {
 	all := []map[string]any{
-		video(modelFilm, "strict", "fail"), archived(video(modelReel, "honest", "resubmit")), chat(modelTalk),
+		video(modelFilm, "strict", "fail"), archived(video(modelReel, "honest", "resubmit")), chat(modelTalk), paired(video(modelPair, "", "fail")),
 		spare(video(spareVideo, "strict", "fail")), spare(chat(spareChat)),
 	}
 	for _, r := range all {
@@ -152,7 +156,7 @@ func (s setup) routes() []map[string]any {
 // The log keeps room for the ends of all jobs in work: a small one allows few of them.
 const (
 	smallLog      = 24 * mib
-	smallInFlight = 5
+	smallInFlight = 4
 )
 
 func (s setup) logBytes() int {
@@ -196,8 +200,15 @@ func hash(key string) string {
 // faults.
 func (s setup) upstream(url string) map[string]any {
 	return map[string]any{
-		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}, "headers": map[string]string{faultinject.ClientHeader: s.Name},
+		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": openFor.String()}, "headers": map[string]string{faultinject.ClientHeader: s.Name},
 	}
+}
+
+// paired has a route two upstreams, of which the first comes first.
+func paired(route map[string]any) map[string]any {
+	delete(route, "upstream")
+	route["upstreams"] = []any{map[string]string{"name": "frail"}, map[string]string{"name": "strict"}}
+	return route
 }
 
 // archived has a route copy its results.

@@ -17,16 +17,19 @@ import (
 
 // options say what a run is.
 type options struct {
-	Duration    time.Duration
-	Seed        uint64
-	Cluster     bool
-	Replicas    int
-	Rate        float64
-	SmallLog    bool     // the step fill fills it
-	Only        []string // steps that the plan is drawn from; none: all
-	Kills, Jobs int
-	Service     string
-	Race, Keep  bool
+	Duration  time.Duration
+	Seed      uint64
+	Cluster   bool
+	Replicas  int
+	Rate      float64
+	SmallLog  bool // the step fill fills it
+	SmallDisk bool // the step full-disk fills it
+	// SmallPayload has the nodes take small messages.
+	SmallPayload bool
+	Only         []string // steps that the plan is drawn from; none: all
+	Kills, Jobs  int
+	Service      string
+	Race, Keep   bool
 	// Steps are done in place of those that the seed draws.
 	Steps plan
 }
@@ -89,6 +92,11 @@ func (w *world) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if w.SmallDisk {
+		if err := mountSmallDisk(w.dir); err != nil {
+			return err
+		}
+	}
 	if w.up, err = startUpstreams(w.Seed); err != nil {
 		return err
 	}
@@ -98,10 +106,21 @@ func (w *world) open(ctx context.Context) (err error) {
 	w.storm = &storm{fleet: w.fleet, up: w.up, told: w.told, seed: w.Seed}
 	w.load, err = load.New(load.Options{
 		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats, Tenants: tenants, Others: []load.Tenant{grey},
-		VideoModels: []string{modelFilm, modelReel}, ChatModels: []string{modelTalk}, Recorder: w.told, Life: clientLife,
+		VideoModels: []string{modelFilm, modelReel, modelPair}, MaxPayload: w.maxPayload(), ChatModels: []string{modelTalk}, Recorder: w.told, Life: clientLife,
 	})
 	w.storm.load = w.load
 	return err
+}
+
+// smallPayload is the largest message of nodes that take small ones: less than many replies.
+const smallPayload = 512 << 10
+
+// maxPayload is the largest message of the nodes, in bytes; 0 for the usual one.
+func (o options) maxPayload() int {
+	if o.SmallPayload {
+		return smallPayload
+	}
+	return 0
 }
 
 // rate spreads the jobs of a run with kills over the time that the kills take.

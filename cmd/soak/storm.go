@@ -76,6 +76,12 @@ func (s *storm) do(ctx context.Context, at step) error {
 		return s.burst(ctx, load.Duplicates, duplicateBurst)
 	case fill:
 		return s.fill(ctx)
+	case cancelKill:
+		return s.cancelKill(ctx, at.Target, at.For)
+	case failing:
+		return s.failing(ctx, at.For)
+	case fullDisk:
+		return s.fullDisk(ctx, at.For)
 	case garbage:
 		return s.garbage(ctx)
 	case durable:

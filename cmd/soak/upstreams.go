@@ -10,10 +10,14 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// upstreams are the two that the service calls. strict makes a paid task of each
-// POST that it accepts; honest gives a repeated key the task that it has.
+// upstreams are those that the service calls. strict and frail make a paid task of each
+// POST that they accept; honest gives a repeated key the task that it has.
 type upstreams struct {
-	strict, honest *faultinject.Upstream
+	frail, strict, honest *faultinject.Upstream
+}
+
+func (u *upstreams) all() []*faultinject.Upstream {
+	return []*faultinject.Upstream{u.frail, u.strict, u.honest}
 }
 
 func startUpstreams(seed uint64) (*upstreams, error) {
@@ -30,19 +34,30 @@ func startUpstreams(seed uint64) (*upstreams, error) {
 	if u.strict, err = faultinject.NewUpstream(o); err != nil {
 		return nil, errors.Join(err, u.honest.Close())
 	}
+	if u.frail, err = faultinject.NewUpstream(o); err != nil {
+		return nil, errors.Join(err, u.strict.Close(), u.honest.Close())
+	}
 	return u, nil
 }
 
-func (u *upstreams) setMix(name string) error {
-	return errors.Join(u.strict.SetMix(mixes[name]), u.honest.SetMix(mixes[name]))
+func (u *upstreams) setMix(name string) (err error) {
+	for _, up := range u.all() {
+		err = errors.Join(err, up.SetMix(mixes[name]))
+	}
+	return err
 }
 
-func (u *upstreams) close() error { return errors.Join(u.strict.Close(), u.honest.Close()) }
+func (u *upstreams) close() (err error) {
+	for _, up := range u.all() {
+		err = errors.Join(err, up.Close())
+	}
+	return err
+}
 
 // faults counts what the upstreams did, by "op/fault".
 func (u *upstreams) faults() map[string]int {
 	out := map[string]int{}
-	for _, up := range []*faultinject.Upstream{u.strict, u.honest} {
+	for _, up := range u.all() {
 		for name, n := range up.FaultCounts() {
 			out[name] += n
 		}
@@ -52,7 +67,7 @@ func (u *upstreams) faults() map[string]int {
 
 // addTo puts the ledgers into a history.
 func (u *upstreams) addTo(h *check.History) {
-	for _, up := range []*faultinject.Upstream{u.strict, u.honest} {
+	for _, up := range u.all() {
 		record := up.Record()
 		for _, p := range record.Posts {
 			h.Posts = append(h.Posts, post(p))

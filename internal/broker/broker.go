@@ -43,6 +43,10 @@ type Broker struct {
 	streams  *Streams
 	embedded *embedded // nil with a remote cluster
 
+	failed    chan error
+	endKeep   context.CancelFunc // of keepStore
+	keepEnded sync.WaitGroup
+
 	mu          sync.Mutex
 	onReconnect []func(context.Context)
 	repairing   context.CancelFunc
@@ -57,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		names: o.Names, log: o.Logger, closed: make(chan struct{}), state: newConnState(), clock: clock.New(o.Wall),
 		writers: newWriters(o.Names, o.URL == "" && !o.Embedded.NoSync), circuits: newCircuits(),
 	}
-	b := &Broker{connection: c, streams: newStreams(c, o.Limits, o.Replicas)}
+	b := &Broker{connection: c, streams: newStreams(c, o.Limits, o.Replicas), failed: make(chan error, 1), endKeep: func() {}}
 	url := o.URL
 	opts := append(c.options(), nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }))
 	opts = append(opts, o.Connect...)
@@ -73,6 +77,11 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if err := c.connect(ctx, url, opts); err != nil {
 		return nil, errors.Join(err, b.stopEmbedded())
 	}
+	if b.embedded != nil {
+		var keeping context.Context
+		keeping, b.endKeep = context.WithCancel(context.WithoutCancel(ctx))
+		b.keepEnded.Go(func() { b.keepStore(keeping) })
+	}
 	return b, nil
 }
 
@@ -81,10 +90,10 @@ func (b *Broker) Streams() *Streams { return b.streams }
 
 // ClientURL is the address of the embedded server for other processes, or empty.
 func (b *Broker) ClientURL() string {
-	if b.embedded == nil || b.embedded.server.Addr() == nil {
+	if b.embedded == nil || b.embedded.server().Addr() == nil {
 		return ""
 	}
-	return b.embedded.server.ClientURL()
+	return b.embedded.server().ClientURL()
 }
 
 // OnReconnect registers a function that is called after the connection came back
@@ -150,6 +159,8 @@ func (b *Broker) Close() error {
 	}
 	b.mu.Unlock()
 	b.repairs.Wait()
+	b.endKeep()
+	b.keepEnded.Wait()
 	// What was sent without waiting, such as the settlement of messages, goes out
 	// first. A connection that is down has nothing to wait for.
 	if b.nc.IsConnected() {

@@ -31,6 +31,7 @@ type connection struct {
 	trouble  atomic.Pointer[trouble] // nil when the last look of Ready found all well
 
 	unreplicated unreplicated
+	faults       storeFaults
 	payload      atomic.Int64 // the smallest max_payload that was seen; 0 before that
 }
 

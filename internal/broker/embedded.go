@@ -41,9 +41,10 @@ type Embedded struct {
 const maxPayload = 8 << 20
 
 type embedded struct {
-	server         *server.Server
-	lock           *flock.Flock
-	user, password string
+	running atomic.Pointer[server.Server]
+	options Embedded
+	lock    *flock.Flock
+	log     *slog.Logger
 
 	looked atomic.Int64 // when hasRoom looked last, in Unix nanoseconds
 	full   atomic.Bool  // what it saw
@@ -60,8 +61,13 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	return &embedded{server: s, lock: lock, user: o.User, password: o.Password}, nil
+	e := &embedded{options: o, lock: lock, log: log}
+	e.running.Store(s)
+	return e, nil
 }
+
+// server is the one that runs, or ran last.
+func (e *embedded) server() *server.Server { return e.running.Load() }
 
 func lockDir(dir string) (*flock.Flock, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -158,17 +164,17 @@ func orDefault(v, otherwise int64) int64 {
 }
 
 func (e *embedded) inProcess() []nats.Option {
-	opts := []nats.Option{nats.InProcessServer(inProcess{e.server})}
-	if e.user != "" {
-		opts = append(opts, nats.UserInfo(e.user, e.password))
+	opts := []nats.Option{nats.InProcessServer(inProcess{e})}
+	if e.options.User != "" {
+		opts = append(opts, nats.UserInfo(e.options.User, e.options.Password))
 	}
 	return opts
 }
 
 // stop waits for the shutdown: a process that ends before it damages the store.
 func (e *embedded) stop() error {
-	e.server.Shutdown()
-	e.server.WaitForShutdown()
+	e.server().Shutdown()
+	e.server().WaitForShutdown()
 	return e.lock.Unlock()
 }
 

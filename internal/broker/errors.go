@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -92,6 +93,9 @@ func classifyAPI(api *jetstream.APIError) error {
 	case codeWrongSequenceConstant, codeInFlight:
 		return errors.Join(ErrInFlight, api)
 	case streamwrite.CodeStoreFailed:
+		if !isLimit(api) {
+			return errors.Join(ErrStorage, ErrFull, api) // a full disk, or one that fails
+		}
 		return errors.Join(ErrFull, api)
 	case codeTooLarge:
 		return errors.Join(ErrTooLarge, api)
@@ -111,6 +115,12 @@ func classifyAPI(api *jetstream.APIError) error {
 		return errors.Join(ErrUnavailable, api)
 	}
 	return errors.Join(ErrRefused, api)
+}
+
+// isLimit reports whether a store refused a message because of a limit of its stream: the server gives
+// all its refusals one code (nats-server 2.15.2, store.go).
+func isLimit(api *jetstream.APIError) bool {
+	return strings.HasPrefix(api.Description, "maximum ") || strings.HasPrefix(api.Description, "message too large")
 }
 
 // Permanent reports whether a write is refused for good, as far as genbus can tell: the message is

@@ -4,16 +4,14 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
 
 // inProcess connects the client to the server in its process.
-type inProcess struct{ server *server.Server }
+type inProcess struct{ embedded *embedded }
 
 // InProcessConn is the client's end of a new connection.
 func (p inProcess) InProcessConn() (net.Conn, error) {
-	conn, err := p.server.InProcessConn()
+	conn, err := p.embedded.server().InProcessConn()
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,9 @@ func (c *connection) PublishExpecting(ctx context.Context, lane Lane, m *nats.Ms
 func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
 	defer cancel()
+	if err := c.cannotStore(); err != nil {
+		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
+	}
 	w := c.writers.of(c.names.StreamOf(m.Subject))
 	answered := c.circuits.write(c.streamOf(m.Subject))
 	deadline, _ := ctx.Deadline()
@@ -73,8 +76,11 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	}
 	answered(err)
 	if err != nil {
-		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
+		err = fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
+		c.noteWrite(err)
+		return Ack{}, err
 	}
+	c.noteWrite(nil)
 	return ack, nil
 }
 

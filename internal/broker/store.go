@@ -20,7 +20,7 @@ func (b *Broker) StoreLeft() (bytes int64, known bool) {
 // storeLeft reads what the server counts, by Varz: Jsz looks at each stream too, and waits for
 // the sync of one. A server that was shut down has no JetStream.
 func (e *embedded) storeLeft() (bytes int64, known bool) {
-	v, err := e.server.Varz(nil)
+	v, err := e.server().Varz(nil)
 	if err != nil || v.JetStream.Config == nil || v.JetStream.Config.MaxStore <= 0 {
 		return 0, false
 	}
@@ -47,7 +47,7 @@ func (e *embedded) hasRoom() bool {
 // sound reports whether the server has met no error when it wrote to a stream or synced it. It
 // waits for a sync that is under way.
 func (e *embedded) sound(stream string) bool {
-	return e.server.Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
+	return e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
 }
 
 // StoreSpare is what the embedded server's disk still has for others than the task log: what

@@ -283,6 +283,7 @@ func (s *Service) followLog(ctx context.Context) error {
 // addChecks has the health know when this replica takes jobs.
 func (s *Service) addChecks() {
 	s.health.Add("jetstream", s.broker.Ready)
+	s.health.Add("store", func(context.Context) error { return s.broker.StoreError() })
 	s.health.Add("clock", s.clockIsRight)
 	s.health.Add("task_log", s.tasks.Capacity.Check)
 	s.health.Watch(s.readinessChanged)
@@ -393,6 +394,14 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { return s.health.Run(watched) })
 	group.Go(func() error { s.sayCapacity(serving); return nil })
 	group.Go(func() error { s.countTenants(serving); return nil })
+	group.Go(func() error {
+		select {
+		case err := <-s.broker.Failed():
+			return err
+		case <-serving.Done():
+			return nil
+		}
+	})
 	reloading := make(chan struct{})
 	go func() {
 		defer close(reloading)

@@ -31,7 +31,7 @@ const (
 
 	nodeMemory  = 256 << 20
 	nodeStore   = 16 << 30
-	nodePayload = 8 << 20 // as the embedded server of genbus has it
+	nodePayload = 8 << 20 // by default, as the embedded server of genbus has it
 )
 
 // nodeSpec says what one node is.
@@ -43,6 +43,7 @@ type nodeSpec struct {
 	Monitor    int      `json:"monitor"`
 	Routes     []string `json:"routes"` // addresses of the links to the other nodes
 	SyncAlways bool     `json:"sync_always"`
+	MaxPayload int      `json:"max_payload"`
 }
 
 // MaybeServeNode is a node of Nodes, and does not return, in a process that Nodes
@@ -93,7 +94,7 @@ func (n nodeSpec) options() *server.Options {
 	return &server.Options{
 		ServerName: n.Name, Host: "127.0.0.1", Port: n.Client, HTTPHost: "127.0.0.1", HTTPPort: n.Monitor,
 		JetStream: true, StoreDir: n.Dir, SyncAlways: n.SyncAlways, DisableJetStreamBanner: true,
-		JetStreamMaxMemory: nodeMemory, JetStreamMaxStore: nodeStore, MaxPayload: nodePayload,
+		JetStreamMaxMemory: nodeMemory, JetStreamMaxStore: nodeStore, MaxPayload: int32(n.MaxPayload),
 		NoSigs: true, Logtime: true,
 		Cluster: server.ClusterOpts{
 			Name: "faultinject", Host: "127.0.0.1", Port: n.Route, PoolSize: routePool,

@@ -26,6 +26,8 @@ type NodesOptions struct {
 	N int
 	// SyncAlways syncs every write. Default false.
 	SyncAlways bool
+	// MaxPayload is the largest message, in bytes. Default 8 MiB.
+	MaxPayload int
 }
 
 // Nodes is a JetStream cluster of nats-server processes on this machine. Its
@@ -89,7 +91,7 @@ func (n *Nodes) prepare(o NodesOptions) error {
 	for i := range o.N {
 		name := "n" + strconv.Itoa(i)
 		spec := nodeSpec{
-			Name: name, Dir: filepath.Join(o.Dir, name), SyncAlways: o.SyncAlways,
+			Name: name, Dir: filepath.Join(o.Dir, name), SyncAlways: o.SyncAlways, MaxPayload: cmp.Or(o.MaxPayload, nodePayload),
 			Client: ports[3*i], Route: ports[3*i+1], Monitor: ports[3*i+2],
 		}
 		clients, err := NewLink(local(spec.Client))

@@ -409,3 +409,26 @@ func TestAHistoryIsKept(t *testing.T) {
 		t.Errorf("broken after a round trip: %v", got)
 	}
 }
+
+// TestARefusedJobGoesElsewhereAtOnce: two POSTs within a millisecond have a submitting each.
+func TestARefusedJobGoesElsewhereAtOnce(t *testing.T) {
+	t.Parallel()
+	h := &History{
+		Config: Config{Skew: 250 * time.Millisecond},
+		Events: []Event{
+			{Job: film, Version: 1, Phase: "queued", Time: s(0)}, {Job: film, Version: 2, Phase: "submitting", Time: s(1), SubmitUntil: s(4)},
+			{Job: film, Version: 3, Phase: "queued", Time: s(1.0015)}, {Job: film, Version: 4, Phase: "submitting", Time: s(1.002), SubmitUntil: s(4)},
+		},
+		Posts: []Post{
+			{Time: s(1.001), Video: true, Path: "/v1/video/generations", Key: film, Status: 429},
+			{Time: s(1.003), Video: true, Path: "/v1/video/generations", Key: film, Status: 200, TaskID: "task_1", Accepted: true},
+		},
+	}
+	if slices.Contains(broken(h), "post-committed") {
+		t.Error("each POST has its submitting")
+	}
+	h.Events = h.Events[:2]
+	if !slices.Contains(broken(h), "post-committed") {
+		t.Error("one submitting has two POSTs")
+	}
+}

@@ -352,6 +352,8 @@ const (
 	// FaultStall: not injected: the harness got no processor, and the other processes
 	// of its machine probably none either. Target is empty.
 	FaultStall FaultKind = "stall"
+	// FaultDisk: the disk of the embedded broker was full; To is when jobs were taken again.
+	FaultDisk FaultKind = "full-disk"
 	// FaultMix: from here on the upstreams have another mix of faults.
 	FaultMix FaultKind = "mix"
 )

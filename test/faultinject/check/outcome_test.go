@@ -20,6 +20,11 @@ var outcomeBreaks = []broke{
 		h.spoil("reset_accepted")
 		h.fail(film, "upstream_failed")
 	}},
+	{"a paid id is lost, and its job is cancelled without a letter", []string{"paid-recorded"}, func(h *History) {
+		h.unpaid()
+		h.spoil("reset_accepted")
+		h.cancel()
+	}},
 	{"a paid id is lost, and its upstream is said to have refused", []string{"paid-recorded"}, func(h *History) {
 		h.unpaid()
 		h.spoil("internal_after")
@@ -148,6 +153,13 @@ var outcomeExcuses = []excuse{
 		h.unpaid()
 		h.spoil("reset_accepted")
 		h.cancel()
+		h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
+	}},
+	{"an id that nobody was told of, cancelled after the work items were deleted", func(h *History) {
+		h.unpaid()
+		h.spoil("reset_accepted")
+		h.cancel()
+		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(1.2), To: s(1.3), Loses: LosesItems})
 	}},
 }
 

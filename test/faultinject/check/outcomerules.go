@@ -28,7 +28,7 @@ func paidRecorded(f *facts, broken report) (looked int) {
 			continue
 		}
 		post := f.paid[paid.ID]
-		if end, _ := f.end(paid.Key); end.Code != codeUnknown && end.Status != "cancelled" {
+		if end, _ := f.end(paid.Key); end.Code != codeUnknown && !f.keptLetter(end) {
 			broken(paid.Key, "the upstream has %s (%q), which is recorded nowhere, and the job ended %q", paid.ID, post.Fault, endOf(end))
 		}
 		if post.Answered && !f.forgotten(post) {
@@ -36,6 +36,13 @@ func paidRecorded(f *facts, broken report) (looked int) {
 		}
 	}
 	return looked
+}
+
+// keptLetter reports whether a job that was cancelled has the letter that says that its upstream may
+// have its task. Where work items were deleted no replica may have come to store it.
+func (f *facts) keptLetter(end Event) bool {
+	lost := slices.ContainsFunc(f.Faults, func(k Fault) bool { return k.Loses == LosesItems })
+	return end.Status == "cancelled" && (lost || slices.ContainsFunc(f.letters[end.Job], func(l Letter) bool { return l.Code == codeUnknown }))
 }
 
 // forgotten reports whether the answer to a POST came too late for its sender, or

@@ -57,6 +57,8 @@ type Options struct {
 	Patience time.Duration
 	// Life is how long a client stays with a job after it was accepted. Default 5m.
 	Life time.Duration
+	// MaxPayload is the largest message of NATS, in bytes. Default 8 MiB.
+	MaxPayload int
 	// Recorder keeps what clients are told.
 	Recorder *Recorder
 }
@@ -64,6 +66,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Rate = cmp.Or(o.Rate, 10)
 	o.Open = cmp.Or(o.Open, 300)
+	o.MaxPayload = cmp.Or(o.MaxPayload, 8<<20)
 	o.Names = cmp.Or(o.Names, subject.Default())
 	if len(o.Tenants) == 0 {
 		o.Tenants = []Tenant{{Name: "default"}}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math/rand/v2"
+	"time"
 
 	"github.com/genbus/genbus/test/faultinject/check"
 )
@@ -20,6 +21,8 @@ const (
 	Duplicates Shape = "duplicates"
 	// Plain requests are small, and their clients leave once they are accepted.
 	Plain Shape = "plain"
+	// Cancelled are cancelled within two seconds.
+	Cancelled Shape = "cancelled"
 )
 
 const (
@@ -45,7 +48,8 @@ const (
 )
 
 // drawLengths makes the request large, or the reply, or both.
-func drawLengths(r *rand.Rand) lengths {
+func drawLengths(payload int, r *rand.Rand) lengths {
+	claimCheck := min(claimCheck, payload/4)
 	long := lengths{reply: claimCheck + r.IntN(mostChunk-claimCheck)}
 	switch n := r.IntN(40); {
 	case n == 0:
@@ -74,18 +78,23 @@ func base64Word(n int, r *rand.Rand) string {
 func (e entry) natsEntry() bool { return e.way == "inbox" || e.way == "call" }
 
 // shape makes a wish that was drawn one of its shape.
-func (w *wish) shape(shape Shape, long lengths, r *rand.Rand) {
+func (w *wish) shape(shape Shape, long lengths, payload int, r *rand.Rand) {
 	if long.request > 0 {
-		w.stored = w.entry.natsEntry() && w.entry.form != asJSON && (long.request >= beyondPayload || chance(r, 0.3))
-		if w.entry.natsEntry() && !w.stored && long.request >= beyondPayload {
+		beyond := long.request >= payload*2/3 // Base64 makes it longer
+		w.stored = w.entry.natsEntry() && w.entry.form != asJSON && (beyond || chance(r, 0.3))
+		if w.entry.natsEntry() && !w.stored && beyond {
 			w.entry = entry{"http", asJSON, check.OpCreate}
 		}
 		if shape == Duplicates && w.entry.op != check.OpInline {
 			w.key, w.rival, w.expires = "key-"+w.marker, "same", 0
 		}
 	}
-	if shape == Plain {
+	switch shape {
+	case Plain:
 		w.plain(r)
+	case Cancelled:
+		w.plain(r)
+		w.cancel = time.Duration(100+r.IntN(1900)) * time.Millisecond
 	}
 }
 

@@ -84,7 +84,7 @@ func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 	w := wish{name: fmt.Sprintf("c%d", n), marker: fmt.Sprintf("m%x-%d", l.o.Seed, n), kind: subject.Video}
 	long := lengths{}
 	if shape == Large || shape == Duplicates || shape == "" && chance(r, largeShare) {
-		long = drawLengths(r)
+		long = drawLengths(l.o.MaxPayload, r)
 	}
 	if chance(r, 0.4) {
 		w.kind = subject.Chat
@@ -105,7 +105,7 @@ func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 	mine := r.IntN(len(tenants))
 	w.tenant, w.stranger = tenants[mine], tenants[(mine+1)%len(tenants)]
 	w.peeks = chance(r, 0.2)
-	w.shape(shape, long, r)
+	w.shape(shape, long, l.o.MaxPayload, r)
 	return w
 }
 

@@ -1,0 +1,194 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// smallDisk is set in the process that has a file system of its own, and is where that is.
+const smallDisk = "GENBUS_TEST_SMALL_DISK"
+
+// onSmallDisk runs the test again in a process with a file system of 96 MiB, and reports whether this
+// is that process, and where the file system is.
+func onSmallDisk(t *testing.T) (dir string, inside bool) {
+	t.Helper()
+	if dir := os.Getenv(smallDisk); dir != "" {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=96m"); err != nil {
+			t.Fatal(err)
+		}
+		return dir, true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), smallDisk+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
+		t.Skipf("this system has no user namespaces for a small file system: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	return "", false
+}
+
+// onFullDisk opens a broker whose data is on that file system, with a message that it has acknowledged.
+func onFullDisk(t *testing.T, dir string) *broker.Broker {
+	t.Helper()
+	b, err := broker.Open(t.Context(), broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.Streams().Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store(t.Context(), b, "kept", 1<<10); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// store writes an event of that many bytes.
+func store(ctx context.Context, b *broker.Broker, id string, size int) error {
+	_, err := b.Publish(ctx, &nats.Msg{Subject: b.Names().Task(subject.Video, "acme", id), Data: make([]byte, size)})
+	return err
+}
+
+// fill fills the file system, and writes until the broker has noticed that. It returns what frees it.
+func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
+	t.Helper()
+	filler := filepath.Join(dir, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 64<<10))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for err = nil; err == nil; { // the server does not answer the first one that fails
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err = store(ctx, b, "more", 64<<10)
+		cancel()
+	}
+	untilStore(t, b, true)
+	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrStorage) {
+		t.Errorf("a write to a full disk: %v", err)
+	}
+	return func() {
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// untilStore waits until it is known that the store fails, or does not.
+func untilStore(t *testing.T, b *broker.Broker, fails bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for (b.StoreError() != nil) != fails {
+		if broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatalf("the store's error stays %v", b.StoreError())
+		}
+	}
+}
+
+// TestAFullDiskIsSurvived: the embedded server keeps the error of a write that found no space. When
+// there is space it is started again in place, with all that it had acknowledged.
+func TestAFullDiskIsSurvived(t *testing.T) {
+	t.Parallel()
+	dir, inside := onSmallDisk(t)
+	if !inside {
+		return
+	}
+	b := onFullDisk(t, dir)
+	url := b.ClientURL()
+	fill(t, b, dir)()
+	untilStore(t, b, false)
+	if b.ClientURL() != url {
+		t.Errorf("clients have to reach it at %s, and not at %s", b.ClientURL(), url)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	untilConnected(t, b)
+	if err := store(ctx, b, "new", 1<<20); err != nil {
+		t.Error(err)
+	}
+	kept, err := b.Last(ctx, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", "kept"))
+	if err != nil || len(kept.Data) != 1<<10 {
+		t.Errorf("what was acknowledged has %d bytes: %v", len(kept.Data), err)
+	}
+}
+
+// TestADiskThatIsFullAgainAndAgainEndsTheProcess: an operator, or what starts processes, has to see it.
+func TestADiskThatIsFullAgainAndAgainEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	brokertest.Full(t, "a disk is full three times")
+	dir, inside := onSmallDisk(t)
+	if !inside {
+		return
+	}
+	b := onFullDisk(t, dir)
+	for range 2 {
+		fill(t, b, dir)()
+		untilStore(t, b, false)
+		untilConnected(t, b)
+	}
+	fill(t, b, dir)()
+	select {
+	case err := <-b.Failed():
+		if !strings.Contains(err.Error(), "started again 2 times") || !errors.Is(err, broker.ErrStorage) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nobody says that it failed")
+	}
+}
+
+// untilConnected waits until writes reach the server that was started again.
+func untilConnected(t *testing.T, b *broker.Broker) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := store(ctx, b, "new", 1)
+		if err == nil {
+			return
+		}
+		if broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatal(err)
+		}
+	}
+}
