@@ -32,10 +32,10 @@ type Bodies struct {
 type bucket struct {
 	turn  chan struct{}
 	ready bool
-	told  time.Time // when the log heard last that it cannot be created
+	told  time.Time // last log entry about a failed creation
 }
 
-// tellEvery is how often the log hears that a tenant's object store cannot be created.
+// tellEvery limits log entries about an object store that cannot be created.
 const tellEvery = time.Minute
 
 // NewBodies returns the bodies of a broker.
@@ -249,7 +249,7 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	}
 	if Permanent(err) && time.Since(known.told) >= tellEvery {
 		known.told = time.Now()
-		s.b.log.Error("an object store cannot be created: what is too large for a message is refused", "bucket", name, "error", err)
+		s.b.log.Error("could not create object store", "bucket", name, "error", err)
 	}
 	if err != nil {
 		return fmt.Errorf("object store %s: %w", name, err)

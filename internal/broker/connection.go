@@ -32,7 +32,7 @@ type connection struct {
 
 	unreplicated unreplicated
 	faults       storeFaults
-	payload      atomic.Int64 // the smallest max_payload that was seen; 0 before that
+	payload      atomic.Int64 // smallest max_payload seen; 0: none yet
 }
 
 // A server that was cut off without a word, as by a network that drops packets, is
@@ -124,8 +124,8 @@ func (c *connection) Names() subject.Space { return c.names }
 // server that leads the task log.
 func (c *connection) Clock() *clock.Clock { return c.clock }
 
-// MaxPayload is the largest message that every server took that this process was connected to, in
-// bytes: the limit of the server, the account or the user.
+// MaxPayload returns the smallest max_payload (server, account or user limit) seen since the process
+// started, in bytes.
 func (c *connection) MaxPayload() int64 {
 	now := c.nc.MaxPayload()
 	for {
@@ -139,13 +139,13 @@ func (c *connection) MaxPayload() int64 {
 	}
 }
 
-// minPayload is the max_payload that events without a body, and the result of a video, need.
+// minPayload is enough for every event without a body and for a video result.
 const minPayload = 64 << 10
 
-// checkPayload fails where messages may not be as large as genbus needs.
+// checkPayload fails if max_payload is below minPayload.
 func (c *connection) checkPayload() error {
 	if most := c.MaxPayload(); most < minPayload {
-		return fmt.Errorf("NATS takes messages of %d bytes (max_payload of the server, the account or the user); genbus needs %d", most, minPayload)
+		return fmt.Errorf("NATS max_payload is %d bytes (server, account or user limit); genbus needs at least %d", most, minPayload)
 	}
 	return nil
 }

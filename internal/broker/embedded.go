@@ -66,7 +66,7 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	return e, nil
 }
 
-// server is the one that runs, or ran last.
+// server returns the running server, or the last one during a restart.
 func (e *embedded) server() *server.Server { return e.running.Load() }
 
 func lockDir(dir string) (*flock.Flock, error) {

@@ -68,12 +68,11 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	})
 }
 
-// accountTimeout bounds the look at the account's limits: a user who may not see them hears nothing.
+// accountTimeout bounds reading the account limits. A user without permission gets no answer.
 const accountTimeout = 2 * time.Second
 
-// checkAccount holds this configuration against the limits of the NATS account, so that a start
-// names the key, or the limit, that is to be changed. A user who may not read them is told by the
-// stream that is refused.
+// checkAccount compares the configuration with the NATS account's limits, so that a failed start names
+// the key or the limit to change. Without permission to read them, creating the stream fails instead.
 func (s *Streams) checkAccount(ctx context.Context) error {
 	if err := s.c.checkPayload(); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (s *Streams) checkAccount(ctx context.Context) error {
 	defer cancel()
 	account, err := s.c.js.AccountInfo(ctx)
 	if err != nil {
-		s.c.log.Debug("the limits of the NATS account are not known", "error", err)
+		s.c.log.Debug("could not read NATS account limits", "error", err)
 		return nil
 	}
 	limits, streams := account.Limits, len(s.Configs())
@@ -91,11 +90,11 @@ func (s *Streams) checkAccount(ctx context.Context) error {
 	}
 	switch {
 	case limits.MaxBytesRequired && s.limits.WorkMaxBytes == 0:
-		return errors.New("the NATS account wants max_bytes of each stream: set nats.streams.work.max_bytes")
+		return errors.New("NATS account requires max_bytes on every stream; set nats.streams.work.max_bytes")
 	case limits.MaxBytesRequired && s.limits.BodiesReserved == 0:
-		return errors.New("the NATS account wants max_bytes of each stream: set nats.streams.bodies.max_bytes")
+		return errors.New("NATS account requires max_bytes on every stream; set nats.streams.bodies.max_bytes")
 	case limits.MaxStreams > 0 && limits.MaxStreams <= streams:
-		return fmt.Errorf("the NATS account may have %d streams (max_streams); genbus needs %d, and one for each tenant's bodies", limits.MaxStreams, streams)
+		return fmt.Errorf("NATS account allows %d streams (max_streams); genbus needs %d plus one per tenant", limits.MaxStreams, streams)
 	}
 	return nil
 }

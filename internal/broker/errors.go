@@ -94,7 +94,7 @@ func classifyAPI(api *jetstream.APIError) error {
 		return errors.Join(ErrInFlight, api)
 	case streamwrite.CodeStoreFailed:
 		if !isLimit(api) {
-			return errors.Join(ErrStorage, ErrFull, api) // a full disk, or one that fails
+			return errors.Join(ErrStorage, ErrFull, api) // full or failing disk
 		}
 		return errors.Join(ErrFull, api)
 	case codeTooLarge:
@@ -111,20 +111,19 @@ func classifyAPI(api *jetstream.APIError) error {
 	if api.Code >= 500 {
 		return errors.Join(ErrNoAnswer, api)
 	}
-	if slices.Contains(leaderless, api.ErrorCode) { // no peers for a new stream, which is a 400
+	if slices.Contains(leaderless, api.ErrorCode) { // "no suitable peers" for a new stream is a 400
 		return errors.Join(ErrUnavailable, api)
 	}
 	return errors.Join(ErrRefused, api)
 }
 
-// isLimit reports whether a store refused a message because of a limit of its stream: the server gives
-// all its refusals one code (nats-server 2.15.2, store.go).
+// isLimit reports whether a stream limit caused the refusal. nats-server uses the same code for limits
+// and write errors (2.15.2, store.go).
 func isLimit(api *jetstream.APIError) bool {
 	return strings.HasPrefix(api.Description, "maximum ") || strings.HasPrefix(api.Description, "message too large")
 }
 
-// Permanent reports whether a write is refused for good, as far as genbus can tell: the message is
-// not one that the server takes, or the account does not allow it. An operator may change that.
+// Permanent reports whether retrying a write is pointless until an operator changes a limit.
 func Permanent(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused) || errors.Is(err, ErrAccountLimit)
 }

@@ -19,11 +19,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// smallDisk is set in the process that has a file system of its own, and is where that is.
+// smallDisk names the mount point in the child process.
 const smallDisk = "GENBUS_TEST_SMALL_DISK"
 
-// onSmallDisk runs the test again in a process with a file system of 96 MiB, and reports whether this
-// is that process, and where the file system is.
+// onSmallDisk reruns the test in a child process with a 96 MiB file system. inside is true in the child.
 func onSmallDisk(t *testing.T) (dir string, inside bool) {
 	t.Helper()
 	if dir := os.Getenv(smallDisk); dir != "" {
@@ -51,7 +50,7 @@ func onSmallDisk(t *testing.T) (dir string, inside bool) {
 	return "", false
 }
 
-// onFullDisk opens a broker whose data is on that file system, with a message that it has acknowledged.
+// onFullDisk opens a broker on that file system and stores one message.
 func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{
@@ -80,7 +79,7 @@ func store(ctx context.Context, b *broker.Broker, id string, size int) error {
 	return err
 }
 
-// fill fills the file system, and writes until the broker has noticed that. It returns what frees it.
+// fill fills the file system and writes until the broker notices. free removes the filler.
 func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	t.Helper()
 	filler := filepath.Join(dir, "filler")
@@ -113,7 +112,7 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	}
 }
 
-// untilStore waits until it is known that the store fails, or does not.
+// untilStore waits until StoreError is set, or unset.
 func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -125,8 +124,8 @@ func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 	}
 }
 
-// TestAFullDiskIsSurvived: the embedded server keeps the error of a write that found no space. When
-// there is space it is started again in place, with all that it had acknowledged.
+// TestAFullDiskIsSurvived: once there is space, the embedded server restarts in place at the same
+// address, with every acknowledged message.
 func TestAFullDiskIsSurvived(t *testing.T) {
 	t.Parallel()
 	dir, inside := onSmallDisk(t)
@@ -152,7 +151,7 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	}
 }
 
-// TestADiskThatIsFullAgainAndAgainEndsTheProcess: an operator, or what starts processes, has to see it.
+// TestADiskThatIsFullAgainAndAgainEndsTheProcess after two restarts within a minute.
 func TestADiskThatIsFullAgainAndAgainEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	brokertest.Full(t, "a disk is full three times")
@@ -169,7 +168,7 @@ func TestADiskThatIsFullAgainAndAgainEndsTheProcess(t *testing.T) {
 	fill(t, b, dir)()
 	select {
 	case err := <-b.Failed():
-		if !strings.Contains(err.Error(), "started again 2 times") || !errors.Is(err, broker.ErrStorage) {
+		if !strings.Contains(err.Error(), "after 2 restarts") || !errors.Is(err, broker.ErrStorage) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
@@ -177,7 +176,7 @@ func TestADiskThatIsFullAgainAndAgainEndsTheProcess(t *testing.T) {
 	}
 }
 
-// untilConnected waits until writes reach the server that was started again.
+// untilConnected waits until a write succeeds.
 func untilConnected(t *testing.T, b *broker.Broker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -13,30 +13,28 @@ import (
 )
 
 const (
-	// storeEvery is how often the embedded server is asked whether it can write.
+	// storeEvery is the interval between checks of the embedded server's store.
 	storeEvery = 2 * time.Second
-	// spaceNeeded is what the disk must take before that server is started again, in bytes.
+	// spaceNeeded is the free disk space in bytes needed before a restart.
 	spaceNeeded = 16 << 20
-	// maxRestarts is how often it is started again because it cannot write, unless it could for
-	// soundFor in between.
+	// maxRestarts bounds restarts that are less than soundFor apart.
 	maxRestarts = 2
 	soundFor    = time.Minute
-	// faultFor is how long a write that another server's store refused is remembered, unless a
-	// later one was taken.
+	// faultFor is how long a failed write to an external server makes the store count as failing,
+	// unless a later write succeeds.
 	faultFor = 30 * time.Second
 )
 
-// storeFault is a write that the store of the server refused although no limit was reached, such as
-// on a full disk.
+// storeFault is a write that failed for another reason than a stream limit, such as a full disk.
 type storeFault struct {
 	err error
 	at  time.Time
 }
 
-// storeFaults has the last one; nil once a later write was taken.
+// storeFaults holds the latest fault; nil after a successful write.
 type storeFaults struct{ last atomic.Pointer[storeFault] }
 
-// note takes what became of a write.
+// note records the result of a write.
 func (f *storeFaults) note(err error) {
 	switch {
 	case err == nil:
@@ -48,7 +46,7 @@ func (f *storeFaults) note(err error) {
 	}
 }
 
-// cannotStore is why the embedded server does not take writes, as it answers none of them then.
+// cannotStore returns the embedded server's fault. The server does not answer writes while it has one.
 func (c *connection) cannotStore() error {
 	if f := c.faults.last.Load(); f != nil && c.writers.server != nil {
 		return f.err
@@ -56,15 +54,15 @@ func (c *connection) cannotStore() error {
 	return nil
 }
 
-// noteWrite takes what became of a write to another server; the embedded one is asked.
+// noteWrite records the result of a write to an external server. keepStore checks the embedded one.
 func (c *connection) noteWrite(err error) {
 	if c.writers.server == nil {
 		c.faults.note(err)
 	}
 }
 
-// StoreError is why the server cannot store what is written; nil where it can, as far as is known. The
-// embedded server is asked every two seconds. Of another one the writes tell that failed lately.
+// StoreError reports why the server cannot store messages, or nil. It is at most storeEvery old for the
+// embedded server, and based on recent writes for an external one.
 func (b *Broker) StoreError() error {
 	f := b.faults.last.Load()
 	if f == nil || b.embedded == nil && time.Since(f.at) > faultFor {
@@ -73,37 +71,36 @@ func (b *Broker) StoreError() error {
 	return f.err
 }
 
-// Failed gets an error when the embedded server cannot be made to write again: the process has to end.
+// Failed delivers an error if restarting the embedded server does not help. The process must end.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
-// writeError is why the server does not take writes of a stream any more; nil for none. It keeps the
-// error of a write that failed until it is started again (nats-server 2.15.2).
+// writeError returns the first write error of any stream. nats-server keeps it until a restart (2.15.2).
 func (e *embedded) writeError() error {
 	health := e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Details: true})
 	for _, found := range health.Errors {
 		if found.Type == server.HealthzErrorStream && strings.Contains(found.Error, " write error: ") {
-			why := found.Error[strings.LastIndex(found.Error, ": ")+2:] // and no path, as callers see it
+			why := found.Error[strings.LastIndex(found.Error, ": ")+2:] // without the path: callers see this
 			return errors.Join(ErrStorage, ErrFull, fmt.Errorf("stream %s: %s", found.Stream, why))
 		}
 	}
 	return nil
 }
 
-// hasSpace reports whether the disk takes some bytes.
+// hasSpace reports whether spaceNeeded bytes can be written to the data directory.
 func (e *embedded) hasSpace() bool {
 	f, err := os.CreateTemp(e.options.DataDir, "space-*")
 	if err != nil {
 		return false
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // it is small, and temporary by its name
+	defer func() { _ = os.Remove(f.Name()) }() // a leftover is harmless
 	_, err = f.Write(make([]byte, spaceNeeded))
 	return errors.Join(err, f.Sync(), f.Close()) == nil
 }
 
-// restart starts the server again, at the same address. Its clients connect again.
+// restart replaces the server by a new one at the same address.
 func (e *embedded) restart() error {
 	if addr := e.server().Addr(); addr != nil && e.options.Listen != "" {
-		e.options.Listen = addr.String() // where the port was left to the system
+		e.options.Listen = addr.String() // keep a port that the system chose
 	}
 	e.server().Shutdown()
 	e.server().WaitForShutdown()
@@ -114,8 +111,8 @@ func (e *embedded) restart() error {
 	return err
 }
 
-// keepStore starts the embedded server again where it cannot write and the disk has space, until ctx
-// ends. Where that does not help, Failed says so.
+// keepStore restarts the embedded server after a write error once the disk has space, until ctx ends.
+// If that does not help, it sends to Failed.
 func (b *Broker) keepStore(ctx context.Context) {
 	restarts, last := 0, time.Time{}
 	for Wait(ctx, storeEvery) == nil {
@@ -125,7 +122,7 @@ func (b *Broker) keepStore(ctx context.Context) {
 			continue
 		}
 		if b.faults.last.Load() == nil {
-			b.log.Error("the embedded NATS server cannot write; it is started again when nats.data_dir has space", "data_dir", b.embedded.options.DataDir, "error", cause)
+			b.log.Error("embedded NATS server cannot write, waiting for disk space", "data_dir", b.embedded.options.DataDir, "error", cause)
 		}
 		b.faults.note(cause)
 		if !b.embedded.hasSpace() {
@@ -134,15 +131,15 @@ func (b *Broker) keepStore(ctx context.Context) {
 		if time.Since(last) > soundFor {
 			restarts = 0
 		}
-		err := errors.New("it cannot write again")
+		err := errors.New("the disk was full again")
 		for err != nil && restarts < maxRestarts {
 			restarts++
 			err = b.embedded.restart()
 		}
 		if last = time.Now(); err != nil {
-			b.failed <- fmt.Errorf("the embedded NATS server was started again %d times, as it cannot write (%w): %w", restarts, cause, err)
+			b.failed <- fmt.Errorf("embedded NATS server cannot write (%w) after %d restarts: %w", cause, restarts, err)
 			return
 		}
-		b.log.Warn("the embedded NATS server was started again, as it could not write", "error", cause)
+		b.log.Warn("restarted embedded NATS server after a write error", "error", cause)
 	}
 }

@@ -29,7 +29,7 @@ type Limits struct {
 	RequestsMaxMsgs  int64
 	RequestsMaxBytes int64
 	WorkMaxMsgs      int64 // also of the jobs that wait for their turn
-	WorkMaxBytes     int64 // the same; 0 for no limit
+	WorkMaxBytes     int64 // per stream; 0: no limit
 	TasksMaxAge      time.Duration
 	TasksMaxBytes    int64
 	ChunksMaxAge     time.Duration
@@ -47,8 +47,7 @@ type Limits struct {
 	// tenant, and refuse what is paid for.
 	BodiesMaxBytes int64
 	BodiesMaxMsgs  int64
-	// BodiesReserved is max_bytes of each tenant's object store, for accounts that require it: what
-	// JetStream sets aside. 0 for no limit.
+	// BodiesReserved is max_bytes of each tenant's object store. JetStream reserves it. 0: no limit.
 	BodiesReserved int64
 }
 

@@ -12,8 +12,8 @@ var fieldComments = map[string]string{
 	"APIKey.SecretKeyEnv":                 "Environment variable that holds the secret key of the pair, of 16 bytes or more. Default: none.",
 	"APIKey.SecretKeyFile":                "File that holds the secret key of the pair, of 16 bytes or more. Default: none.",
 	"APIKey.Tenant":                       "Tenant that the key belongs to: letters, digits, _ and -. Required.",
-	"BodiesStreams.MaxBytes":              "Most bytes of each tenant's object store, which NATS sets aside for it; 0 for no limit, which some NATS accounts do not allow. Above limits.bodies_bytes, because replies of accepted jobs are stored beyond that. Default: 0.",
-	"Breaker.Failures":                    "Failures in a row (not reached, no answer, 5xx) that open it; the first one does for creates of a route that has another upstream. 0 for no breaker. Default: 10.",
+	"BodiesStreams.MaxBytes":              "Most bytes of each tenant's object store. NATS reserves them. Some NATS accounts require a limit. Must exceed limits.bodies_bytes, because replies of accepted jobs are stored beyond that. 0: no limit. Default: 0.",
+	"Breaker.Failures":                    "Failures in a row (not reached, no answer, 5xx) that open it. For video creates of routes with another upstream the first failure opens it. 0: no breaker. Default: 10.",
 	"Breaker.OpenFor":                     "How long it stays open before one job may try again. Default: 15s.",
 	"Chat.FinishForSubscribers":           "Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.",
 	"Chat.InlineEvents":                   "Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for them, and fails where they cannot be stored; off publishes none. Default: on.",
@@ -155,6 +155,6 @@ var fieldComments = map[string]string{
 	"UpstreamKey.SecretKeyFile":           "File that holds the secret key. Default: none.",
 	"UsageStream.MaxAge":                  "How long usage events are kept. Default: 744h.",
 	"UsageStream.MaxBytes":                "Most bytes of usage events, about 1.5 million of 700 bytes; beyond it the oldest go first. Default: 1GiB.",
-	"WorkStream.MaxBytes":                 "Most bytes of these, and as many of the backlog; 0 for no limit, which some NATS accounts do not allow. Default: 0.",
+	"WorkStream.MaxBytes":                 "Most bytes of ready jobs, and the same for the backlog. Some NATS accounts require a limit. 0: no limit. Default: 0.",
 	"WorkStream.MaxMsgs":                  "Most accepted jobs that are ready or in work, over all routes, and as many in the backlog. Default: 1000000.",
 }

@@ -96,14 +96,14 @@ type RequestsStream struct {
 type WorkStream struct {
 	// Most accepted jobs that are ready or in work, over all routes, and as many in the backlog. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
-	// Most bytes of these, and as many of the backlog; 0 for no limit, which some NATS accounts do not allow. Default: 0.
+	// Most bytes of ready jobs, and the same for the backlog. Some NATS accounts require a limit. 0: no limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// BodiesStreams are the tenants' object stores.
+// BodiesStreams bounds the tenants' object stores.
 type BodiesStreams struct {
-	// Most bytes of each tenant's object store, which NATS sets aside for it; 0 for no limit, which some NATS accounts do
-	// not allow. Above limits.bodies_bytes, because replies of accepted jobs are stored beyond that. Default: 0.
+	// Most bytes of each tenant's object store. NATS reserves them. Some NATS accounts require a limit. Must exceed
+	// limits.bodies_bytes, because replies of accepted jobs are stored beyond that. 0: no limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 

@@ -84,8 +84,8 @@ type UpstreamKey struct {
 
 // Breaker is the circuit breaker of an upstream, in each replica.
 type Breaker struct {
-	// Failures in a row (not reached, no answer, 5xx) that open it; the first one does for creates of a
-	// route that has another upstream. 0 for no breaker. Default: 10.
+	// Failures in a row (not reached, no answer, 5xx) that open it. For video creates of routes with another upstream the
+	// first failure opens it. 0: no breaker. Default: 10.
 	Failures int `yaml:"failures"`
 	// How long it stays open before one job may try again. Default: 15s.
 	OpenFor time.Duration `yaml:"open_for"`

@@ -38,8 +38,8 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 	return d.Put(ctx, letter, item.GetId(), attempt)
 }
 
-// PutReply stores the letter of a chat whose reply NATS takes neither for its event nor for the object
-// store: with the reply, or with its digest alone.
+// PutReply stores the letter of a chat whose reply fits neither its event nor the object store. The
+// letter contains the reply or, with digest, only its size and SHA-256.
 func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, reply []byte, digest bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
 	defer cancel()

@@ -125,7 +125,7 @@ func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix 
 	case len(letter.GetData()) > publisher.ClaimCheckOf(d.Broker):
 		ref, err = d.Bodies.Put(ctx, tenant, prefix, letter.GetData())
 		if broker.Permanent(err) && int64(len(letter.GetData())) <= d.Broker.MaxPayload()/2 {
-			return nil // the letter has it
+			return nil // keep it inline
 		}
 	default:
 		return nil

@@ -190,7 +190,7 @@ var table = []Meaning{
 	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The upstream did not answer, or fell silent, within the route's timeout.", "Try again, or raise the timeout that the message names."},
 	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream ended the stream early.", "Try again; what arrived is not the whole reply."},
 	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "All attempts at the chat were cut off.", "Send it again as a new job."},
-	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "The upstream has replied to the chat, and NATS refuses to store the reply: a limit of its server or account is too small.", "An operator finds the reply in the dead letter, and raises what the message names; a repeat is another call of the upstream."},
+	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "The upstream replied to the chat, but a NATS server or account limit is too small to store the reply.", "An operator takes the reply from the dead letter and raises the limit in the message. Sending the chat again calls the upstream again."},
 }
 
 var byCode = func() map[Code]Meaning {

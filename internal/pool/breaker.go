@@ -26,7 +26,7 @@ type breaker struct {
 	openFor time.Duration
 	// until is when an open breaker lets one job through.
 	until time.Time
-	open  bool // since it opened, no job went well
+	open  bool // opened, and no job succeeded since
 }
 
 func newBreaker(s *service, c config.Breaker) *breaker {

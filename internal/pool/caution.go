@@ -11,27 +11,27 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxCaution bounds the time between two creates that try an upstream.
+// maxCaution bounds the wait between two trial creates.
 const maxCaution = 10 * time.Minute
 
-// caution is the breaker of an upstream for the creates of routes that have another one: such a
-// create that fails may be paid for and is lost to its job, so the first failure opens it. Until
-// a create goes well, one may try the upstream at the end of each wait, whichever replica sends
-// it; a wait is twice as long as the one before. The pool's mutex guards it.
+// caution is the breaker for video creates on routes with several upstreams. A failed create may
+// have been paid for and its job is lost, so the first failure opens the breaker. While it is open,
+// one trial create per wait goes to the upstream, across all replicas. Each lost trial doubles the
+// wait. A successful create closes the breaker. The pool's mutex guards it.
 type caution struct {
 	service  *service
-	wait     time.Duration // between two that try; zero while creates are trusted to the upstream
-	until    time.Time     // when one may try
-	failed   time.Time     // when one failed last, as far as is known
-	shown    bool          // creates went elsewhere because of it
+	wait     time.Duration // between two trials; zero while closed
+	until    time.Time     // earliest next trial
+	failed   time.Time     // last known failure
+	shown    bool          // a create skipped the upstream, so the log and the gauge say open
 	announce func(notice)
 }
 
-// trusts reports whether no create has failed since one went well.
+// trusts reports whether the breaker is closed.
 func (c *caution) trusts() bool { return c.wait == 0 }
 
-// try lets a create try the upstream, and keeps the others away until it has had its time, as long as
-// a create takes. It reports whether the create is one that tries.
+// try marks a create as the trial if one is due, and holds back others for as long as a create
+// may take.
 func (c *caution) try(takes time.Duration, now time.Time) bool {
 	if c.trusts() || now.Before(c.until) {
 		return false
@@ -42,7 +42,7 @@ func (c *caution) try(takes time.Duration, now time.Time) bool {
 	return true
 }
 
-// report takes what became of a create that began then. tried is true for one that tries the upstream.
+// report records the outcome of a create that began at began. tried marks the trial.
 func (c *caution) report(sent upstream.Submission, tried bool, began, now time.Time) {
 	failed := errors.Is(health(sent.Err), errTrouble) && sent.Err.Written
 	switch {
@@ -51,13 +51,13 @@ func (c *caution) report(sent upstream.Submission, tried bool, began, now time.T
 		c.announce(notice{Upstream: c.service.name})
 	case failed:
 		c.fail(tried && sent.Verdict == upstream.Unknown, now)
-	case tried: // it was refused, or was not sent: another one may try
+	case tried: // refused or not sent, which says nothing about creates
 		c.until = now
 	}
 }
 
-// fail opens it, or keeps it open. The wait grows with the creates that tried and are lost: those that
-// began before it opened, and those that the upstream has no room for, say nothing new.
+// fail opens the breaker or keeps it open. Only lost trials make the wait longer: creates that were
+// in flight when the breaker opened, and refusals for lack of capacity, add no information.
 func (c *caution) fail(longer bool, now time.Time) {
 	first := c.service.breaks.OpenFor
 	if first <= 0 || c.service.breaks.Failures == 0 {
@@ -76,7 +76,7 @@ func (c *caution) fail(longer bool, now time.Time) {
 	}
 }
 
-// hear takes what another replica has learned.
+// hear applies a notice from another replica.
 func (c *caution) hear(n notice) {
 	if n.Wait <= 0 {
 		c.wait, c.until = 0, time.Time{}
@@ -89,7 +89,7 @@ func (c *caution) hear(n notice) {
 	c.until = now.Add(jittered(min(max(n.Next, 0), limit)))
 }
 
-// show tells the log and the gauge whether creates go elsewhere.
+// show updates the log and the gauge.
 func (c *caution) show(open bool) {
 	if c.shown == open {
 		return
@@ -97,19 +97,20 @@ func (c *caution) show(open bool) {
 	c.shown = open
 	c.service.showBreaker()
 	if open {
-		c.service.logger.Warn("upstream breaker opened for creates of routes that have another upstream", "upstream", c.service.name,
+		c.service.logger.Warn("upstream breaker opened for creates", "upstream", c.service.name,
 			"for", c.wait.String(), telemetry.KeyError, c.service.trouble)
 		return
 	}
 	c.service.logger.Info("upstream breaker closed for creates", "upstream", c.service.name)
 }
 
-// jittered is a wait with up to a tenth more, so that replicas do not try at the same moment.
+// jittered adds up to a tenth, so that replicas do not send trials at the same moment.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// trusted leaves out the keys that a create of a video is kept from while a better one is left,
-// and gives the moment when one of those may be tried; zero for none. One that cools down is better: it
-// costs no job. Where all that are left have failed creates, those come first whose upstream failed fewer.
+// trusted filters ready for a video create: keys of open breakers are dropped unless a trial is
+// due, and next is the earliest trial (zero: none). A trusted key that is cooling down also counts as
+// an alternative, because a refused key costs no job. Without any alternative all keys stay, ordered
+// by wait.
 func (c *Chooser) trusted(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
 	trusts := func(k *key) bool { return k.service.caution.trusts() }
 	if c.route.Kind != config.KindVideo || len(c.targets) < 2 {

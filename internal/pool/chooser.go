@@ -34,8 +34,8 @@ func (e *BusyError) Error() string {
 type Tried struct {
 	// SentBefore is true for a job that was sent before this round.
 	SentBefore bool
-	// RefusedForNow is true for a video that one of the accounts refused for now: it goes there
-	// again rather than to an upstream that fails creates.
+	// RefusedForNow is set when an account refused a video temporarily. The video retries there
+	// instead of going to an upstream whose breaker is open for creates.
 	RefusedForNow bool
 	accounts      []Account // in the order of the tries
 }

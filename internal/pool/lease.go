@@ -21,8 +21,8 @@ type Lease struct {
 
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
-	tries    bool        // that call is a create that tries an upstream that fails them
-	created  bool        // what became of the first create was reported
+	tries    bool        // the create is a trial (caution)
+	created  bool        // the first create was reported
 	probe    bool        // that call shows whether the upstream is well again
 	patience *time.Timer // of those who wait for the probe; nil without one
 	released bool
@@ -74,8 +74,8 @@ func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 	l.report(by, job, err, time.Now())
 }
 
-// ReportCreate is Report for a create of a video. The first one of a lease that was acquired says
-// whether creates are trusted to the upstream.
+// ReportCreate is Report for a video create. The first create of an acquired lease also drives the
+// breaker for creates.
 func (l *Lease) ReportCreate(by *Chooser, job Job, sent upstream.Submission) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Lease) Release() {
 	}
 	l.released = true
 	if l.tries {
-		l.service.caution.until = time.Now() // it was not sent
+		l.service.caution.until = time.Now() // the trial was not sent
 	}
 	l.tell(errNothing)
 	l.count(-1)

@@ -9,28 +9,28 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// notice is what a replica tells the others of an upstream that fails creates.
+// notice announces the breaker state of one upstream's creates to other replicas.
 type notice struct {
 	Replica  string `json:"replica"`
 	Upstream string `json:"upstream,omitempty"`
-	// Wait is the time between two creates that try the upstream, in nanoseconds; zero once one
-	// went well. Next is how long the others send none.
+	// Wait is the time between two trial creates in nanoseconds; zero: the breaker closed. Next
+	// is how long the receivers send no trial.
 	Wait time.Duration `json:"wait,omitempty"`
 	Next time.Duration `json:"next,omitempty"`
-	// Ask has the others say which upstreams fail; To is who has asked, and empty in what all are told.
+	// Ask requests all open breakers; the answers name the asking replica in To.
 	Ask bool   `json:"ask,omitempty"`
 	To  string `json:"to,omitempty"`
 }
 
-// maxNotices bounds those that wait to be sent.
+// maxNotices bounds the send queue. Overflow is dropped.
 const maxNotices = 256
 
-// Share tells the other replicas on this subject which upstreams fail creates, and hears it of
-// them, until stop is called. What is lost costs one more create that fails.
+// Share exchanges the breaker state of creates with other replicas on subject until stop is
+// called. A lost message costs one more trial.
 func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err error) {
 	sub, err := conn.Subscribe(subject, func(m *nats.Msg) { p.heard(m.Data, self) })
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to what other replicas know of upstreams: %w", err)
+		return nil, fmt.Errorf("subscribe to breaker state of other replicas: %w", err)
 	}
 	p.announce(notice{Ask: true})
 	stopping, done := make(chan struct{}), make(chan struct{})
@@ -55,7 +55,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 	}), nil
 }
 
-// announce has the other replicas told, where there are any. It does not block.
+// announce queues a notice without blocking.
 func (p *Pool) announce(n notice) {
 	select {
 	case p.notices <- n:
@@ -63,7 +63,7 @@ func (p *Pool) announce(n notice) {
 	}
 }
 
-// heard takes what another replica says.
+// heard handles a message from another replica.
 func (p *Pool) heard(data []byte, self string) {
 	var n notice
 	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self || n.To != "" && n.To != self {

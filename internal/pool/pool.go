@@ -54,7 +54,7 @@ type Pool struct {
 	generation int // of the configuration; each has the number after the one before it
 	tickets    uint64
 
-	notices chan notice // for the other replicas
+	notices chan notice // to other replicas
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.

@@ -91,7 +91,7 @@ func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	}
 }
 
-// showBreaker sets the gauge of breakers.
+// showBreaker sets the breaker gauge.
 func (s *service) showBreaker() { s.metrics.BreakerOpen(s.breaker.open || s.caution.shown) }
 
 // countOut sets the gauge of keys that are out.

@@ -14,7 +14,7 @@ import (
 // Breaker words of an UpstreamState.
 const (
 	BreakerClosed   = "closed"    // jobs go to the upstream
-	BreakerOpen     = "open"      // none does, or no create of a route that has another upstream
+	BreakerOpen     = "open"      // no jobs, or no video creates of routes with another upstream
 	BreakerHalfOpen = "half_open" // one does, to try it
 )
 

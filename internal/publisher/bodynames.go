@@ -7,12 +7,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// ClaimCheck is the size, in bytes, above which a body goes to the object store where max_payload
-// does not ask for less.
+// ClaimCheck is the size in bytes above which a body goes to the object store.
 const ClaimCheck = 256 << 10
 
-// ClaimCheckOf is the size above which a body goes to the object store: a quarter of max_payload at
-// most, because a message has more than the body, and JSON makes it longer.
+// ClaimCheckOf returns ClaimCheck, or a quarter of max_payload if that is smaller: the envelope and
+// JSON encoding make the message longer than the body.
 func ClaimCheckOf(b *broker.Broker) int { return int(min(ClaimCheck, b.MaxPayload()/4)) }
 
 // The names of stored bodies, without what broker.Bodies adds so that no two are

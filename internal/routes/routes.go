@@ -116,8 +116,7 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 // Upstreams is what this process knows of all upstreams, by name.
 func (t *Table) Upstreams() []pool.UpstreamState { return t.pool.State() }
 
-// Share tells the other replicas which upstreams fail creates, and hears it of them, until stop
-// is called.
+// Share exchanges the breaker state of creates with other replicas until stop is called.
 func (t *Table) Share(conn *nats.Conn, subject, self string) (stop func(), err error) {
 	return t.pool.Share(conn, subject, self)
 }

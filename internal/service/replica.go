@@ -29,8 +29,8 @@ func (s *Service) newFleet(host string, adm *admission.Admission) *fleet.Member 
 	})
 }
 
-// joinFleet has this replica hear of the others, and these of it. It comes before the first job: the
-// others say within milliseconds which upstreams fail.
+// joinFleet starts the exchange with other replicas. It runs before the first job, because the
+// answers to Share arrive within milliseconds.
 func (s *Service) joinFleet(ctx context.Context, member *fleet.Member) error {
 	if s.cfg.NATS.Embedded() {
 		return nil

@@ -80,7 +80,7 @@ func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
 // genbus.internal.replicas.
 func (s Space) Replicas() string { return s.join("internal", "replicas") }
 
-// Upstreams is where replicas tell each other which upstreams fail creates:
+// Upstreams carries breaker state between replicas:
 // genbus.internal.upstreams.
 func (s Space) Upstreams() string { return s.join("internal", "upstreams") }
 

@@ -473,10 +473,10 @@ type DeadLetter struct {
 	OwnTaskId string `protobuf:"bytes,17,opt,name=own_task_id,json=ownTaskId,proto3" json:"own_task_id,omitempty"`
 	// Looks for the upstream's task by that ID, in their order.
 	LookUps []*LookUp `protobuf:"bytes,18,rep,name=look_ups,json=lookUps,proto3" json:"look_ups,omitempty"`
-	// The upstream's reply to a chat, where NATS did not take it for the job
-	// (reply_not_stored); empty for none, and where reply_cut is present.
+	// The upstream's reply to a chat that could not be stored
+	// (reply_not_stored). Empty otherwise, or if reply_cut is set.
 	Reply []byte `protobuf:"bytes,19,opt,name=reply,proto3" json:"reply,omitempty"`
-	// Size and digest of a reply that NATS did not take for the letter either.
+	// Size and digest of a reply that did not fit into the letter.
 	ReplyCut      *Cut `protobuf:"bytes,20,opt,name=reply_cut,json=replyCut,proto3" json:"reply_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -258,7 +258,7 @@ func (j *job) replied(r reply) error {
 	}
 	replied := func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) }
 	err := j.held.PersistFitting(j.ctx, replied)
-	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil { // max_payload is smaller than it was
+	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil { // max_payload shrank since the connection was made
 		if err := j.store(r, &out); err != nil {
 			return err
 		}
@@ -271,9 +271,9 @@ func (j *job) replied(r reply) error {
 	return err
 }
 
-// store brings a long reply to the object store, and again while that does not take it. Where a limit
-// of NATS forbids it, the job ends, and its dead letter has the reply. Where the letter has no room for
-// it, or the refusal may pass, the deadline is waited for: an operator may raise the limit until then.
+// store writes a long reply to the object store, retrying on failure. If a NATS limit forbids it, the
+// job ends and its dead letter keeps the reply. If the letter has no room either, or the refusal may
+// pass, store retries until the deadline, so that an operator can raise the limit.
 func (j *job) store(r reply, out *task.Reply) error {
 	n, h := j.held.Name(), j.runner.Holder
 	for {
@@ -286,19 +286,19 @@ func (j *job) store(r reply, out *task.Reply) error {
 		if broker.Permanent(err) && !errors.Is(err, broker.ErrRefused) && fits || j.late() && (broker.Permanent(err) || errors.Is(err, broker.ErrFull)) {
 			return j.endUnstored(r, err)
 		}
-		j.held.Logger().Warn("a long reply could not be stored", telemetry.KeyError, err)
+		j.held.Logger().Warn("could not store long reply, retrying", telemetry.KeyError, err)
 		if broker.Wait(h.Working, hold.Retry) != nil {
 			return hold.Return()
 		}
 	}
 }
 
-// late reports whether the chat's deadline has passed.
+// late reports whether the deadline has passed.
 func (j *job) late() bool { return time.Now().After(j.chat().GetExecution().GetDeadline().AsTime()) }
 
-// endUnstored ends the chat without its reply, which is paid for: a dead letter keeps it.
+// endUnstored fails the chat and keeps the paid reply in a dead letter.
 func (j *job) endUnstored(r reply, cause error) error {
-	f := errcode.New(errcode.ReplyNotStored, "job %s: upstream %s has replied, and NATS does not take the reply of %d bytes: %w",
+	f := errcode.New(errcode.ReplyNotStored, "job %s: upstream %s replied, but NATS refused to store the %d-byte reply: %w",
 		j.held.Name().ID, r.from.Upstream, len(r.json), cause)
 	for digest := false; ; {
 		err := j.held.BuryReply(j.ctx, f, r.json, digest)
@@ -306,7 +306,7 @@ func (j *job) endUnstored(r reply, cause error) error {
 			return j.fail(r.chunks, f)
 		}
 		digest = j.late() || errors.Is(err, broker.ErrTooLarge)
-		j.held.Logger().Error("the dead letter of a reply could not be stored; this is repeated", telemetry.KeyError, err)
+		j.held.Logger().Error("could not store dead letter for reply, retrying", telemetry.KeyError, err)
 		if broker.Wait(j.runner.Holder.Working, hold.Retry) != nil {
 			return hold.Return()
 		}

@@ -31,8 +31,7 @@ func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) erro
 	return j.persist(ctx, next, func(error) bool { return false })
 }
 
-// PersistFitting is Persist for an event that can be made smaller: it gives up where NATS does not take
-// messages as large (broker.ErrTooLarge).
+// PersistFitting is Persist, but returns broker.ErrTooLarge: the caller can make the event smaller.
 func (j *Job) PersistFitting(ctx context.Context, next func() (task.Event, error)) error {
 	return j.persist(ctx, next, func(err error) bool { return errors.Is(err, broker.ErrTooLarge) })
 }
@@ -78,8 +77,7 @@ func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 	return j.Request.bury(ctx, j.Record.last().Job, f)
 }
 
-// BuryReply stores the request as a dead letter together with a reply that NATS does not take, or with
-// its digest alone, before the job ends.
+// BuryReply is Bury with the chat's reply (or its digest) in the letter.
 func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte, digest bool) error {
 	return j.Request.keep(ctx, j.Record.last().Job, func(item *genbusv1.WorkItem) error {
 		return j.Request.parts.Letters.PutReply(ctx, item, j.Record.last().Job, f, reply, digest)
