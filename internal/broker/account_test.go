@@ -1,10 +1,12 @@
 package broker_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -61,5 +63,34 @@ func TestAStartNamesTheLimitOfTheAccount(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestAFailingStoreOfAnExternalServer is reported until a write to the task log succeeds.
+func TestAFailingStoreOfAnExternalServer(t *testing.T) {
+	t.Parallel()
+	s := brokertest.Alone(t)
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
+	allow := func(bytes int64) {
+		t.Helper()
+		l := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: bytes, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1}
+		if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": l}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := func() error {
+		_, err := b.Publish(t.Context(), &nats.Msg{Subject: b.Names().Task(subject.Video, "acme", "video_1"), Data: make([]byte, 1<<10)})
+		return err
+	}
+	if err := event(); err != nil || b.StoreError() != nil {
+		t.Fatal(err, b.StoreError())
+	}
+	allow(1)
+	if err := event(); !errors.Is(err, broker.ErrStorage) || !errors.Is(b.StoreError(), broker.ErrStorage) {
+		t.Errorf("the write: %v; the store: %v", err, b.StoreError())
+	}
+	allow(-1)
+	if err := event(); err != nil || b.StoreError() != nil {
+		t.Errorf("the write: %v; the store: %v", err, b.StoreError())
 	}
 }

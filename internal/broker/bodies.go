@@ -247,7 +247,10 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	if api, refused := errors.AsType[*jetstream.APIError](err); refused {
 		err = classifyAPI(api)
 	}
-	if Permanent(err) && time.Since(known.told) >= tellEvery {
+	if reserved := s.b.streams.limits.BodiesReserved; reserved > 0 && errors.Is(err, ErrStorage) {
+		err = fmt.Errorf("%w (nats.streams.bodies.max_bytes reserves %d bytes for each tenant)", err, reserved)
+	}
+	if (Permanent(err) || errors.Is(err, ErrStorage)) && time.Since(known.told) >= tellEvery {
 		known.told = time.Now()
 		s.b.log.Error("could not create object store", "bucket", name, "error", err)
 	}

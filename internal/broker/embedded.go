@@ -46,6 +46,8 @@ type embedded struct {
 	lock    *flock.Flock
 	log     *slog.Logger
 
+	restarted atomic.Int64 // last restart in place, in Unix nanoseconds; 0: none
+
 	looked atomic.Int64 // when hasRoom looked last, in Unix nanoseconds
 	full   atomic.Bool  // what it saw
 }

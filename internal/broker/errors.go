@@ -93,10 +93,14 @@ func classifyAPI(api *jetstream.APIError) error {
 	case codeWrongSequenceConstant, codeInFlight:
 		return errors.Join(ErrInFlight, api)
 	case streamwrite.CodeStoreFailed:
-		if !isLimit(api) {
+		switch {
+		case isLimit(api):
+			return errors.Join(ErrFull, api)
+		case strings.HasSuffix(api.Description, "closed"): // the stream stops, and the message may be stored
+			return errors.Join(ErrNoAnswer, api)
+		default:
 			return errors.Join(ErrStorage, ErrFull, api) // full or failing disk
 		}
-		return errors.Join(ErrFull, api)
 	case codeTooLarge:
 		return errors.Join(ErrTooLarge, api)
 	}

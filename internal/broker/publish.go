@@ -65,7 +65,8 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	if err := c.cannotStore(); err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
 	}
-	w := c.writers.of(c.names.StreamOf(m.Subject))
+	stream := c.names.StreamOf(m.Subject)
+	w := c.writers.of(stream)
 	answered := c.circuits.write(c.streamOf(m.Subject))
 	deadline, _ := ctx.Deadline()
 	for {
@@ -77,10 +78,10 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	answered(err)
 	if err != nil {
 		err = fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
-		c.noteWrite(err)
+		c.noteWrite(stream, err)
 		return Ack{}, err
 	}
-	c.noteWrite(nil)
+	c.noteWrite(stream, nil)
 	return ack, nil
 }
 

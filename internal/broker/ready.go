@@ -50,6 +50,9 @@ func (c *connection) Trouble() error {
 	if !c.nc.IsConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
 	}
+	if err := c.cannotStore(); err != nil {
+		return err
+	}
 	if t := c.trouble.Load(); t != nil && !time.Now().Before(t.refuse) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, t.err)
 	}

@@ -47,7 +47,7 @@ func (e *embedded) hasRoom() bool {
 // sound reports whether the server has met no error when it wrote to a stream or synced it. It
 // waits for a sync that is under way.
 func (e *embedded) sound(stream string) bool {
-	return e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
+	return !e.settling() && e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
 }
 
 // StoreSpare is what the embedded server's disk still has for others than the task log: what

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -17,10 +20,13 @@ const (
 	storeEvery = 2 * time.Second
 	// spaceNeeded is the free disk space in bytes needed before a restart.
 	spaceNeeded = 16 << 20
-	// maxRestarts bounds restarts that are less than soundFor apart.
+	// maxRestarts bounds restarts that do not help. A store that fails for another reason than a full
+	// disk must be sound for soundFor before its restarts are forgotten.
 	maxRestarts = 2
-	soundFor    = time.Minute
-	// faultFor is how long a failed write to an external server makes the store count as failing,
+	soundFor    = 10 * time.Minute
+	// restartSettles is how long after a restart a write that was sent before may be undecided.
+	restartSettles = 2 * PublishTimeout
+	// faultFor is how long a failed write to an external server makes its store count as failing,
 	// unless a later write succeeds.
 	faultFor = 30 * time.Second
 )
@@ -34,15 +40,11 @@ type storeFault struct {
 // storeFaults holds the latest fault; nil after a successful write.
 type storeFaults struct{ last atomic.Pointer[storeFault] }
 
-// note records the result of a write.
-func (f *storeFaults) note(err error) {
-	switch {
-	case err == nil:
-		if f.last.Load() != nil {
-			f.last.Store(nil)
-		}
-	case errors.Is(err, ErrStorage):
-		f.last.Store(&storeFault{err, time.Now()})
+func (f *storeFaults) set(err error) { f.last.Store(&storeFault{err, time.Now()}) }
+
+func (f *storeFaults) clear() {
+	if f.last.Load() != nil {
+		f.last.Store(nil)
 	}
 }
 
@@ -54,15 +56,20 @@ func (c *connection) cannotStore() error {
 	return nil
 }
 
-// noteWrite records the result of a write to an external server. keepStore checks the embedded one.
-func (c *connection) noteWrite(err error) {
-	if c.writers.server == nil {
-		c.faults.note(err)
+// noteWrite records the result of a write to an external server's task log. A server with a full disk
+// does not answer, or refuses. keepStore checks the embedded server.
+func (c *connection) noteWrite(stream string, err error) {
+	switch {
+	case c.writers.server != nil || stream != c.names.Tasks():
+	case err == nil:
+		c.faults.clear()
+	case errors.Is(err, ErrNoAnswer), errors.Is(err, ErrStorage):
+		c.faults.set(err)
 	}
 }
 
 // StoreError reports why the server cannot store messages, or nil. It is at most storeEvery old for the
-// embedded server, and based on recent writes for an external one.
+// embedded server, and based on recent writes to the task log for an external one.
 func (b *Broker) StoreError() error {
 	f := b.faults.last.Load()
 	if f == nil || b.embedded == nil && time.Since(f.at) > faultFor {
@@ -75,71 +82,110 @@ func (b *Broker) StoreError() error {
 func (b *Broker) Failed() <-chan error { return b.failed }
 
 // writeError returns the first write error of any stream. nats-server keeps it until a restart (2.15.2).
-func (e *embedded) writeError() error {
+// known is false if the server does not tell.
+func (e *embedded) writeError() (err error, known bool) {
 	health := e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Details: true})
 	for _, found := range health.Errors {
 		if found.Type == server.HealthzErrorStream && strings.Contains(found.Error, " write error: ") {
 			why := found.Error[strings.LastIndex(found.Error, ": ")+2:] // without the path: callers see this
-			return errors.Join(ErrStorage, ErrFull, fmt.Errorf("stream %s: %s", found.Stream, why))
+			err := fmt.Errorf("%w: embedded NATS server cannot write %s: %s", ErrUnavailable, found.Stream, why)
+			if isFull(err) {
+				err = fmt.Errorf("%w (needs %d MiB in nats.data_dir)", err, spaceNeeded>>20)
+			}
+			return err, true
 		}
 	}
-	return nil
+	return nil, len(health.Errors) == 0
 }
 
-// hasSpace reports whether spaceNeeded bytes can be written to the data directory.
-func (e *embedded) hasSpace() bool {
-	f, err := os.CreateTemp(e.options.DataDir, "space-*")
-	if err != nil {
-		return false
+// isFull reports whether a write failed for lack of space. nats-server gives its error as text.
+func isFull(err error) bool {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
+			return true
+		}
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // a leftover is harmless
+	return false
+}
+
+// checkSpace writes spaceNeeded bytes to the data directory.
+func (e *embedded) checkSpace() error {
+	f, err := os.Create(filepath.Join(e.options.DataDir, "genbus.space"))
+	if err != nil {
+		return err
+	}
 	_, err = f.Write(make([]byte, spaceNeeded))
-	return errors.Join(err, f.Sync(), f.Close()) == nil
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
 // restart replaces the server by a new one at the same address.
 func (e *embedded) restart() error {
-	if addr := e.server().Addr(); addr != nil && e.options.Listen != "" {
-		e.options.Listen = addr.String() // keep a port that the system chose
+	if addr, ok := e.server().Addr().(*net.TCPAddr); ok {
+		if host, port, err := net.SplitHostPort(e.options.Listen); err == nil && port == "0" {
+			e.options.Listen = net.JoinHostPort(host, fmt.Sprint(addr.Port)) // the port that the system chose
+		}
 	}
 	e.server().Shutdown()
 	e.server().WaitForShutdown()
 	s, err := startServer(e.options, e.log)
 	if err == nil {
+		e.restarted.Store(time.Now().UnixNano())
 		e.running.Store(s)
 	}
 	return err
 }
 
+// settling reports whether writes from before a restart may still be undecided. They were lost if the
+// restart came because they could not be written.
+func (e *embedded) settling() bool {
+	at := e.restarted.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) < restartSettles
+}
+
 // keepStore restarts the embedded server after a write error once the disk has space, until ctx ends.
 // If that does not help, it sends to Failed.
 func (b *Broker) keepStore(ctx context.Context) {
-	restarts, last := 0, time.Time{}
+	restarts, soundSince := 0, time.Now()
 	for Wait(ctx, storeEvery) == nil {
-		cause := b.embedded.writeError()
+		cause, known := b.embedded.writeError()
 		if cause == nil {
-			b.faults.note(nil)
+			if known {
+				b.faults.clear()
+			}
+			if soundSince.IsZero() {
+				soundSince = time.Now()
+			}
 			continue
 		}
 		if b.faults.last.Load() == nil {
 			b.log.Error("embedded NATS server cannot write, waiting for disk space", "data_dir", b.embedded.options.DataDir, "error", cause)
 		}
-		b.faults.note(cause)
-		if !b.embedded.hasSpace() {
-			continue
-		}
-		if time.Since(last) > soundFor {
+		b.faults.set(cause)
+		if !soundSince.IsZero() && (isFull(cause) || time.Since(soundSince) > soundFor) {
 			restarts = 0
 		}
-		err := errors.New("the disk was full again")
-		for err != nil && restarts < maxRestarts {
+		soundSince = time.Time{}
+		if err := b.embedded.checkSpace(); err != nil && isFull(err) {
+			continue
+		} else if err != nil {
+			b.failed <- fmt.Errorf("%w; nats.data_dir is not writable: %w", cause, err)
+			return
+		}
+		err := errors.New("the store failed again")
+		for err != nil && restarts < maxRestarts && ctx.Err() == nil {
 			restarts++
 			err = b.embedded.restart()
 		}
-		if last = time.Now(); err != nil {
-			b.failed <- fmt.Errorf("embedded NATS server cannot write (%w) after %d restarts: %w", cause, restarts, err)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			b.failed <- fmt.Errorf("%w after %d restarts: %w", cause, restarts, err)
 			return
 		}
 		b.log.Warn("restarted embedded NATS server after a write error", "error", cause)
+		if now, _ := b.embedded.writeError(); now == nil {
+			b.faults.clear()
+		}
 	}
 }

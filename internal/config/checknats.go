@@ -44,12 +44,26 @@ func (c *Config) checkEmbedded(r *report) {
 	within(r, "nats.max_store_bytes", n.MaxStoreBytes, 64*MiB, 1024*TiB)
 	within(r, "nats.max_memory_bytes", n.MaxMemoryBytes, MiB, TiB)
 	// The broker reserves the limit of every stream when it creates it, and refuses the stream that does not fit.
-	if sum := n.Streams.Requests.MaxBytes + 2*n.Streams.Work.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes + n.Streams.Ops.MaxBytes; sum > n.MaxStoreBytes {
-		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops")
+	// Each tenant's object store reserves its limit too. Tenants without keys are not known here.
+	if sum := n.Streams.Requests.MaxBytes + 2*n.Streams.Work.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes + n.Streams.Ops.MaxBytes +
+		Size(max(c.tenantCount(), 1))*n.Streams.Bodies.MaxBytes; sum > n.MaxStoreBytes {
+		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops, and of bodies for each tenant")
 	}
 	if n.Streams.Chunks.MaxBytes > n.MaxMemoryBytes {
 		r.bad("nats.max_memory_bytes", n.MaxMemoryBytes, "at least "+n.Streams.Chunks.MaxBytes.String()+", which is nats.streams.chunks.max_bytes")
 	}
+}
+
+// tenantCount is how many tenants have keys or limits.
+func (c *Config) tenantCount() int {
+	names := map[string]bool{}
+	for _, k := range c.APIKeys {
+		names[k.Tenant] = true
+	}
+	for name := range c.Tenants {
+		names[name] = true
+	}
+	return len(names)
 }
 
 func (c *Config) checkCluster(r *report) {

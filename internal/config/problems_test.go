@@ -145,7 +145,8 @@ func TestProblems(t *testing.T) {
 		{"nats.tls embedded, without a key", "nats: {tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together`}},
 		{"nats.tls embedded, authorities alone", "nats: {tls: {ca_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/ok"; want cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster`}},
 		{"nats.tls embedded, for nobody", "nats: {listen: none, tls: {cert_file: /ok, key_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want nats.listen with an address`}},
-		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 10560MiB, the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops"}},
+		{"nats.streams.bodies.max_bytes", "nats:\n  streams: {bodies: {max_bytes: 21GiB}}\napi_keys: [{tenant: a, key_env: A}, {tenant: b, key_env: B}]", []string{"A=hunter2hunter2a", "B=hunter2hunter2b"}, []string{"c.yaml:2: nats.max_store_bytes is 16GiB; want at least 53568MiB"}},
+		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 10560MiB, the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops, and of bodies for each tenant"}},
 		{"nats.max_memory_bytes", "nats: {max_memory_bytes: 128MiB}", nil, []string{"c.yaml:1: nats.max_memory_bytes is 128MiB; want at least 256MiB, which is nats.streams.chunks.max_bytes"}},
 		{"streams", `nats:
   streams:

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
 // reclaimAckWait is the AckWait for a moment after the start of an embedded
@@ -39,9 +40,16 @@ func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.Con
 func (c *Consumer) restoreAckWait(stream string, cfg jetstream.ConsumerConfig) {
 	// An end of the process is no reason to leave the short AckWait standing.
 	_ = broker.Wait(c.holder.Fetching, reclaimAckWait+reclaimAckWait/4)
-	ctx, cancel := context.WithTimeout(c.holder.Working, broker.ReadTimeout)
-	defer cancel()
-	if _, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg); err != nil {
-		c.Logger.Error("the consumer's AckWait could not be restored; it is at the next start", "consumer", cfg.Durable, "error", err)
+	for {
+		ctx, cancel := context.WithTimeout(c.holder.Working, broker.ReadTimeout)
+		_, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg)
+		cancel()
+		if err == nil {
+			return
+		}
+		c.Logger.Error("could not restore the consumer's AckWait, retrying", "consumer", cfg.Durable, "error", err)
+		if broker.Wait(c.holder.Working, hold.Retry) != nil {
+			return
+		}
 	}
 }

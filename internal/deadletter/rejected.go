@@ -47,7 +47,7 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 	subj := d.Broker.Names().RejectedLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
 	for {
 		err := d.publish(ctx, letter, subj, fmt.Sprintf("inbox.%d.%d", stored.UnixNano(), seq))
-		if errors.Is(err, broker.ErrFull) && d.makeRoom(ctx, subj, proto.Size(letter)) {
+		if errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage) && d.makeRoom(ctx, subj, proto.Size(letter)) {
 			continue
 		}
 		if err != nil {

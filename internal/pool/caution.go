@@ -51,9 +51,15 @@ func (c *caution) report(sent upstream.Submission, tried bool, began, now time.T
 		c.announce(notice{Upstream: c.service.name})
 	case failed:
 		c.fail(tried && sent.Verdict == upstream.Unknown, now)
-	case tried: // refused or not sent, which says nothing about creates
-		c.until = now
+	case tried: // refused, which says nothing about creates
+		c.unsent(now)
 	}
+}
+
+// unsent makes the next create the trial.
+func (c *caution) unsent(now time.Time) {
+	c.until = now
+	c.announce(notice{Upstream: c.service.name, Wait: c.wait})
 }
 
 // fail opens the breaker or keeps it open. Only lost trials make the wait longer: creates that were
@@ -69,6 +75,9 @@ func (c *caution) fail(longer bool, now time.Time) {
 		c.wait = first
 	case longer:
 		c.wait = min(2*c.wait, max(maxCaution, first))
+	}
+	if longer {
+		c.service.logger.Warn("upstream trial create failed", "upstream", c.service.name, "next", c.wait.String(), telemetry.KeyError, c.service.trouble)
 	}
 	c.failed, c.until = now, now.Add(jittered(c.wait))
 	if c.wait != before {

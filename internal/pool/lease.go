@@ -134,7 +134,7 @@ func (l *Lease) Release() {
 	}
 	l.released = true
 	if l.tries {
-		l.service.caution.until = time.Now() // the trial was not sent
+		l.service.caution.unsent(time.Now())
 	}
 	l.tell(errNothing)
 	l.count(-1)

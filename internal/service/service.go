@@ -397,6 +397,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error {
 		select {
 		case err := <-s.broker.Failed():
+			s.log.Error("embedded NATS server failed", telemetry.KeyError, err)
 			return err
 		case <-serving.Done():
 			return nil

@@ -283,7 +283,7 @@ func (j *job) store(r reply, out *task.Reply) error {
 			return nil
 		}
 		fits := int64(len(r.json)) <= h.Broker.MaxPayload()/2
-		if broker.Permanent(err) && !errors.Is(err, broker.ErrRefused) && fits || j.late() && (broker.Permanent(err) || errors.Is(err, broker.ErrFull)) {
+		if broker.Permanent(err) && !errors.Is(err, broker.ErrRefused) && fits || j.late() && (broker.Permanent(err) || streamFull(err)) {
 			return j.endUnstored(r, err)
 		}
 		j.held.Logger().Warn("could not store long reply, retrying", telemetry.KeyError, err)
@@ -291,6 +291,11 @@ func (j *job) store(r reply, out *task.Reply) error {
 			return hold.Return()
 		}
 	}
+}
+
+// streamFull reports whether a stream reached its own limit. A full server or disk may pass.
+func streamFull(err error) bool {
+	return errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage)
 }
 
 // late reports whether the deadline has passed.
@@ -305,7 +310,7 @@ func (j *job) endUnstored(r reply, cause error) error {
 		if err == nil {
 			return j.fail(r.chunks, f)
 		}
-		digest = j.late() || errors.Is(err, broker.ErrTooLarge)
+		digest = errors.Is(err, broker.ErrTooLarge) || j.late() && streamFull(err)
 		j.held.Logger().Error("could not store dead letter for reply, retrying", telemetry.KeyError, err)
 		if broker.Wait(j.runner.Holder.Working, hold.Retry) != nil {
 			return hold.Return()
