@@ -83,7 +83,7 @@ func (b *Broker) Failed() <-chan error { return b.failed }
 
 // writeError returns the first write error of any stream. nats-server keeps it until a restart (2.15.2).
 // known is false if the server does not tell.
-func (e *embedded) writeError() (err error, known bool) {
+func (e *embedded) writeError() (known bool, err error) {
 	health := e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Details: true})
 	for _, found := range health.Errors {
 		if found.Type == server.HealthzErrorStream && strings.Contains(found.Error, " write error: ") {
@@ -92,10 +92,10 @@ func (e *embedded) writeError() (err error, known bool) {
 			if isFull(err) {
 				err = fmt.Errorf("%w (needs %d MiB in nats.data_dir)", err, spaceNeeded>>20)
 			}
-			return err, true
+			return true, err
 		}
 	}
-	return nil, len(health.Errors) == 0
+	return len(health.Errors) == 0, nil
 }
 
 // isFull reports whether a write failed for lack of space. nats-server gives its error as text.
@@ -147,7 +147,7 @@ func (e *embedded) settling() bool {
 func (b *Broker) keepStore(ctx context.Context) {
 	restarts, soundSince := 0, time.Now()
 	for Wait(ctx, storeEvery) == nil {
-		cause, known := b.embedded.writeError()
+		known, cause := b.embedded.writeError()
 		if cause == nil {
 			if known {
 				b.faults.clear()
@@ -184,7 +184,7 @@ func (b *Broker) keepStore(ctx context.Context) {
 			return
 		}
 		b.log.Warn("restarted embedded NATS server after a write error", "error", cause)
-		if now, _ := b.embedded.writeError(); now == nil {
+		if _, err := b.embedded.writeError(); err == nil {
 			b.faults.clear()
 		}
 	}

@@ -89,11 +89,10 @@ func (w *wish) shape(shape Shape, long lengths, payload int, r *rand.Rand) {
 			w.key, w.rival, w.expires = "key-"+w.marker, "same", 0
 		}
 	}
-	switch shape {
-	case Plain:
+	if shape == Plain || shape == Cancelled {
 		w.plain(r)
-	case Cancelled:
-		w.plain(r)
+	}
+	if shape == Cancelled {
 		w.cancel = time.Duration(100+r.IntN(1900)) * time.Millisecond
 	}
 }
