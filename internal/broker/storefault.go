@@ -20,10 +20,8 @@ const (
 	storeEvery = 2 * time.Second
 	// spaceNeeded is the free disk space in bytes needed before a restart.
 	spaceNeeded = 16 << 20
-	// maxRestarts bounds restarts that do not help. A store that fails for another reason than a full
-	// disk must be sound for soundFor before its restarts are forgotten.
+	// maxRestarts bounds restarts that do not help.
 	maxRestarts = 2
-	soundFor    = 10 * time.Minute
 	// restartSettles is how long after a restart a write that was sent before may be undecided.
 	restartSettles = 2 * PublishTimeout
 	// faultFor is how long a failed write to an external server makes its store count as failing,
@@ -48,9 +46,10 @@ func (f *storeFaults) clear() {
 	}
 }
 
-// cannotStore returns the embedded server's fault. The server does not answer writes while it has one.
+// cannotStore returns the embedded server's fault while its disk is full. The server does not answer
+// writes then.
 func (c *connection) cannotStore() error {
-	if f := c.faults.last.Load(); f != nil && c.writers.server != nil {
+	if f := c.faults.last.Load(); f != nil && c.writers.server != nil && isFull(f.err) {
 		return f.err
 	}
 	return nil
@@ -142,29 +141,27 @@ func (e *embedded) settling() bool {
 	return at != 0 && time.Since(time.Unix(0, at)) < restartSettles
 }
 
-// keepStore restarts the embedded server after a write error once the disk has space, until ctx ends.
-// If that does not help, it sends to Failed.
+// keepStore restarts the embedded server after a full disk once there is space, until ctx ends. If that
+// does not help, it sends to Failed. Other write errors are only reported: after a failed sync the server
+// may find messages that are not on disk.
 func (b *Broker) keepStore(ctx context.Context) {
-	restarts, soundSince := 0, time.Now()
+	restarts := 0
 	for Wait(ctx, storeEvery) == nil {
 		known, cause := b.embedded.writeError()
 		if cause == nil {
 			if known {
 				b.faults.clear()
 			}
-			if soundSince.IsZero() {
-				soundSince = time.Now()
-			}
+			restarts = 0
 			continue
 		}
 		if b.faults.last.Load() == nil {
-			b.log.Error("embedded NATS server cannot write, waiting for disk space", "data_dir", b.embedded.options.DataDir, "error", cause)
+			b.log.Error("embedded NATS server cannot write", "data_dir", b.embedded.options.DataDir, "error", cause)
 		}
 		b.faults.set(cause)
-		if !soundSince.IsZero() && (isFull(cause) || time.Since(soundSince) > soundFor) {
-			restarts = 0
+		if !isFull(cause) {
+			continue
 		}
-		soundSince = time.Time{}
 		if err := b.embedded.checkSpace(); err != nil && isFull(err) {
 			continue
 		} else if err != nil {
@@ -183,7 +180,7 @@ func (b *Broker) keepStore(ctx context.Context) {
 			b.failed <- fmt.Errorf("%w after %d restarts: %w", cause, restarts, err)
 			return
 		}
-		b.log.Warn("restarted embedded NATS server after a write error", "error", cause)
+		b.log.Warn("restarted embedded NATS server after a full disk", "error", cause)
 		if _, err := b.embedded.writeError(); err == nil {
 			b.faults.clear()
 		}
