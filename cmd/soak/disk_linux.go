@@ -30,10 +30,15 @@ func runWithMounts(ctx context.Context) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("--small-disk needs user namespaces, which are off here: %w", err)
 	}
-	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return errBroken // it has said why
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		os.Exit(ended.ExitCode()) // it has said why
 	}
 	return err
+}
+
+// unmountSmallDisk undoes mountSmallDisk.
+func unmountSmallDisk(dir string) error {
+	return syscall.Unmount(filepath.Join(dir, "data"), syscall.MNT_DETACH)
 }
 
 // mountSmallDisk gives the data of the embedded broker a file system of its own.

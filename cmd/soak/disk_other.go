@@ -14,3 +14,5 @@ func ownsMounts() bool { return false }
 func runWithMounts(context.Context) error { return errNoMounts }
 
 func mountSmallDisk(string) error { return errNoMounts }
+
+func unmountSmallDisk(string) error { return errNoMounts }

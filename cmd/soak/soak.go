@@ -343,6 +343,9 @@ func (w *world) close(needed bool) error {
 	if needed || w.Keep {
 		say("kept %s", w.dir)
 	} else if w.dir != "" {
+		if w.SmallDisk {
+			errs = append(errs, unmountSmallDisk(w.dir))
+		}
 		errs = append(errs, os.RemoveAll(w.dir))
 	}
 	return errors.Join(errs...)
