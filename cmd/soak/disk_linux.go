@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// mountsEnv is set in the process that may mount file systems of its own.
+// mountsEnv marks the child process, which has its own mount namespace.
 const mountsEnv = "GENBUS_SOAK_MOUNTS"
 
 func ownsMounts() bool { return os.Getenv(mountsEnv) != "" }
 
-// runWithMounts runs this program again, with the same arguments, where it may mount.
+// runWithMounts reruns this program with the same arguments in a new mount namespace.
 func runWithMounts(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), mountsEnv+"=yes")
@@ -31,7 +31,7 @@ func runWithMounts(ctx context.Context) error {
 		return fmt.Errorf("--small-disk needs user namespaces, which are off here: %w", err)
 	}
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		os.Exit(ended.ExitCode()) // it has said why
+		os.Exit(ended.ExitCode()) // the child printed the reason
 	}
 	return err
 }
@@ -41,7 +41,7 @@ func unmountSmallDisk(dir string) error {
 	return syscall.Unmount(filepath.Join(dir, "data"), syscall.MNT_DETACH)
 }
 
-// mountSmallDisk gives the data of the embedded broker a file system of its own.
+// mountSmallDisk mounts a 1 GiB tmpfs at the embedded broker's data directory.
 func mountSmallDisk(dir string) error {
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {

@@ -15,8 +15,8 @@ import (
 // cancelBurst is how many jobs are cancelled at once.
 const cancelBurst = 60
 
-// cancelKill has clients cancel jobs whose creates are answered late, or not at all, while a replica
-// dies. Whatever the upstream has then is known, or has a dead letter (check.paidRecorded).
+// cancelKill cancels jobs while the answers to their creates are late or lost, and kills a replica.
+// check.paidRecorded requires every paid task to be in the log or in a dead letter.
 func (s *storm) cancelKill(ctx context.Context, target int, away time.Duration) error {
 	if err := s.mix("losing"); err != nil {
 		return err
@@ -30,12 +30,11 @@ func (s *storm) cancelKill(ctx context.Context, target int, away time.Duration) 
 	return errors.Join(both.Wait(), s.mix("usual"))
 }
 
-// mostInFlight is how many creates of a replica may be on their way to an upstream when its first one
-// fails.
+// mostInFlight bounds a replica's creates in flight when the first one fails.
 const mostInFlight = 10
 
-// failing has the first of two upstreams fail all creates, which it accepts. After the first one
-// and those that were on their way, one tries it at the end of each wait, which doubles.
+// failing makes the first of two upstreams accept all creates and answer 500. After the creates in
+// flight, it may get one trial per wait, and each wait is twice as long as the last.
 func (s *storm) failing(ctx context.Context, long time.Duration) error {
 	if err := s.mix("calm"); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (s *storm) failing(ctx context.Context, long time.Duration) error {
 		most++
 	}
 	if lost > most {
-		s.broke("failing", "an upstream that failed all creates for %s had %d of them, although another one was well; want %d at most", long, lost, most)
+		s.broke("failing", "a failing upstream got %d creates in %s beside a healthy one; want at most %d", lost, long, most)
 	}
 	return s.mix("usual")
 }

@@ -112,8 +112,11 @@ func (f *fleet) connect(r *replica, s *setup) error {
 // readyTimeout bounds the start of a process.
 const readyTimeout = 90 * time.Second
 
-func (f *fleet) ready(ctx context.Context, r *replica) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HTTP+"/readyz/jobs", nil)
+func (f *fleet) ready(ctx context.Context, r *replica) error { return f.probed(ctx, r, "/readyz/jobs") }
+
+// probed requests a health path and returns an error unless it answers 200.
+func (f *fleet) probed(ctx context.Context, r *replica, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HTTP+path, nil)
 	if err != nil {
 		return err
 	}
@@ -123,7 +126,7 @@ func (f *fleet) ready(ctx context.Context, r *replica) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s is not ready: %s", r.Name, resp.Status)
+		return fmt.Errorf("%s of %s: %s", path, r.Name, resp.Status)
 	}
 	return nil
 }

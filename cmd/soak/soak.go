@@ -26,7 +26,7 @@ type options struct {
 	SmallDisk bool // the step full-disk fills it
 	// SmallPayload has the nodes take small messages.
 	SmallPayload bool
-	Only         []string // steps that the plan is drawn from; none: all
+	Only         []string // limits the plan to these steps; empty: all
 	Kills, Jobs  int
 	Service      string
 	Race, Keep   bool

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// upstreams are those that the service calls. strict and frail make a paid task of each
-// POST that they accept; honest gives a repeated key the task that it has.
+// upstreams are the three test upstreams. strict and frail create a paid task for each accepted POST.
+// honest returns the existing task for a repeated key.
 type upstreams struct {
 	frail, strict, honest *faultinject.Upstream
 }

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -78,12 +79,14 @@ func TestAFailingStoreOfAnExternalServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	event := func() error {
-		_, err := b.Publish(t.Context(), &nats.Msg{Subject: b.Names().Task(subject.Video, "acme", "video_1"), Data: make([]byte, 1<<10)})
-		return err
-	}
+	event := func() error { return store(t.Context(), b, "video_1", 1<<10) }
 	if err := event(); err != nil || b.StoreError() != nil {
 		t.Fatal(err, b.StoreError())
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := store(gone, b, "video_1", 1); err == nil || b.StoreError() != nil {
+		t.Errorf("a caller that left: %v; the store: %v", err, b.StoreError())
 	}
 	allow(1)
 	if err := event(); !errors.Is(err, broker.ErrStorage) || !errors.Is(b.StoreError(), broker.ErrStorage) {
@@ -93,4 +96,10 @@ func TestAFailingStoreOfAnExternalServer(t *testing.T) {
 	if err := event(); err != nil || b.StoreError() != nil {
 		t.Errorf("the write: %v; the store: %v", err, b.StoreError())
 	}
+}
+
+// store writes an event of that many bytes.
+func store(ctx context.Context, b *broker.Broker, id string, size int) error {
+	_, err := b.Publish(ctx, &nats.Msg{Subject: b.Names().Task(subject.Video, "acme", id), Data: make([]byte, size)})
+	return err
 }

@@ -94,23 +94,23 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Read
 }
 
 const (
-	// roomLookEvery is how long what was seen of a tenant's store is used.
+	// roomLookEvery is how long CheckRoom caches its result.
 	roomLookEvery = 5 * time.Second
-	// roomLookTimeout bounds a look, for which a request waits.
+	// roomLookTimeout bounds how long CheckRoom delays a request.
 	roomLookTimeout = 500 * time.Millisecond
-	// manyRooms is how many tenants' stores are remembered.
+	// manyRooms bounds the cache.
 	manyRooms = 10_000
 )
 
-// roomLook is what was seen of a tenant's store.
+// roomLook is a cached result of CheckRoom.
 type roomLook struct {
 	at   time.Time
 	full error
 }
 
-// CheckRoom fails with ErrFull where the tenant's store has reached its limit, of which replies
-// and copies of results are a part that is never refused. What was seen of a store is used for 5 s,
-// and while it does not answer.
+// CheckRoom returns ErrFull if the tenant's store has reached its limit. Replies and result copies
+// count toward the limit, but are always stored. A result is cached for roomLookEvery, and longer
+// while the store does not answer.
 func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	bucket := s.b.names.Bodies(tenant)
 	s.mu.Lock()

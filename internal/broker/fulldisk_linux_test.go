@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -73,16 +73,9 @@ func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	return b
 }
 
-// store writes an event of that many bytes.
-func store(ctx context.Context, b *broker.Broker, id string, size int) error {
-	_, err := b.Publish(ctx, &nats.Msg{Subject: b.Names().Task(subject.Video, "acme", id), Data: make([]byte, size)})
-	return err
-}
-
-// fill fills the file system and writes until the broker notices. free removes the filler.
-func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
+// fillDisk writes a file until the file system is full.
+func fillDisk(t *testing.T, filler string) {
 	t.Helper()
-	filler := filepath.Join(dir, "filler")
 	f, err := os.Create(filler)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +89,14 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for err = nil; err == nil; { // the server does not answer the first one that fails
+}
+
+// fill fills the file system and writes until the broker notices. free removes the filler.
+func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
+	t.Helper()
+	filler := filepath.Join(dir, "filler")
+	fillDisk(t, filler)
+	for err := error(nil); err == nil; { // the server does not answer the first one that fails
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err = store(ctx, b, "more", 64<<10)
 		cancel()
@@ -193,6 +193,25 @@ func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("Failed got nothing")
+	}
+}
+
+// TestAFullDiskOfAnExternalServer is noticed by a write to the task log that gets no answer.
+func TestAFullDiskOfAnExternalServer(t *testing.T) {
+	t.Parallel()
+	dir, inside := onSmallDisk(t)
+	if !inside {
+		return
+	}
+	s := brokertest.Serve(t, &server.Options{JetStream: true, StoreDir: filepath.Join(dir, "data"), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, SyncAlways: true})
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
+	fillDisk(t, filepath.Join(dir, "filler"))
+	var err error
+	for err == nil {
+		err = store(t.Context(), b, "more", 64<<10)
+	}
+	if b.StoreError() == nil || b.Ready(t.Context()) != nil {
+		t.Errorf("the write: %v; the store: %v; JetStream: %v", err, b.StoreError(), b.Ready(t.Context()))
 	}
 }
 

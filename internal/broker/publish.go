@@ -78,10 +78,10 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 	answered(err)
 	if err != nil {
 		err = fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
-		c.noteWrite(stream, err)
+		c.noteWrite(ctx, stream, err)
 		return Ack{}, err
 	}
-	c.noteWrite(stream, nil)
+	c.noteWrite(ctx, stream, nil)
 	return ack, nil
 }
 

@@ -55,14 +55,15 @@ func (c *connection) cannotStore() error {
 	return nil
 }
 
-// noteWrite records the result of a write to an external server's task log. A server with a full disk
-// does not answer, or refuses. keepStore checks the embedded server.
-func (c *connection) noteWrite(stream string, err error) {
+// noteWrite records the result of a write to an external server's task log. With a full disk, the server
+// refuses or does not answer for PublishTimeout. A caller that gives up earlier proves nothing. keepStore
+// checks the embedded server.
+func (c *connection) noteWrite(ctx context.Context, stream string, err error) {
 	switch {
 	case c.writers.server != nil || stream != c.names.Tasks():
 	case err == nil:
 		c.faults.clear()
-	case errors.Is(err, ErrNoAnswer), errors.Is(err, ErrStorage):
+	case errors.Is(err, ErrStorage), errors.Is(context.Cause(ctx), errPublishTimeout):
 		c.faults.set(err)
 	}
 }
@@ -151,8 +152,8 @@ func (b *Broker) keepStore(ctx context.Context) {
 		if cause == nil {
 			if known {
 				b.faults.clear()
+				restarts = 0
 			}
-			restarts = 0
 			continue
 		}
 		if b.faults.last.Load() == nil {
@@ -181,7 +182,7 @@ func (b *Broker) keepStore(ctx context.Context) {
 			return
 		}
 		b.log.Warn("restarted embedded NATS server after a full disk", "error", cause)
-		if _, err := b.embedded.writeError(); err == nil {
+		if known, err := b.embedded.writeError(); known && err == nil {
 			b.faults.clear()
 		}
 	}

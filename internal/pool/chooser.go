@@ -134,7 +134,7 @@ func (c *Chooser) acquire(t *Tried, in *Ticket, now time.Time) (*Lease, error) {
 		c.pool.metrics.Retry(false)
 		return nil, &BusyError{Until: next}
 	}
-	ready, next := c.trusted(t, ready, cooling, now)
+	ready, next := c.forCreates(t, ready, cooling, now)
 	if len(ready) == 0 && t.RefusedForNow {
 		return nil, ErrExhausted
 	}
@@ -200,7 +200,7 @@ func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Leas
 		// A probe that takes long must not keep everybody else away.
 		l.patience = time.AfterFunc(max(k.service.breaker.openFor, probePatience), l.passOn)
 	}
-	l.tries = c.route.Kind == config.KindVideo && k.service.caution.try(c.route.Timeouts.Create, now)
+	l.trial = c.route.Kind == config.KindVideo && k.service.creates.try(c.route.Timeouts.Create, now)
 	l.count(1)
 	if t.retry() {
 		c.pool.budget.spend(now)

@@ -21,7 +21,7 @@ type Lease struct {
 
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
-	tries    bool        // the create is a trial (caution)
+	trial    bool        // the create is a trial (createBreaker)
 	created  bool        // the first create was reported
 	probe    bool        // that call shows whether the upstream is well again
 	patience *time.Timer // of those who wait for the probe; nil without one
@@ -82,9 +82,9 @@ func (l *Lease) ReportCreate(by *Chooser, job Job, sent upstream.Submission) {
 	now := time.Now()
 	l.report(by, job, sent.Err, now)
 	if l.service != nil && !l.created && !l.began.IsZero() {
-		l.service.caution.report(sent, l.tries, l.began, now)
+		l.service.creates.report(sent, l.trial, l.began, now)
 	}
-	l.created, l.tries = true, false
+	l.created, l.trial = true, false
 }
 
 // report needs the pool's lock.
@@ -133,8 +133,8 @@ func (l *Lease) Release() {
 		return
 	}
 	l.released = true
-	if l.tries {
-		l.service.caution.unsent(time.Now())
+	if l.trial {
+		l.service.creates.unsent(time.Now())
 	}
 	l.tell(errNothing)
 	l.count(-1)

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// notice announces the breaker state of one upstream's creates to other replicas.
-type notice struct {
+// breakerNotice announces the breaker state of one upstream's creates to other replicas.
+type breakerNotice struct {
 	Replica  string `json:"replica"`
 	Upstream string `json:"upstream,omitempty"`
 	// Wait is the time between two trial creates in nanoseconds; zero: the breaker closed. Next
@@ -32,7 +32,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to breaker state of other replicas: %w", err)
 	}
-	p.announce(notice{Ask: true})
+	p.announce(breakerNotice{Ask: true})
 	stopping, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -56,7 +56,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 }
 
 // announce queues a notice without blocking.
-func (p *Pool) announce(n notice) {
+func (p *Pool) announce(n breakerNotice) {
 	select {
 	case p.notices <- n:
 	default:
@@ -65,7 +65,7 @@ func (p *Pool) announce(n notice) {
 
 // heard handles a message from another replica.
 func (p *Pool) heard(data []byte, self string) {
-	var n notice
+	var n breakerNotice
 	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self || n.To != "" && n.To != self {
 		return
 	}
@@ -74,13 +74,13 @@ func (p *Pool) heard(data []byte, self string) {
 	if n.Ask {
 		now := time.Now()
 		for _, s := range p.services {
-			if c := &s.caution; !c.trusts() {
-				p.announce(notice{Upstream: s.name, Wait: c.wait, Next: c.until.Sub(now), To: n.Replica})
+			if c := &s.creates; !c.closed() {
+				p.announce(breakerNotice{Upstream: s.name, Wait: c.wait, Next: c.until.Sub(now), To: n.Replica})
 			}
 		}
 		return
 	}
 	if s := p.services[n.Upstream]; s != nil && s.breaks.Failures > 0 {
-		s.caution.hear(n)
+		s.creates.apply(n)
 	}
 }

@@ -20,11 +20,11 @@ func FuzzHeard(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := New(config.Upstreams{"a": config.NewUpstream("http://a.invalid")}, Options{Metrics: telemetry.NewMetrics("v1")})
 		p.heard(data, "me")
-		c := p.services["a"].caution
-		if most := maxCaution + maxCaution/10; c.wait < 0 || c.wait > maxCaution || time.Until(c.until) > most {
+		c := p.services["a"].creates
+		if most := maxTrialWait + maxTrialWait/10; c.wait < 0 || c.wait > maxTrialWait || time.Until(c.until) > most {
 			t.Errorf("a wait of %v until %v", c.wait, c.until)
 		}
-		if c.trusts() != c.until.IsZero() {
+		if c.closed() != c.until.IsZero() {
 			t.Errorf("a wait of %v until %v", c.wait, c.until)
 		}
 	})

@@ -32,7 +32,7 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
-		s.caution.hear(notice{})
+		s.creates.apply(breakerNotice{})
 		s.showBreaker()
 	}
 	var keys []*key

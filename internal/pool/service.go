@@ -21,7 +21,7 @@ type service struct {
 	waitUntil time.Time
 	why       *pause
 	breaker   *breaker
-	caution   caution
+	creates   createBreaker
 	breaks    config.Breaker // what the breaker was made from
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
@@ -51,10 +51,10 @@ func (s *service) notice(err *upstream.Error, job Job, route string, now time.Ti
 		telemetry.KeyUpstream, s.name, telemetry.KeyError, s.trouble)
 }
 
-func newService(name string, u config.Upstream, generation int, o Options, announce func(notice)) *service {
+func newService(name string, u config.Upstream, generation int, o Options, announce func(breakerNotice)) *service {
 	s := &service{name: name, metrics: o.Metrics.Upstream(name), logger: o.Logger}
 	s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
-	s.caution = caution{service: s, announce: announce}
+	s.creates = createBreaker{service: s, announce: announce}
 	for i, c := range u.Credentials() {
 		s.keys = append(s.keys, newKey(s, i, c.Name, u, generation))
 	}
@@ -92,7 +92,7 @@ func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 }
 
 // showBreaker sets the breaker gauge.
-func (s *service) showBreaker() { s.metrics.BreakerOpen(s.breaker.open || s.caution.shown) }
+func (s *service) showBreaker() { s.metrics.BreakerOpen(s.breaker.open || s.creates.shown) }
 
 // countOut sets the gauge of keys that are out.
 func (s *service) countOut(now time.Time) {

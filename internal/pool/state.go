@@ -74,8 +74,8 @@ func (s *service) state(now time.Time) UpstreamState {
 	case gobreaker.StateHalfOpen:
 		out.Breaker = BreakerHalfOpen
 	case gobreaker.StateClosed:
-		if s.caution.shown {
-			out.Breaker, out.Until = BreakerOpen, s.caution.until
+		if s.creates.shown {
+			out.Breaker, out.Until = BreakerOpen, s.creates.until
 		}
 	}
 	out.Calls, out.Failed = s.recent.sum(now)

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -11,95 +12,95 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxCaution bounds the wait between two trial creates.
-const maxCaution = 10 * time.Minute
+// maxTrialWait bounds the wait between two trial creates.
+const maxTrialWait = 10 * time.Minute
 
-// caution is the breaker for video creates on routes with several upstreams. A failed create may
+// createBreaker is the circuit breaker for video creates on routes with several upstreams. A failed create may
 // have been paid for and its job is lost, so the first failure opens the breaker. While it is open,
 // one trial create per wait goes to the upstream, across all replicas. Each lost trial doubles the
 // wait. A successful create closes the breaker. The pool's mutex guards it.
-type caution struct {
+type createBreaker struct {
 	service  *service
 	wait     time.Duration // between two trials; zero while closed
 	until    time.Time     // earliest next trial
 	failed   time.Time     // last known failure
 	shown    bool          // a create skipped the upstream, so the log and the gauge say open
-	announce func(notice)
+	announce func(breakerNotice)
 }
 
-// trusts reports whether the breaker is closed.
-func (c *caution) trusts() bool { return c.wait == 0 }
+// closed reports whether the breaker is closed.
+func (c *createBreaker) closed() bool { return c.wait == 0 }
 
 // try marks a create as the trial if one is due, and holds back others for as long as a create
 // may take.
-func (c *caution) try(takes time.Duration, now time.Time) bool {
-	if c.trusts() || now.Before(c.until) {
+func (c *createBreaker) try(takes time.Duration, now time.Time) bool {
+	if c.closed() || now.Before(c.until) {
 		return false
 	}
 	patience := max(c.wait, takes+probePatience)
 	c.until = now.Add(patience)
-	c.announce(notice{Upstream: c.service.name, Wait: c.wait, Next: patience})
+	c.announce(breakerNotice{Upstream: c.service.name, Wait: c.wait, Next: patience})
 	return true
 }
 
-// report records the outcome of a create that began at began. tried marks the trial.
-func (c *caution) report(sent upstream.Submission, tried bool, began, now time.Time) {
+// report records the outcome of a create that began at began. trial marks the trial.
+func (c *createBreaker) report(sent upstream.Submission, trial bool, began, now time.Time) {
 	failed := errors.Is(health(sent.Err), errTrouble) && sent.Err.Written
 	switch {
-	case sent.Err == nil && (tried || !c.trusts() && began.After(c.failed)):
-		c.hear(notice{})
-		c.announce(notice{Upstream: c.service.name})
+	case sent.Err == nil && (trial || !c.closed() && began.After(c.failed)):
+		c.apply(breakerNotice{})
+		c.announce(breakerNotice{Upstream: c.service.name})
 	case failed:
-		c.fail(tried && sent.Verdict == upstream.Unknown, now)
-	case tried: // refused, which says nothing about creates
+		c.fail(trial && sent.Verdict == upstream.Unknown, now)
+	case trial: // refused, which says nothing about creates
 		c.unsent(now)
 	}
 }
 
 // unsent makes the next create the trial.
-func (c *caution) unsent(now time.Time) {
+func (c *createBreaker) unsent(now time.Time) {
 	c.until = now
-	c.announce(notice{Upstream: c.service.name, Wait: c.wait})
+	c.announce(breakerNotice{Upstream: c.service.name, Wait: c.wait})
 }
 
 // fail opens the breaker or keeps it open. Only lost trials make the wait longer: creates that were
 // in flight when the breaker opened, and refusals for lack of capacity, add no information.
-func (c *caution) fail(longer bool, now time.Time) {
+func (c *createBreaker) fail(longer bool, now time.Time) {
 	first := c.service.breaks.OpenFor
 	if first <= 0 || c.service.breaks.Failures == 0 {
 		return
 	}
 	before := c.wait
 	switch {
-	case c.trusts():
+	case c.closed():
 		c.wait = first
 	case longer:
-		c.wait = min(2*c.wait, max(maxCaution, first))
+		c.wait = min(2*c.wait, max(maxTrialWait, first))
 	}
 	if longer {
 		c.service.logger.Warn("upstream trial create failed", "upstream", c.service.name, "next", c.wait.String(), telemetry.KeyError, c.service.trouble)
 	}
 	c.failed, c.until = now, now.Add(jittered(c.wait))
 	if c.wait != before {
-		c.announce(notice{Upstream: c.service.name, Wait: c.wait, Next: c.wait})
+		c.announce(breakerNotice{Upstream: c.service.name, Wait: c.wait, Next: c.wait})
 	}
 }
 
-// hear applies a notice from another replica.
-func (c *caution) hear(n notice) {
+// apply adopts the state from another replica's notice.
+func (c *createBreaker) apply(n breakerNotice) {
 	if n.Wait <= 0 {
 		c.wait, c.until = 0, time.Time{}
 		c.show(false)
 		return
 	}
-	limit := max(maxCaution, c.service.breaks.OpenFor)
+	limit := max(maxTrialWait, c.service.breaks.OpenFor)
 	now := time.Now()
 	c.wait, c.failed = min(n.Wait, limit), now
 	c.until = now.Add(jittered(min(max(n.Next, 0), limit)))
 }
 
 // show updates the log and the gauge.
-func (c *caution) show(open bool) {
+func (c *createBreaker) show(open bool) {
 	if c.shown == open {
 		return
 	}
@@ -116,25 +117,25 @@ func (c *caution) show(open bool) {
 // jittered adds up to a tenth, so that replicas do not send trials at the same moment.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// trusted filters ready for a video create: keys of open breakers are dropped unless a trial is
-// due, and next is the earliest trial (zero: none). A trusted key that is cooling down also counts as
+// forCreates filters ready for a video create: keys of open breakers are dropped unless a trial is
+// due, and next is the earliest trial (zero: none). A key that is cooling down behind a closed breaker also counts as
 // an alternative, because a refused key costs no job. Without any alternative all keys stay, ordered
 // by wait.
-func (c *Chooser) trusted(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
-	trusts := func(k *key) bool { return k.service.caution.trusts() }
+func (c *Chooser) forCreates(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
+	closed := func(k *key) bool { return k.service.creates.closed() }
 	if c.route.Kind != config.KindVideo || len(c.targets) < 2 {
 		return ready, time.Time{}
 	}
-	if !t.RefusedForNow && !slices.ContainsFunc(ready, trusts) && !slices.ContainsFunc(cooling, trusts) {
-		slices.SortStableFunc(ready, func(a, b *key) int { return int(a.service.caution.wait - b.service.caution.wait) })
+	if !t.RefusedForNow && !slices.ContainsFunc(ready, closed) && !slices.ContainsFunc(cooling, closed) {
+		slices.SortStableFunc(ready, func(a, b *key) int { return cmp.Compare(a.service.creates.wait, b.service.creates.wait) })
 		return ready, time.Time{}
 	}
 	for _, k := range ready {
-		switch until := k.service.caution.until; {
-		case trusts(k), !now.Before(until):
+		switch until := k.service.creates.until; {
+		case closed(k), !now.Before(until):
 			use = append(use, k)
 		default:
-			k.service.caution.show(true)
+			k.service.creates.show(true)
 			next = earlier(next, until)
 		}
 	}

@@ -46,7 +46,7 @@ func create(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	return l.Account().String()
 }
 
-// TestCreatesAvoidAnUpstreamThatFailsThem: after one that failed, one create tries the upstream at
+// TestCreatesAvoidAnUpstreamThatFailsThem: after one that failed, one create trial the upstream at
 // the end of each wait, which doubles up to ten minutes, until one goes well.
 func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 	t.Parallel()
@@ -69,10 +69,10 @@ func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 			pass(wait - time.Millisecond)
 			expect(t, []string{next(t, c)}, "b")
 			pass(wait/10 + 2*time.Millisecond)
-			tries := get(t, c, new(pool.Tried))
-			expect(t, []string{tries.Account().String(), next(t, c)}, "a", "b")
-			tries.ReportCreate(c, aJob, sent(&unavailable))
-			tries.Release()
+			trial := get(t, c, new(pool.Tried))
+			expect(t, []string{trial.Account().String(), next(t, c)}, "a", "b")
+			trial.ReportCreate(c, aJob, sent(&unavailable))
+			trial.Release()
 		}
 		if n := strings.Count(log.String(), "upstream breaker opened for creates"); n != 1 {
 			t.Errorf("the log says %d times that it opened:\n%s", n, log.String())
@@ -106,13 +106,13 @@ func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
 			l.Release()
 		}
 		pass(17 * time.Second)
-		tries := get(t, c, new(pool.Tried))
+		trial := get(t, c, new(pool.Tried))
 		for range 12 {
-			expect(t, []string{tries.Account().String(), next(t, c)}, "a", "b")
+			expect(t, []string{trial.Account().String(), next(t, c)}, "a", "b")
 			pass(5 * time.Second)
 		}
-		tries.ReportCreate(c, aJob, sent(&noAnswer))
-		tries.Release()
+		trial.ReportCreate(c, aJob, sent(&noAnswer))
+		trial.Release()
 		pass(29 * time.Second)
 		expect(t, []string{next(t, c)}, "b")
 		pass(5 * time.Second)
@@ -241,7 +241,7 @@ func TestReplicasShareWhichUpstreamsFailCreates(t *testing.T) {
 	await(two, "b")
 	three := replica("3")
 	await(three, "b")
-	await(one, "a").ReportCreate(one, aJob, sent(nil)) // the create that tries it, at the end of the wait
+	await(one, "a").ReportCreate(one, aJob, sent(nil)) // the create that trial it, at the end of the wait
 	for _, c := range []*pool.Chooser{one, two} {      // the third may have had an answer since
 		for range 100 { // and no end of a wait
 			await(c, "a")
