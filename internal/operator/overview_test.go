@@ -67,7 +67,8 @@ func TestOverview(t *testing.T) {
 			for _, m := range videoRoute(got).GetMinutes() {
 				sum.Accepted, sum.Started, sum.Ended, sum.Failed = sum.GetAccepted()+m.GetAccepted(), sum.GetStarted()+m.GetStarted(), sum.GetEnded()+m.GetEnded(), sum.GetFailed()+m.GetFailed()
 			}
-			return sum.GetAccepted() == 3 && videoRoute(got).GetRoute().GetWaiting() == 1
+			route := videoRoute(got).GetRoute()
+			return sum.GetAccepted() == 3 && route.GetWaiting() == 1 && route.GetInHand() == 0 // an ack follows its job's end
 		})
 		if diff := cmp.Diff(&genbusv1.RouteMinute{Accepted: 3, Started: 2, Ended: 2, Failed: 1}, sum, protocmp.Transform()); diff != "" {
 			t.Error(diff)
