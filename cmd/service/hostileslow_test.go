@@ -196,13 +196,10 @@ func TestSlowPrefaces(t *testing.T) {
 }
 
 // TestFloods: connections that do nothing but keep the gRPC server busy, with 12,500
-// frames a second together. With the 100,000 of the long tests it needs the machine for
-// itself: two cores that also do other things answer no one in time. It is not parallel.
+// frames a second together. 100,000 a second leave two cores no time to answer anyone. It is
+// not parallel.
 func TestFloods(t *testing.T) {
-	pace, bursts := 160*time.Millisecond, uint32(20)
-	if os.Getenv(longTests) != "" {
-		pace, bursts = pace/8, 8*bursts
-	}
+	const pace, bursts = 160 * time.Millisecond, 20
 	f := newFortress(t)
 	before := f.must(metricGoroutines)
 	begin := []byte(hostile.Preface)
@@ -217,7 +214,7 @@ func TestFloods(t *testing.T) {
 		_ = conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 		tick := time.NewTicker(pace)
 		defer tick.Stop()
-		for burst := range bursts {
+		for burst := range uint32(bursts) {
 			var b []byte
 			for i := range uint32(10) {
 				b = append(b, flood(20*burst+2*i+1)...)
