@@ -258,8 +258,6 @@ var operatorRows = []row{
 		as("ResumeRoute", operatorCalls, "internal/operator TestPause"), as("resume", operatorRoutes)),
 	operatorRow("See jobs without a route", "GET /genbus/v1/operator/orphans", operatorOrphansHTTP,
 		as("ListOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans list", operatorOrphans)),
-	operatorRow("Move them to a route", "POST /genbus/v1/operator/orphans/{kind}/{name}/move", operatorOrphansHTTP,
-		as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)),
 	operatorRow("End them", "POST /genbus/v1/operator/orphans/{kind}/{name}/fail", operatorOrphansHTTP,
 		as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)),
 	operatorRow("See how everything is doing, once a second", "GET /genbus/v1/operator/overview", operatorListHTTP,

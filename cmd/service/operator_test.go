@@ -503,13 +503,8 @@ func TestOperatorOrphansCommand(t *testing.T) {
 	if out := c.ok("orphans", "list"); out != "all routes that have jobs are configured\n" {
 		t.Errorf("list printed\n%s", out)
 	}
-	move := []string{"orphans", "move", "video", "gone", "--to", config.SandboxVideoRoute}
-	if out, code := c.run(move...); code != exitUsage || !strings.Contains(out, "--no-replica-serves-it") {
+	if out, code := c.run("orphans", "fail", "video", "gone"); code != exitUsage || !strings.Contains(out, "--no-replica-serves-it") {
 		t.Errorf("without the flag: %d\n%s", code, out)
-	}
-	move = append(move, "--no-replica-serves-it")
-	if out, code := c.run(move...); code != exitNotFound || !strings.Contains(out, "no job has video route gone") {
-		t.Errorf("move: %d\n%s", code, out)
 	}
 	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != exitUsage && code != exitDenied || !strings.Contains(out, "is a route that is configured") {
 		t.Errorf("fail of a configured route: %d\n%s", code, out)
@@ -529,12 +524,12 @@ func TestOrphansSettled(t *testing.T) {
 		code int
 	}{
 		"none":    {&genbusv1.OrphansSettled{}, "", exitNotFound},
-		"moved":   {&genbusv1.OrphansSettled{Moved: 2}, "2 jobs moved, 0 ended, 0 jobs left\n", 0},
-		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs moved, 0 ended, 1 work item removed that their jobs did not need, 0 jobs left\n", 0},
-		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "0 jobs moved, 1 ended, 1 job left\n", exitNotPossible},
+		"ended":   {&genbusv1.OrphansSettled{Ended: 2}, "2 jobs ended, 0 jobs left\n", 0},
+		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs ended, 1 work item removed that their jobs did not need, 0 jobs left\n", 0},
+		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "1 job ended, 1 job left\n", exitNotPossible},
 	} {
 		var out strings.Builder
-		err := orphanedRoute{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
+		err := orphansFailCommand{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
 		if (err == nil) != (row.code == 0) || err != nil && exitCode(err) != row.code || !strings.HasSuffix(out.String(), row.said) {
 			t.Errorf("%s: %v, printed\n%s", name, err, out.String())
 		}
@@ -570,7 +565,7 @@ func TestCountsOfOne(t *testing.T) {
 			t.Errorf("%s is not in\n%s", row, out.String())
 		}
 	}
-	err = orphanedRoute{Kind: "video", Name: "gone"}.settled(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
+	err = orphansFailCommand{Kind: "video", Name: "gone"}.settled(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
 	if err == nil || err.Error() != "1 job of video route gone was left" {
 		t.Error(err)
 	}

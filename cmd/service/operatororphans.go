@@ -11,7 +11,6 @@ import (
 
 type orphansCommand struct {
 	List orphansListCommand `cmd:"" help:"List the routes that have jobs and are not configured."`
-	Move orphansMoveCommand `cmd:"" help:"Move the jobs of such a route to a configured one."`
 	Fail orphansFailCommand `cmd:"" help:"End the jobs of such a route."`
 }
 
@@ -28,68 +27,44 @@ func (orphansListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wr
 	})
 }
 
-// orphanedRoute names a route that is not configured.
-type orphanedRoute struct {
+type orphansFailCommand struct {
 	Kind              string `arg:"" enum:"video,chat" help:"video or chat."`
 	Name              string `arg:"" help:"Name of the route that is not configured."`
 	NoReplicaServesIt bool   `help:"You know that no replica serves the route any more. Its jobs are taken away from every one that does." required:""`
 }
 
-type orphansMoveCommand struct {
-	orphanedRoute `embed:""`
-	To            string `help:"Name of the route that takes the jobs." required:"" placeholder:"ROUTE"`
-}
-
-// Run moves jobs, some with each call.
-func (c orphansMoveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	return c.settle(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
-		answer, err := call.MoveOrphans(ctx, &genbusv1.MoveOrphansRequest{Kind: c.Kind, Name: c.Name, To: c.To, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: token})
-		return answer.GetSettled(), err
-	})
-}
-
-type orphansFailCommand struct {
-	orphanedRoute `embed:""`
-}
-
-// Run ends jobs, some with each call.
+// Run calls until there are no more jobs, each time within the time limit, and prints what
+// became of them. It is an error that there were none, and that jobs were left.
 func (c orphansFailCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	return c.settle(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
-		answer, err := call.FailOrphans(ctx, &genbusv1.FailOrphansRequest{Kind: c.Kind, Name: c.Name, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: token})
-		return answer.GetSettled(), err
-	})
-}
-
-// settleOrphans calls until there are no more jobs, each time within the time limit, and
-// prints what became of them. It is an error that there were none, and that jobs were left.
-func (r orphanedRoute) settle(ctx context.Context, o *operatorCommand, out io.Writer, settle func(context.Context, operatorCall, string) (*genbusv1.OrphansSettled, error)) error {
 	sum := &genbusv1.OrphansSettled{}
 	for {
 		var page *genbusv1.OrphansSettled
-		err := o.call(ctx, out, func(ctx context.Context, call operatorCall) (err error) {
-			page, err = settle(ctx, call, sum.GetNextPageToken())
+		err := o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+			answer, err := call.FailOrphans(ctx, &genbusv1.FailOrphansRequest{
+				Kind: c.Kind, Name: c.Name, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: sum.GetNextPageToken(),
+			})
+			page = answer.GetSettled()
 			return answered(err)
 		})
 		if err != nil && sum.GetNextPageToken() != "" {
-			err = fmt.Errorf("after %s moved and %d ended; call again: %w", plural.Count(sum.GetMoved(), "job"), sum.GetEnded(), err)
+			err = fmt.Errorf("after %s ended; call again: %w", plural.Count(sum.GetEnded(), "job"), err)
 		}
 		if err != nil {
 			return err
 		}
-		sum.Moved += page.GetMoved()
 		sum.Ended += page.GetEnded()
 		sum.Removed += page.GetRemoved()
 		sum.Left = append(sum.Left, page.GetLeft()...)
 		if sum.NextPageToken = page.GetNextPageToken(); sum.GetNextPageToken() == "" {
-			return r.settled(sum, printer{out: out, json: o.JSON})
+			return c.settled(sum, printer{out: out, json: o.JSON})
 		}
 	}
 }
 
 // settled prints what became of the jobs, and returns what the exit code has to say.
-func (r orphanedRoute) settled(sum *genbusv1.OrphansSettled, p printer) error {
+func (c orphansFailCommand) settled(sum *genbusv1.OrphansSettled, p printer) error {
 	left := len(sum.GetLeft())
-	none := left == 0 && sum.GetMoved()+sum.GetEnded()+sum.GetRemoved() == 0
+	none := left == 0 && sum.GetEnded()+sum.GetRemoved() == 0
 	if !none || p.json {
 		if err := p.settled(sum); err != nil {
 			return err
@@ -97,9 +72,9 @@ func (r orphanedRoute) settled(sum *genbusv1.OrphansSettled, p printer) error {
 	}
 	switch {
 	case none:
-		return exitError{exitNotFound, fmt.Errorf("no job has %s route %s", r.Kind, r.Name)}
+		return exitError{exitNotFound, fmt.Errorf("no job has %s route %s", c.Kind, c.Name)}
 	case left > 0:
-		return exitError{exitNotPossible, fmt.Errorf("%s of %s route %s %s left", plural.Count(left, "job"), r.Kind, r.Name, plural.Form(left, "was", "were"))}
+		return exitError{exitNotPossible, fmt.Errorf("%s of %s route %s %s left", plural.Count(left, "job"), c.Kind, c.Name, plural.Form(left, "was", "were"))}
 	}
 	return nil
 }

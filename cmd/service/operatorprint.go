@@ -245,5 +245,5 @@ func (p printer) settled(m *genbusv1.OrphansSettled) error {
 	if m.GetRemoved() > 0 {
 		removed = ", " + plural.Count(m.GetRemoved(), "work item") + " removed that their jobs did not need"
 	}
-	return p.say(m, "%s moved, %d ended%s, %s left", plural.Count(m.GetMoved(), "job"), m.GetEnded(), removed, plural.Count(len(m.GetLeft()), "job"))
+	return p.say(m, "%s ended%s, %s left", plural.Count(m.GetEnded(), "job"), removed, plural.Count(len(m.GetLeft()), "job"))
 }

@@ -269,15 +269,16 @@ func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 	}
 }
 
-// TestBoundOrphanIsNotRerouted: a task of a route that is gone may go to another
-// one only where no upstream can have accepted it.
-func TestBoundOrphanIsNotRerouted(t *testing.T) {
+// TestBoundOrphanEndsAsUnknown: an upstream may have accepted the task of a route that is gone.
+func TestBoundOrphanEndsAsUnknown(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
-	pastOf(t, r.log, pastItem("v"), boundTo(config.SandboxUpstream)...)
+	item := pastItem("v")
+	item.Route = "gone"
+	pastOf(t, r.log, item, boundTo(config.SandboxUpstream)...)
 	storeItem(t, b, "gone", videoID("v"), 0)
-	r.moveGone(t)
+	r.failGone(t)
 	end := last(follow(t, r.log, videoID("v")))
 	unknownEnd(t, b, end)
 	doneOnce(t, b, end)

@@ -72,7 +72,7 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 	follow(t, one.log, waits, genbusv1.JobPhase_JOB_PHASE_QUEUED)
 	one.stop(true)
 	two := newReplica(t, b, testConfig(t, up.URL()))
-	if s := two.settleOrphans(t, subject.Video, "going", nil); s.GetEnded() != 2 {
+	if s := two.failOrphans(t, subject.Video, "going"); s.GetEnded() != 2 {
 		t.Errorf("settled %v", s)
 	}
 	for _, id := range []string{id, waits} {

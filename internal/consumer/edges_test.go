@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -158,65 +157,15 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	}
 }
 
-// orphanage is a replica next to jobs of a route that is gone.
-func orphanage(t *testing.T, b *broker.Broker, n int) (*replica, []string) {
-	t.Helper()
-	up := newSandbox(t)
-	r := newReplica(t, b, testConfig(t, up.URL()))
-	var subjects []string
-	for i := range n {
-		item := storeItem(t, b, "gone", videoID(fmt.Sprint("orphan", i)), 0)
-		subjects = append(subjects, b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId()))
-	}
-	return r, subjects
-}
-
 func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r, _ := orphanage(t, b, 1)
+	r := newReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	storeItem(t, b, "gone", videoID("orphan0"), 0)
 	r.failGone(t)
 	end := last(follow(t, r.log, videoID("orphan0")))
 	if end.Job.GetError().GetCode() != "upstream_removed" {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
 	doneOnce(t, b, end)
-}
-
-func TestOrphanIsMoved(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b := open(t)
-		r, _ := orphanage(t, b, 1)
-		r.moveGone(t)
-		end := last(follow(t, r.log, videoID("orphan0")))
-		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-			t.Errorf("ended %v", end.Job.GetError())
-		}
-		doneOnce(t, b, end)
-	})
-}
-
-// TestMoveIntoAFullStreamLosesNothing: the old item stays until the new one is
-// stored.
-func TestMoveIntoAFullStreamLosesNothing(t *testing.T) {
-	t.Parallel()
-	b := brokertest.Single(t)
-	r, subjects := orphanage(t, b, 2)
-	waitItem(t, b, "gone", videoID("other"), 0)
-	stream, err := b.JetStream().Stream(t.Context(), b.Names().Wait())
-	if err != nil {
-		t.Fatal(err)
-	}
-	full := stream.CachedInfo().Config
-	full.MaxMsgs = 1
-	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := r.orphans().Settle(t.Context(), subject.Video, "gone", theVideoRoute(r.cfg), ""); !errors.Is(err, broker.ErrFull) {
-		t.Errorf("into a full stream: %v, %v", s, err)
-	}
-	if _, err := b.Last(t.Context(), b.Names().Work(), subjects[0]); err != nil {
-		t.Errorf("the job is gone: %v", err)
-	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -43,25 +42,25 @@ func slotsOf(videos, chats int) func(*config.Config) {
 
 // orphans settles the jobs of routes that the replica does not have.
 func (r *replica) orphans() orphans.Settler {
-	return orphans.Settler{Log: r.log, Queue: r.Queue, Letters: r.holder.Letters, Routes: r.Routes, Logger: r.Logger}
+	return orphans.Settler{Log: r.log, Queue: r.Queue, Letters: r.holder.Letters, Logger: r.Logger}
 }
 
-// settleOrphans settles all jobs of a route, and gives the sum. As an operator, it calls
+// failOrphans ends all jobs of a route, and gives the sum. As an operator, it calls
 // again while the broker is away: a cluster may be without a leader.
-func (r *replica) settleOrphans(t testing.TB, kind subject.Kind, route string, to *config.Route) *genbusv1.OrphansSettled {
+func (r *replica) failOrphans(t testing.TB, kind subject.Kind, route string) *genbusv1.OrphansSettled {
 	t.Helper()
 	sum := &genbusv1.OrphansSettled{}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		page, err := r.orphans().Settle(ctx, kind, route, to, sum.GetNextPageToken())
+		page, err := r.orphans().Fail(ctx, kind, route, sum.GetNextPageToken())
 		switch {
 		case broker.Unavailable(err) && broker.Wait(ctx, 50*time.Millisecond) == nil:
 			continue
 		case err != nil:
 			t.Fatal(err)
 		}
-		sum.Moved, sum.Ended, sum.Removed = sum.Moved+page.GetMoved(), sum.Ended+page.GetEnded(), sum.Removed+page.GetRemoved()
+		sum.Ended, sum.Removed = sum.Ended+page.GetEnded(), sum.Removed+page.GetRemoved()
 		sum.Left = append(sum.Left, page.GetLeft()...)
 		if sum.NextPageToken = page.GetNextPageToken(); sum.NextPageToken == "" {
 			return sum
@@ -72,17 +71,8 @@ func (r *replica) settleOrphans(t testing.TB, kind subject.Kind, route string, t
 // failGone ends the videos of the route that is gone.
 func (r *replica) failGone(t testing.TB) *genbusv1.OrphansSettled {
 	t.Helper()
-	return r.settleOrphans(t, subject.Video, "gone", nil)
+	return r.failOrphans(t, subject.Video, "gone")
 }
-
-// moveGone moves them to the sandbox's route.
-func (r *replica) moveGone(t testing.TB) *genbusv1.OrphansSettled {
-	t.Helper()
-	return r.settleOrphans(t, subject.Video, "gone", theVideoRoute(r.cfg))
-}
-
-// settled are the ways to settle them.
-var settled = map[string]func(*replica, testing.TB) *genbusv1.OrphansSettled{"fail": (*replica).failGone, "move": (*replica).moveGone}
 
 // TestJobsWithoutARouteAreLeftAlone: the process starts, counts them, says so and serves
 // its routes; nothing touches the jobs, until their route is back and serves them.
@@ -147,7 +137,7 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestManyOrphansAreSettledInPages, those that are left too, each once.
+// TestManyOrphansAreSettledInPages, each once.
 func TestManyOrphansAreSettledInPages(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
@@ -156,21 +146,11 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 		storeItem(t, b, "gone", videoID(fmt.Sprint("line", i)), 0)
 		waitItem(t, b, "gone", videoID(fmt.Sprint("wait", i)), 0)
 	}
-	other := *theVideoRoute(r.cfg)
-	other.Models = []string{"another"}
-	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*orphans.MaxPage || s.GetMoved()+s.GetEnded()+s.GetRemoved() != 0 {
-		t.Errorf("to a route that does not serve the model: %d left, %d moved, %d ended", len(s.GetLeft()), s.GetMoved(), s.GetEnded())
-	}
-	other = *theVideoRoute(r.cfg)
-	other.Protocol = "videos"
-	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*orphans.MaxPage {
-		t.Errorf("to a route of another protocol: %d left", len(s.GetLeft()))
-	}
 	if s := r.failGone(t); s.GetEnded() != 2*orphans.MaxPage || len(s.GetLeft()) != 0 {
 		t.Errorf("failed %d, left %d", s.GetEnded(), len(s.GetLeft()))
 	}
 	for _, token := range []string{"x", "ready", "ready.x", "dead.1"} {
-		if _, err := r.orphans().Settle(t.Context(), subject.Video, "gone", nil, token); !errors.Is(err, queue.ErrPageToken) {
+		if _, err := r.orphans().Fail(t.Context(), subject.Video, "gone", token); !errors.Is(err, queue.ErrPageToken) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
@@ -196,45 +176,14 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	}
 }
 
-// TestTheItemOfAJobIsNotRemovedForASecondSends: another send of its request waits on the
-// route to which it is to be moved, and gives way to it there.
-func TestTheItemOfAJobIsNotRemovedForASecondSends(t *testing.T) {
-	t.Parallel()
-	b, up := brokertest.Single(t), newSentBodies(t)
-	r := idleReplica(t, b, testConfig(t, up.url))
-	item, second := itemOf("v", "gone", "cat"), itemOf("v", config.SandboxVideoRoute, "cat")
-	putItemAt(t, b, b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId()), item)
-	pastOf(t, forerunner(t, b), item)
-	putItemAt(t, b, b.Names().WaitItem(subject.Video, second.GetRoute(), "acme", second.GetId()), second)
-	if sum := r.moveGone(t); len(sum.GetLeft()) != 1 || sum.GetRemoved() != 0 {
-		t.Errorf("settled %v", sum)
-	}
-	if err := r.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.eventually(t, "the second item is dropped", func() bool {
-		items, err := r.Queue.Items.All(t.Context(), joblog.NameOf(item))
-		return err == nil && len(items) == 1
-	})
-	if sum := r.moveGone(t); sum.GetMoved() != 1 {
-		t.Errorf("settled %v", sum)
-	}
-	end := last(follow(t, r.log, item.GetId()))
-	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.all()) != 1 {
-		t.Errorf("ended %v, sent %v", end.Job.GetError(), up.all())
-	}
-	r.noItems(t, end.Name())
-}
-
 // TestOrphanedItemThatIsNotNeededEndsNothing: during a rolling deploy two
 // configurations stored items of one id on two routes, one of which is gone. The job
 // goes on by the other one.
 func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ orphan, log string }{
-		"a stale item":            {orphan: "dog", log: "cat"},
-		"of the same request":     {orphan: "cat", log: "cat"},
-		"not recorded by anybody": {orphan: "cat"},
+		"a stale item":        {orphan: "dog", log: "cat"},
+		"of the same request": {orphan: "cat", log: "cat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

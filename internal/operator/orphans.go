@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -26,32 +25,8 @@ func (p *Routes) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error)
 	return out, err
 }
 
-// MoveOrphans moves jobs of a route that is not configured to one that is.
-func (p *Routes) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.OrphansSettled, error) {
-	to, err := p.route(m.GetKind(), m.GetTo())
-	if err != nil {
-		return nil, err
-	}
-	if to.Draining {
-		return nil, wrongOrphans("to", "is a route that is draining")
-	}
-	return p.settleOrphans(ctx, m, &to)
-}
-
 // FailOrphans ends jobs of a route that is not configured.
 func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.OrphansSettled, error) {
-	return p.settleOrphans(ctx, m, nil)
-}
-
-// orphansRequest is what both requests have.
-type orphansRequest interface {
-	GetKind() string
-	GetName() string
-	GetNoReplicaServesIt() bool
-	GetPageToken() string
-}
-
-func (p *Routes) settleOrphans(ctx context.Context, m orphansRequest, to *config.Route) (*genbusv1.OrphansSettled, error) {
 	kind, name := subject.Kind(m.GetKind()), m.GetName()
 	switch {
 	case !kind.Valid():
@@ -66,7 +41,7 @@ func (p *Routes) settleOrphans(ctx context.Context, m orphansRequest, to *config
 	if err := p.unserved(ctx, kind, name); err != nil {
 		return nil, err
 	}
-	settled, err := p.Settler.Settle(ctx, kind, name, to, m.GetPageToken())
+	settled, err := p.Settler.Fail(ctx, kind, name, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
 		return nil, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
 	}

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"context"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -15,94 +14,65 @@ import (
 )
 
 // TestOrphans: an older replica serves its route until it stops. Then its jobs are listed,
-// and moved or ended by an operator who says that no replica serves it.
+// and ended by an operator who says that no replica serves it.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
-	for name, fails := range map[string]bool{"move": false, "fail": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if !fails {
-				brokertest.Full(t, "waits ten seconds for the dispatcher")
-			}
-			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-				up := newSandbox(t)
-				older := newReplica(t, open(t), up, func(c *config.Config) {
-					r := config.NewRoute("old", config.KindVideo, config.SandboxUpstream, "old-*")
-					r.UpstreamModel, r.MaxInFlight = "sandbox-video", 10
-					c.Routes = append(c.Routes, r)
-				}).start()
-				const route = config.SandboxVideoRoute
-				newer := newReplica(t, open(t), up, func(c *config.Config) {
-					for i := range c.Routes {
-						if c.Routes[i].Name == route {
-							c.Routes[i].Models, c.Routes[i].UpstreamModel = []string{"*"}, "sandbox-video"
-						}
-					}
-				}).start()
-				settle := func(ctx context.Context, sure bool) (*genbusv1.OrphansSettled, error) {
-					if fails {
-						return newer.FailOrphans(ctx, &genbusv1.FailOrphansRequest{Kind: "video", Name: "old", NoReplicaServesIt: sure})
-					}
-					return newer.MoveOrphans(ctx, &genbusv1.MoveOrphansRequest{Kind: "video", Name: "old", To: route, NoReplicaServesIt: sure})
-				}
-				if _, err := settle(t.Context(), false); errcode.CodeOf(err) != errcode.InvalidRequest {
-					t.Errorf("unconfirmed: %v", err)
-				}
-				await(t, "a pull of the older replica", func() bool {
-					_, err := settle(t.Context(), true)
-					return errcode.CodeOf(err) == errcode.StillHeld
-				})
-				older.stop()
-				e := older.admit(subject.Video, "v", `{"model":"old-one","prompt":"a cat"}`)
-				await(t, "the pulls of the older replica to end", func() bool {
-					list, err := newer.Orphans(t.Context())
-					return err == nil && len(list) == 1 && newer.unserved(t.Context(), subject.Video, "old") == nil
-				})
-				list, err := newer.Orphans(t.Context())
-				if err != nil || list[0].GetKind() != "video" || list[0].GetName() != "old" || list[0].GetReady()+list[0].GetWaiting() != 1 ||
-					!proto.Equal(list[0].GetOldest(), e.Job.GetCreatedAt()) {
-					t.Errorf("listed %v, %v", list, err)
-				}
-				s, err := settle(t.Context(), true)
-				if err != nil || s.GetMoved()+s.GetEnded() != 1 {
-					t.Fatalf("settled %v, %v", s, err)
-				}
-				end := newer.end(e.Name())
-				if status := end.Job.GetStatus(); fails && end.Job.GetError().GetCode() != "upstream_removed" || !fails && status != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-					t.Errorf("ended %v, %v", status, end.Job.GetError())
-				}
-				if list, err := newer.Orphans(t.Context()); err != nil || len(list) != 0 {
-					t.Errorf("afterwards: %v, %v", list, err)
-				}
-			})
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		older := newReplica(t, open(t), up, func(c *config.Config) {
+			r := config.NewRoute("old", config.KindVideo, config.SandboxUpstream, "old-*")
+			r.UpstreamModel, r.MaxInFlight = "sandbox-video", 10
+			c.Routes = append(c.Routes, r)
+		}).start()
+		newer := newReplica(t, open(t), up).start()
+		fail := func(sure bool) (*genbusv1.OrphansSettled, error) {
+			return newer.FailOrphans(t.Context(), &genbusv1.FailOrphansRequest{Kind: "video", Name: "old", NoReplicaServesIt: sure})
+		}
+		if _, err := fail(false); errcode.CodeOf(err) != errcode.InvalidRequest {
+			t.Errorf("unconfirmed: %v", err)
+		}
+		await(t, "a pull of the older replica", func() bool {
+			_, err := fail(true)
+			return errcode.CodeOf(err) == errcode.StillHeld
 		})
-	}
+		older.stop()
+		e := older.admit(subject.Video, "v", `{"model":"old-one","prompt":"a cat"}`)
+		await(t, "the pulls of the older replica to end", func() bool {
+			list, err := newer.Orphans(t.Context())
+			return err == nil && len(list) == 1 && newer.unserved(t.Context(), subject.Video, "old") == nil
+		})
+		list, err := newer.Orphans(t.Context())
+		if err != nil || list[0].GetKind() != "video" || list[0].GetName() != "old" || list[0].GetReady()+list[0].GetWaiting() != 1 ||
+			!proto.Equal(list[0].GetOldest(), e.Job.GetCreatedAt()) {
+			t.Errorf("listed %v, %v", list, err)
+		}
+		if s, err := fail(true); err != nil || s.GetEnded() != 1 {
+			t.Fatalf("settled %v, %v", s, err)
+		}
+		if end := newer.end(e.Name()); end.Job.GetError().GetCode() != "upstream_removed" {
+			t.Errorf("ended %v, %v", end.Job.GetStatus(), end.Job.GetError())
+		}
+		if list, err := newer.Orphans(t.Context()); err != nil || len(list) != 0 {
+			t.Errorf("afterwards: %v, %v", list, err)
+		}
+	})
 }
 
 func TestOrphansOfWhatIsNone(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, brokertest.Single(t), newSandbox(t), func(c *config.Config) {
-		drains := config.NewRoute("drains", config.KindVideo, config.SandboxUpstream, "drains")
-		drains.Draining = true
-		c.Routes = append(c.Routes, drains)
-	}).start()
-	for want, m := range map[errcode.Code]*genbusv1.MoveOrphansRequest{
-		errcode.RouteNotFound:    {Kind: "video", Name: "gone", To: "nowhere"},
-		errcode.InvalidPageToken: {Kind: "video", Name: "gone", To: config.SandboxVideoRoute, PageToken: "x"},
+	r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
+	for name, row := range map[string]struct {
+		m    *genbusv1.FailOrphansRequest
+		want errcode.Code
+	}{
+		"a page token of another list": {&genbusv1.FailOrphansRequest{Kind: "video", Name: "gone", PageToken: "x"}, errcode.InvalidPageToken},
+		"a configured route":           {&genbusv1.FailOrphansRequest{Kind: "video", Name: config.SandboxVideoRoute}, errcode.InvalidRequest},
+		"no name of a route":           {&genbusv1.FailOrphansRequest{Kind: "video", Name: "a.b"}, errcode.InvalidRequest},
+		"no kind":                      {&genbusv1.FailOrphansRequest{Kind: "audio", Name: "gone"}, errcode.InvalidRequest},
 	} {
-		m.NoReplicaServesIt = true
-		if _, err := r.MoveOrphans(t.Context(), m); errcode.CodeOf(err) != want {
-			t.Errorf("%v: %v", m, err)
-		}
-	}
-	for _, m := range []*genbusv1.MoveOrphansRequest{
-		{Kind: "video", Name: config.SandboxVideoRoute, To: config.SandboxVideoRoute},
-		{Kind: "video", Name: "a.b", To: config.SandboxVideoRoute},
-		{Kind: "video", Name: "gone", To: "drains"},
-	} {
-		m.NoReplicaServesIt = true
-		if _, err := r.MoveOrphans(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest {
-			t.Errorf("%v: %v", m, err)
+		row.m.NoReplicaServesIt = true
+		if _, err := r.FailOrphans(t.Context(), row.m); errcode.CodeOf(err) != row.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

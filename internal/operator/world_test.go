@@ -141,7 +141,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		},
 		Routes: &Routes{
 			Config: live, Table: table, Queue: jobs, Rates: index, Audit: audit.Log{Broker: b, Logger: brokertest.Logger(t)},
-			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
+			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Logger: brokertest.Logger(t)},
 		},
 		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}, Fleet: fleet.New(fleet.Options{Alone: true, Self: log.Writer(), Held: work.HeldJob})},
 	}

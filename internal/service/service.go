@@ -185,7 +185,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		},
 		Routes: &operator.Routes{
 			Config: s.live, Table: s.routes, Queue: jobs, Rates: s.index, Audit: record,
-			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
+			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Logger: s.log},
 		},
 		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser, Fleet: member},
 	}

@@ -37,6 +37,14 @@ func SameAcceptance(item *genbusv1.WorkItem, accepted *timestamppb.Timestamp) bo
 	return item.GetAcceptedAt().AsTime().Equal(accepted.AsTime())
 }
 
+// Carries reports whether a job that has not ended goes on by this work item: the item is of its
+// request, and on the route that the log names. Another send's item, stored while the
+// configuration changed, may be on another route.
+func Carries(item *genbusv1.WorkItem, job Job) bool {
+	x := job.GetExecution()
+	return SameRequest(item, x) && item.GetRoute() == x.GetRoute()
+}
+
 // ItemOf reports whether a work item is of a job, by whichever send of its request. It is right
 // where an ended job leaves nothing behind: an item of its request that was accepted after
 // its end is a later job's. By another clock one that was accepted before may be that too,

@@ -121,8 +121,6 @@ type AuditRecord struct {
 	RequestId string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Sequence of the record that was stored before the action; 0 in that one.
 	Begun uint64 `protobuf:"varint,15,opt,name=begun,proto3" json:"begun,omitempty"`
-	// Name of the route that takes the jobs, of MoveOrphans.
-	ToRoute string `protobuf:"bytes,16,opt,name=to_route,json=toRoute,proto3" json:"to_route,omitempty"`
 	// The upstream's id of the task, of AttachUpstreamTask and LookUpUpstreamTask.
 	UpstreamTaskId string `protobuf:"bytes,17,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	// Status of the job afterwards, of CancelJob: one that had ended stays as it was.
@@ -272,13 +270,6 @@ func (x *AuditRecord) GetBegun() uint64 {
 		return x.Begun
 	}
 	return 0
-}
-
-func (x *AuditRecord) GetToRoute() string {
-	if x != nil {
-		return x.ToRoute
-	}
-	return ""
 }
 
 func (x *AuditRecord) GetUpstreamTaskId() string {
@@ -539,7 +530,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x06\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x05\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -558,8 +549,7 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x04jobs\x18\r \x01(\x04R\x04jobs\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x0e \x01(\tR\trequestId\x12\x14\n" +
-	"\x05begun\x18\x0f \x01(\x04R\x05begun\x12\x19\n" +
-	"\bto_route\x18\x10 \x01(\tR\atoRoute\x12(\n" +
+	"\x05begun\x18\x0f \x01(\x04R\x05begun\x12(\n" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
 	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12!\n" +
 	"\foperation_id\x18\x13 \x01(\tR\voperationId\x12\x16\n" +

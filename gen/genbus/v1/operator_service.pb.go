@@ -1568,134 +1568,6 @@ func (x *OrphanedRoute) GetOldest() *timestamppb.Timestamp {
 	return nil
 }
 
-// MoveOrphansRequest names the routes.
-type MoveOrphansRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// "video" or "chat". Required.
-	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Name of the route that is not configured. Required.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Name of the route that takes the jobs. Required.
-	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// Must be true: the caller knows that no replica serves the route any more.
-	NoReplicaServesIt bool `protobuf:"varint,4,opt,name=no_replica_serves_it,json=noReplicaServesIt,proto3" json:"no_replica_serves_it,omitempty"`
-	// next_page_token of the call before. Empty: the first job.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MoveOrphansRequest) Reset() {
-	*x = MoveOrphansRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MoveOrphansRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MoveOrphansRequest) ProtoMessage() {}
-
-func (x *MoveOrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MoveOrphansRequest.ProtoReflect.Descriptor instead.
-func (*MoveOrphansRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *MoveOrphansRequest) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *MoveOrphansRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *MoveOrphansRequest) GetTo() string {
-	if x != nil {
-		return x.To
-	}
-	return ""
-}
-
-func (x *MoveOrphansRequest) GetNoReplicaServesIt() bool {
-	if x != nil {
-		return x.NoReplicaServesIt
-	}
-	return false
-}
-
-func (x *MoveOrphansRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// MoveOrphansResponse says what became of some jobs.
-type MoveOrphansResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of them.
-	Settled       *OrphansSettled `protobuf:"bytes,1,opt,name=settled,proto3" json:"settled,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MoveOrphansResponse) Reset() {
-	*x = MoveOrphansResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MoveOrphansResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MoveOrphansResponse) ProtoMessage() {}
-
-func (x *MoveOrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MoveOrphansResponse.ProtoReflect.Descriptor instead.
-func (*MoveOrphansResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *MoveOrphansResponse) GetSettled() *OrphansSettled {
-	if x != nil {
-		return x.Settled
-	}
-	return nil
-}
-
 // FailOrphansRequest names the route.
 type FailOrphansRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1713,7 +1585,7 @@ type FailOrphansRequest struct {
 
 func (x *FailOrphansRequest) Reset() {
 	*x = FailOrphansRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1597,7 @@ func (x *FailOrphansRequest) String() string {
 func (*FailOrphansRequest) ProtoMessage() {}
 
 func (x *FailOrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +1610,7 @@ func (x *FailOrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailOrphansRequest.ProtoReflect.Descriptor instead.
 func (*FailOrphansRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{29}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailOrphansRequest) GetKind() string {
@@ -1780,7 +1652,7 @@ type FailOrphansResponse struct {
 
 func (x *FailOrphansResponse) Reset() {
 	*x = FailOrphansResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1664,7 @@ func (x *FailOrphansResponse) String() string {
 func (*FailOrphansResponse) ProtoMessage() {}
 
 func (x *FailOrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1677,7 @@ func (x *FailOrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailOrphansResponse.ProtoReflect.Descriptor instead.
 func (*FailOrphansResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{30}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FailOrphansResponse) GetSettled() *OrphansSettled {
@@ -1818,24 +1690,22 @@ func (x *FailOrphansResponse) GetSettled() *OrphansSettled {
 // OrphansSettled says what became of some jobs of a route that is not configured.
 type OrphansSettled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Jobs that the other route has now.
-	Moved uint64 `protobuf:"varint,1,opt,name=moved,proto3" json:"moved,omitempty"`
 	// Jobs that ended.
-	Ended uint64 `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended uint64 `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Work items that were removed because their jobs need none: they had ended, were
 	// erased, or go on by another item.
-	Removed uint64 `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed uint64 `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
 	// Jobs that were left where they are.
-	Left []*OrphanLeft `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`
+	Left []*OrphanLeft `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`
 	// Token of the next call; empty when these were the last jobs.
-	NextPageToken string `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OrphansSettled) Reset() {
 	*x = OrphansSettled{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1717,7 @@ func (x *OrphansSettled) String() string {
 func (*OrphansSettled) ProtoMessage() {}
 
 func (x *OrphansSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,14 +1730,7 @@ func (x *OrphansSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansSettled.ProtoReflect.Descriptor instead.
 func (*OrphansSettled) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *OrphansSettled) GetMoved() uint64 {
-	if x != nil {
-		return x.Moved
-	}
-	return 0
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OrphansSettled) GetEnded() uint64 {
@@ -1913,7 +1776,7 @@ type OrphanLeft struct {
 
 func (x *OrphanLeft) Reset() {
 	*x = OrphanLeft{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +1788,7 @@ func (x *OrphanLeft) String() string {
 func (*OrphanLeft) ProtoMessage() {}
 
 func (x *OrphanLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +1801,7 @@ func (x *OrphanLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanLeft.ProtoReflect.Descriptor instead.
 func (*OrphanLeft) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{32}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OrphanLeft) GetTenant() string {
@@ -1993,7 +1856,7 @@ type GetOverviewResponse struct {
 
 func (x *GetOverviewResponse) Reset() {
 	*x = GetOverviewResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[33]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +1868,7 @@ func (x *GetOverviewResponse) String() string {
 func (*GetOverviewResponse) ProtoMessage() {}
 
 func (x *GetOverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[33]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +1881,7 @@ func (x *GetOverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOverviewResponse.ProtoReflect.Descriptor instead.
 func (*GetOverviewResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{33}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetOverviewResponse) GetAsOf() *timestamppb.Timestamp {
@@ -2104,7 +1967,7 @@ type RouteOverview struct {
 
 func (x *RouteOverview) Reset() {
 	*x = RouteOverview{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[34]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +1979,7 @@ func (x *RouteOverview) String() string {
 func (*RouteOverview) ProtoMessage() {}
 
 func (x *RouteOverview) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[34]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +1992,7 @@ func (x *RouteOverview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteOverview.ProtoReflect.Descriptor instead.
 func (*RouteOverview) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{34}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RouteOverview) GetRoute() *RouteState {
@@ -2244,16 +2107,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ready\x18\x03 \x01(\x04R\x05ready\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x04R\awaiting\x122\n" +
-	"\x06oldest\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\"\x9c\x01\n" +
-	"\x12MoveOrphansRequest\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\tR\x02to\x12/\n" +
-	"\x14no_replica_serves_it\x18\x04 \x01(\bR\x11noReplicaServesIt\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"J\n" +
-	"\x13MoveOrphansResponse\x123\n" +
-	"\asettled\x18\x01 \x01(\v2\x19.genbus.v1.OrphansSettledR\asettled\"\x8c\x01\n" +
+	"\x06oldest\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\"\x8c\x01\n" +
 	"\x12FailOrphansRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
@@ -2261,13 +2115,12 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"J\n" +
 	"\x13FailOrphansResponse\x123\n" +
-	"\asettled\x18\x01 \x01(\v2\x19.genbus.v1.OrphansSettledR\asettled\"\xa9\x01\n" +
+	"\asettled\x18\x01 \x01(\v2\x19.genbus.v1.OrphansSettledR\asettled\"\x93\x01\n" +
 	"\x0eOrphansSettled\x12\x14\n" +
-	"\x05moved\x18\x01 \x01(\x04R\x05moved\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\x04R\x05ended\x12\x18\n" +
-	"\aremoved\x18\x03 \x01(\x04R\aremoved\x12)\n" +
-	"\x04left\x18\x04 \x03(\v2\x15.genbus.v1.OrphanLeftR\x04left\x12&\n" +
-	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\"L\n" +
+	"\x05ended\x18\x01 \x01(\x04R\x05ended\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\x04R\aremoved\x12)\n" +
+	"\x04left\x18\x03 \x03(\v2\x15.genbus.v1.OrphanLeftR\x04left\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"L\n" +
 	"\n" +
 	"OrphanLeft\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
@@ -2289,7 +2142,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	" \x03(\tR\amissing\"n\n" +
 	"\rRouteOverview\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
-	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xf0\x11\n" +
+	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xa2\x11\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -2307,7 +2160,6 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"PauseRoute\x12\x1c.genbus.v1.PauseRouteRequest\x1a\x1d.genbus.v1.PauseRouteResponse\x12L\n" +
 	"\vResumeRoute\x12\x1d.genbus.v1.ResumeRouteRequest\x1a\x1e.genbus.v1.ResumeRouteResponse\x12L\n" +
 	"\vListOrphans\x12\x1d.genbus.v1.ListOrphansRequest\x1a\x1e.genbus.v1.ListOrphansResponse\x12L\n" +
-	"\vMoveOrphans\x12\x1d.genbus.v1.MoveOrphansRequest\x1a\x1e.genbus.v1.MoveOrphansResponse\x12L\n" +
 	"\vFailOrphans\x12\x1d.genbus.v1.FailOrphansRequest\x1a\x1e.genbus.v1.FailOrphansResponse\x12L\n" +
 	"\vListTenants\x12\x1d.genbus.v1.ListTenantsRequest\x1a\x1e.genbus.v1.ListTenantsResponse\x12L\n" +
 	"\vListStreams\x12\x1d.genbus.v1.ListStreamsRequest\x1a\x1e.genbus.v1.ListStreamsResponse\x12R\n" +
@@ -2334,7 +2186,7 @@ func file_genbus_v1_operator_service_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_operator_service_proto_rawDescData
 }
 
-var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListDeadLettersRequest)(nil),     // 0: genbus.v1.ListDeadLettersRequest
 	(*ListDeadLettersResponse)(nil),    // 1: genbus.v1.ListDeadLettersResponse
@@ -2363,138 +2215,133 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListOrphansRequest)(nil),         // 24: genbus.v1.ListOrphansRequest
 	(*ListOrphansResponse)(nil),        // 25: genbus.v1.ListOrphansResponse
 	(*OrphanedRoute)(nil),              // 26: genbus.v1.OrphanedRoute
-	(*MoveOrphansRequest)(nil),         // 27: genbus.v1.MoveOrphansRequest
-	(*MoveOrphansResponse)(nil),        // 28: genbus.v1.MoveOrphansResponse
-	(*FailOrphansRequest)(nil),         // 29: genbus.v1.FailOrphansRequest
-	(*FailOrphansResponse)(nil),        // 30: genbus.v1.FailOrphansResponse
-	(*OrphansSettled)(nil),             // 31: genbus.v1.OrphansSettled
-	(*OrphanLeft)(nil),                 // 32: genbus.v1.OrphanLeft
-	(*GetOverviewResponse)(nil),        // 33: genbus.v1.GetOverviewResponse
-	(*RouteOverview)(nil),              // 34: genbus.v1.RouteOverview
-	(*DeadLetter)(nil),                 // 35: genbus.v1.DeadLetter
-	(JobStatus)(0),                     // 36: genbus.v1.JobStatus
-	(*LookUp)(nil),                     // 37: genbus.v1.LookUp
-	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
-	(*DeadLetterCounts)(nil),           // 39: genbus.v1.DeadLetterCounts
-	(*UpstreamHealth)(nil),             // 40: genbus.v1.UpstreamHealth
-	(*SilentReplica)(nil),              // 41: genbus.v1.SilentReplica
-	(*RouteMinute)(nil),                // 42: genbus.v1.RouteMinute
-	(*ListJobsRequest)(nil),            // 43: genbus.v1.ListJobsRequest
-	(*GetJobRequest)(nil),              // 44: genbus.v1.GetJobRequest
-	(*ListTenantsRequest)(nil),         // 45: genbus.v1.ListTenantsRequest
-	(*ListStreamsRequest)(nil),         // 46: genbus.v1.ListStreamsRequest
-	(*ListUpstreamsRequest)(nil),       // 47: genbus.v1.ListUpstreamsRequest
-	(*ListReplicasRequest)(nil),        // 48: genbus.v1.ListReplicasRequest
-	(*ListAuditRecordsRequest)(nil),    // 49: genbus.v1.ListAuditRecordsRequest
-	(*GetOverviewRequest)(nil),         // 50: genbus.v1.GetOverviewRequest
-	(*RetryJobRequest)(nil),            // 51: genbus.v1.RetryJobRequest
-	(*GetJobBodiesRequest)(nil),        // 52: genbus.v1.GetJobBodiesRequest
-	(*StartOperationRequest)(nil),      // 53: genbus.v1.StartOperationRequest
-	(*GetOperationRequest)(nil),        // 54: genbus.v1.GetOperationRequest
-	(*ListOperationsRequest)(nil),      // 55: genbus.v1.ListOperationsRequest
-	(*StopOperationRequest)(nil),       // 56: genbus.v1.StopOperationRequest
-	(*ListJobsResponse)(nil),           // 57: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 58: genbus.v1.GetJobResponse
-	(*ListTenantsResponse)(nil),        // 59: genbus.v1.ListTenantsResponse
-	(*ListStreamsResponse)(nil),        // 60: genbus.v1.ListStreamsResponse
-	(*ListUpstreamsResponse)(nil),      // 61: genbus.v1.ListUpstreamsResponse
-	(*ListReplicasResponse)(nil),       // 62: genbus.v1.ListReplicasResponse
-	(*ListAuditRecordsResponse)(nil),   // 63: genbus.v1.ListAuditRecordsResponse
-	(*RetryJobResponse)(nil),           // 64: genbus.v1.RetryJobResponse
-	(*GetJobBodiesResponse)(nil),       // 65: genbus.v1.GetJobBodiesResponse
-	(*StartOperationResponse)(nil),     // 66: genbus.v1.StartOperationResponse
-	(*GetOperationResponse)(nil),       // 67: genbus.v1.GetOperationResponse
-	(*ListOperationsResponse)(nil),     // 68: genbus.v1.ListOperationsResponse
-	(*StopOperationResponse)(nil),      // 69: genbus.v1.StopOperationResponse
+	(*FailOrphansRequest)(nil),         // 27: genbus.v1.FailOrphansRequest
+	(*FailOrphansResponse)(nil),        // 28: genbus.v1.FailOrphansResponse
+	(*OrphansSettled)(nil),             // 29: genbus.v1.OrphansSettled
+	(*OrphanLeft)(nil),                 // 30: genbus.v1.OrphanLeft
+	(*GetOverviewResponse)(nil),        // 31: genbus.v1.GetOverviewResponse
+	(*RouteOverview)(nil),              // 32: genbus.v1.RouteOverview
+	(*DeadLetter)(nil),                 // 33: genbus.v1.DeadLetter
+	(JobStatus)(0),                     // 34: genbus.v1.JobStatus
+	(*LookUp)(nil),                     // 35: genbus.v1.LookUp
+	(*timestamppb.Timestamp)(nil),      // 36: google.protobuf.Timestamp
+	(*DeadLetterCounts)(nil),           // 37: genbus.v1.DeadLetterCounts
+	(*UpstreamHealth)(nil),             // 38: genbus.v1.UpstreamHealth
+	(*SilentReplica)(nil),              // 39: genbus.v1.SilentReplica
+	(*RouteMinute)(nil),                // 40: genbus.v1.RouteMinute
+	(*ListJobsRequest)(nil),            // 41: genbus.v1.ListJobsRequest
+	(*GetJobRequest)(nil),              // 42: genbus.v1.GetJobRequest
+	(*ListTenantsRequest)(nil),         // 43: genbus.v1.ListTenantsRequest
+	(*ListStreamsRequest)(nil),         // 44: genbus.v1.ListStreamsRequest
+	(*ListUpstreamsRequest)(nil),       // 45: genbus.v1.ListUpstreamsRequest
+	(*ListReplicasRequest)(nil),        // 46: genbus.v1.ListReplicasRequest
+	(*ListAuditRecordsRequest)(nil),    // 47: genbus.v1.ListAuditRecordsRequest
+	(*GetOverviewRequest)(nil),         // 48: genbus.v1.GetOverviewRequest
+	(*RetryJobRequest)(nil),            // 49: genbus.v1.RetryJobRequest
+	(*GetJobBodiesRequest)(nil),        // 50: genbus.v1.GetJobBodiesRequest
+	(*StartOperationRequest)(nil),      // 51: genbus.v1.StartOperationRequest
+	(*GetOperationRequest)(nil),        // 52: genbus.v1.GetOperationRequest
+	(*ListOperationsRequest)(nil),      // 53: genbus.v1.ListOperationsRequest
+	(*StopOperationRequest)(nil),       // 54: genbus.v1.StopOperationRequest
+	(*ListJobsResponse)(nil),           // 55: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 56: genbus.v1.GetJobResponse
+	(*ListTenantsResponse)(nil),        // 57: genbus.v1.ListTenantsResponse
+	(*ListStreamsResponse)(nil),        // 58: genbus.v1.ListStreamsResponse
+	(*ListUpstreamsResponse)(nil),      // 59: genbus.v1.ListUpstreamsResponse
+	(*ListReplicasResponse)(nil),       // 60: genbus.v1.ListReplicasResponse
+	(*ListAuditRecordsResponse)(nil),   // 61: genbus.v1.ListAuditRecordsResponse
+	(*RetryJobResponse)(nil),           // 62: genbus.v1.RetryJobResponse
+	(*GetJobBodiesResponse)(nil),       // 63: genbus.v1.GetJobBodiesResponse
+	(*StartOperationResponse)(nil),     // 64: genbus.v1.StartOperationResponse
+	(*GetOperationResponse)(nil),       // 65: genbus.v1.GetOperationResponse
+	(*ListOperationsResponse)(nil),     // 66: genbus.v1.ListOperationsResponse
+	(*StopOperationResponse)(nil),      // 67: genbus.v1.StopOperationResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
-	35, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
+	33, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
 	2,  // 2: genbus.v1.GetDeadLetterResponse.letter:type_name -> genbus.v1.StoredDeadLetter
-	36, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
-	36, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
-	37, // 5: genbus.v1.LookUpUpstreamTaskResponse.look_up:type_name -> genbus.v1.LookUp
-	36, // 6: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	34, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
+	34, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
+	35, // 5: genbus.v1.LookUpUpstreamTaskResponse.look_up:type_name -> genbus.v1.LookUp
+	34, // 6: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
 	19, // 7: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
-	38, // 8: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
-	38, // 9: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
+	36, // 8: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
+	36, // 9: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
 	19, // 10: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
 	19, // 11: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
 	26, // 12: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
-	38, // 13: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
-	31, // 14: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
-	31, // 15: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
-	32, // 16: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
-	38, // 17: genbus.v1.GetOverviewResponse.as_of:type_name -> google.protobuf.Timestamp
-	38, // 18: genbus.v1.GetOverviewResponse.index_as_of:type_name -> google.protobuf.Timestamp
-	38, // 19: genbus.v1.GetOverviewResponse.minutes_from:type_name -> google.protobuf.Timestamp
-	34, // 20: genbus.v1.GetOverviewResponse.routes:type_name -> genbus.v1.RouteOverview
-	39, // 21: genbus.v1.GetOverviewResponse.dead_letters:type_name -> genbus.v1.DeadLetterCounts
-	40, // 22: genbus.v1.GetOverviewResponse.upstreams:type_name -> genbus.v1.UpstreamHealth
-	41, // 23: genbus.v1.GetOverviewResponse.silent:type_name -> genbus.v1.SilentReplica
-	19, // 24: genbus.v1.RouteOverview.route:type_name -> genbus.v1.RouteState
-	42, // 25: genbus.v1.RouteOverview.minutes:type_name -> genbus.v1.RouteMinute
-	43, // 26: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
-	44, // 27: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
-	0,  // 28: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 29: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 30: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 31: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 32: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 33: genbus.v1.OperatorService.LookUpUpstreamTask:input_type -> genbus.v1.LookUpUpstreamTaskRequest
-	13, // 34: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
-	15, // 35: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	17, // 36: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	20, // 37: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	22, // 38: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	24, // 39: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
-	27, // 40: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
-	29, // 41: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
-	45, // 42: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
-	46, // 43: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
-	47, // 44: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
-	48, // 45: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
-	49, // 46: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
-	50, // 47: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
-	51, // 48: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
-	52, // 49: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
-	53, // 50: genbus.v1.OperatorService.StartOperation:input_type -> genbus.v1.StartOperationRequest
-	54, // 51: genbus.v1.OperatorService.GetOperation:input_type -> genbus.v1.GetOperationRequest
-	55, // 52: genbus.v1.OperatorService.ListOperations:input_type -> genbus.v1.ListOperationsRequest
-	56, // 53: genbus.v1.OperatorService.StopOperation:input_type -> genbus.v1.StopOperationRequest
-	57, // 54: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	58, // 55: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 56: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 57: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 58: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 59: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 60: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 61: genbus.v1.OperatorService.LookUpUpstreamTask:output_type -> genbus.v1.LookUpUpstreamTaskResponse
-	14, // 62: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	16, // 63: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	18, // 64: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	21, // 65: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	23, // 66: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	25, // 67: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	28, // 68: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	30, // 69: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	59, // 70: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
-	60, // 71: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
-	61, // 72: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	62, // 73: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	63, // 74: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	33, // 75: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
-	64, // 76: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
-	65, // 77: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
-	66, // 78: genbus.v1.OperatorService.StartOperation:output_type -> genbus.v1.StartOperationResponse
-	67, // 79: genbus.v1.OperatorService.GetOperation:output_type -> genbus.v1.GetOperationResponse
-	68, // 80: genbus.v1.OperatorService.ListOperations:output_type -> genbus.v1.ListOperationsResponse
-	69, // 81: genbus.v1.OperatorService.StopOperation:output_type -> genbus.v1.StopOperationResponse
-	54, // [54:82] is the sub-list for method output_type
-	26, // [26:54] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	36, // 13: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
+	29, // 14: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	30, // 15: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
+	36, // 16: genbus.v1.GetOverviewResponse.as_of:type_name -> google.protobuf.Timestamp
+	36, // 17: genbus.v1.GetOverviewResponse.index_as_of:type_name -> google.protobuf.Timestamp
+	36, // 18: genbus.v1.GetOverviewResponse.minutes_from:type_name -> google.protobuf.Timestamp
+	32, // 19: genbus.v1.GetOverviewResponse.routes:type_name -> genbus.v1.RouteOverview
+	37, // 20: genbus.v1.GetOverviewResponse.dead_letters:type_name -> genbus.v1.DeadLetterCounts
+	38, // 21: genbus.v1.GetOverviewResponse.upstreams:type_name -> genbus.v1.UpstreamHealth
+	39, // 22: genbus.v1.GetOverviewResponse.silent:type_name -> genbus.v1.SilentReplica
+	19, // 23: genbus.v1.RouteOverview.route:type_name -> genbus.v1.RouteState
+	40, // 24: genbus.v1.RouteOverview.minutes:type_name -> genbus.v1.RouteMinute
+	41, // 25: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
+	42, // 26: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
+	0,  // 27: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 28: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 29: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 30: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 31: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 32: genbus.v1.OperatorService.LookUpUpstreamTask:input_type -> genbus.v1.LookUpUpstreamTaskRequest
+	13, // 33: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	15, // 34: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	17, // 35: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	20, // 36: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	22, // 37: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	24, // 38: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
+	27, // 39: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
+	43, // 40: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
+	44, // 41: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
+	45, // 42: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
+	46, // 43: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
+	47, // 44: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
+	48, // 45: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
+	49, // 46: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
+	50, // 47: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
+	51, // 48: genbus.v1.OperatorService.StartOperation:input_type -> genbus.v1.StartOperationRequest
+	52, // 49: genbus.v1.OperatorService.GetOperation:input_type -> genbus.v1.GetOperationRequest
+	53, // 50: genbus.v1.OperatorService.ListOperations:input_type -> genbus.v1.ListOperationsRequest
+	54, // 51: genbus.v1.OperatorService.StopOperation:input_type -> genbus.v1.StopOperationRequest
+	55, // 52: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	56, // 53: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 54: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 55: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 56: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 57: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 58: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 59: genbus.v1.OperatorService.LookUpUpstreamTask:output_type -> genbus.v1.LookUpUpstreamTaskResponse
+	14, // 60: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	16, // 61: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	18, // 62: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	21, // 63: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	23, // 64: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	25, // 65: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	28, // 66: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	57, // 67: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	58, // 68: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	59, // 69: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	60, // 70: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	61, // 71: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	31, // 72: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
+	62, // 73: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
+	63, // 74: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
+	64, // 75: genbus.v1.OperatorService.StartOperation:output_type -> genbus.v1.StartOperationResponse
+	65, // 76: genbus.v1.OperatorService.GetOperation:output_type -> genbus.v1.GetOperationResponse
+	66, // 77: genbus.v1.OperatorService.ListOperations:output_type -> genbus.v1.ListOperationsResponse
+	67, // 78: genbus.v1.OperatorService.StopOperation:output_type -> genbus.v1.StopOperationResponse
+	52, // [52:79] is the sub-list for method output_type
+	25, // [25:52] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_service_proto_init() }
@@ -2518,7 +2365,7 @@ func file_genbus_v1_operator_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_service_proto_rawDesc), len(file_genbus_v1_operator_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

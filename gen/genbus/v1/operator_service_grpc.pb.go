@@ -35,7 +35,6 @@ const (
 	OperatorService_PauseRoute_FullMethodName         = "/genbus.v1.OperatorService/PauseRoute"
 	OperatorService_ResumeRoute_FullMethodName        = "/genbus.v1.OperatorService/ResumeRoute"
 	OperatorService_ListOrphans_FullMethodName        = "/genbus.v1.OperatorService/ListOrphans"
-	OperatorService_MoveOrphans_FullMethodName        = "/genbus.v1.OperatorService/MoveOrphans"
 	OperatorService_FailOrphans_FullMethodName        = "/genbus.v1.OperatorService/FailOrphans"
 	OperatorService_ListTenants_FullMethodName        = "/genbus.v1.OperatorService/ListTenants"
 	OperatorService_ListStreams_FullMethodName        = "/genbus.v1.OperatorService/ListStreams"
@@ -102,12 +101,9 @@ type OperatorServiceClient interface {
 	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
 	// left alone.
 	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
-	// MoveOrphans moves jobs of a route that is not configured to one of the same kind
-	// that is. It is for operators who know that no replica serves the route any more;
-	// where one waits for its jobs, the call is refused with still_held.
-	MoveOrphans(ctx context.Context, in *MoveOrphansRequest, opts ...grpc.CallOption) (*MoveOrphansResponse, error)
-	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
-	// is refused as MoveOrphans is.
+	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It is for
+	// operators who know that no replica serves the route any more; where one waits for its
+	// jobs, the call is refused with still_held.
 	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
 	// ListTenants says how the tenants with the most unfinished jobs are doing.
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
@@ -287,16 +283,6 @@ func (c *operatorServiceClient) ListOrphans(ctx context.Context, in *ListOrphans
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListOrphansResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListOrphans_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *operatorServiceClient) MoveOrphans(ctx context.Context, in *MoveOrphansRequest, opts ...grpc.CallOption) (*MoveOrphansResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(MoveOrphansResponse)
-	err := c.cc.Invoke(ctx, OperatorService_MoveOrphans_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -484,12 +470,9 @@ type OperatorServiceServer interface {
 	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
 	// left alone.
 	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
-	// MoveOrphans moves jobs of a route that is not configured to one of the same kind
-	// that is. It is for operators who know that no replica serves the route any more;
-	// where one waits for its jobs, the call is refused with still_held.
-	MoveOrphans(context.Context, *MoveOrphansRequest) (*MoveOrphansResponse, error)
-	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
-	// is refused as MoveOrphans is.
+	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It is for
+	// operators who know that no replica serves the route any more; where one waits for its
+	// jobs, the call is refused with still_held.
 	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
 	// ListTenants says how the tenants with the most unfinished jobs are doing.
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
@@ -576,9 +559,6 @@ func (UnimplementedOperatorServiceServer) ResumeRoute(context.Context, *ResumeRo
 }
 func (UnimplementedOperatorServiceServer) ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListOrphans not implemented")
-}
-func (UnimplementedOperatorServiceServer) MoveOrphans(context.Context, *MoveOrphansRequest) (*MoveOrphansResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method MoveOrphans not implemented")
 }
 func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FailOrphans not implemented")
@@ -892,24 +872,6 @@ func _OperatorService_ListOrphans_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
-func _OperatorService_MoveOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(MoveOrphansRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(OperatorServiceServer).MoveOrphans(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OperatorService_MoveOrphans_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).MoveOrphans(ctx, req.(*MoveOrphansRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FailOrphansRequest)
 	if err := dec(in); err != nil {
@@ -1206,10 +1168,6 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListOrphans",
 			Handler:    _OperatorService_ListOrphans_Handler,
-		},
-		{
-			MethodName: "MoveOrphans",
-			Handler:    _OperatorService_MoveOrphans_Handler,
 		},
 		{
 			MethodName: "FailOrphans",

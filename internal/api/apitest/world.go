@@ -193,7 +193,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		},
 		Routes: &operator.Routes{
 			Config: live, Table: table, Queue: jobs, Rates: w.Index, Audit: record,
-			Settler: orphans.Settler{Log: w.Log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(w.T)},
+			Settler: orphans.Settler{Log: w.Log, Queue: jobs, Letters: dead, Logger: brokertest.Logger(w.T)},
 		},
 		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser, Fleet: member},
 	}

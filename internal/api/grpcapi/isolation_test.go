@@ -71,7 +71,6 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/PauseRoute":         operators,
 	"/genbus.v1.OperatorService/ResumeRoute":        operators,
 	"/genbus.v1.OperatorService/ListOrphans":        operators,
-	"/genbus.v1.OperatorService/MoveOrphans":        operators,
 	"/genbus.v1.OperatorService/FailOrphans":        operators,
 	"/genbus.v1.OperatorService/StartOperation":     operators,
 	"/genbus.v1.OperatorService/GetOperation":       operators,

@@ -82,7 +82,7 @@ func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
 	r.OperationId = errcode.Clip(r.GetOperationId(), 64)
-	r.ToRoute, r.UpstreamTaskId = errcode.Clip(r.GetToRoute(), 64), errcode.Clip(r.GetUpstreamTaskId(), 1024)
+	r.UpstreamTaskId = errcode.Clip(r.GetUpstreamTaskId(), 1024)
 }
 
 // attributes are what the process's log has of a record.
@@ -288,30 +288,16 @@ func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphan
 	return &genbusv1.ListOrphansResponse{Routes: routes}, nil
 }
 
-// MoveOrphans moves jobs of a route that is not configured.
-func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.MoveOrphansResponse, error) {
-	out := &genbusv1.MoveOrphansResponse{}
-	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName(), ToRoute: m.GetTo()}, func(r *genbusv1.AuditRecord) (err error) {
-		out.Settled, err = s.operator.Routes.MoveOrphans(ctx, m)
-		r.Jobs = settled(out.GetSettled())
-		return err
-	})
-	return out, err
-}
-
 // FailOrphans ends jobs of a route that is not configured.
 func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.FailOrphansResponse, error) {
 	out := &genbusv1.FailOrphansResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
 		out.Settled, err = s.operator.Routes.FailOrphans(ctx, m)
-		r.Jobs = settled(out.GetSettled())
+		r.Jobs = out.GetSettled().GetEnded()
 		return err
 	})
 	return out, err
 }
-
-// settled is how many jobs were moved or ended.
-func settled(m *genbusv1.OrphansSettled) uint64 { return m.GetMoved() + m.GetEnded() }
 
 // ListTenants says how tenants are doing.
 func (s operatorService) ListTenants(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {

@@ -178,7 +178,6 @@ func isolations() map[string]isolation {
 		"POST /genbus/v1/operator/routes/{kind}/{name}/pause":      forOperators(http.MethodPost, "routes/{kind}/{name}/pause", ""),
 		"POST /genbus/v1/operator/routes/{kind}/{name}/resume":     forOperators(http.MethodPost, "routes/{kind}/{name}/resume", ""),
 		"GET /genbus/v1/operator/orphans":                          forOperators(http.MethodGet, "orphans", ""),
-		"POST /genbus/v1/operator/orphans/{kind}/{name}/move":      forOperators(http.MethodPost, "orphans/{kind}/gone/move", `{"to":"sandbox-video","no_replica_serves_it":true}`),
 		"GET /genbus/v1/operator/overview":                         forOperators(http.MethodGet, "overview", ""),
 		"GET /genbus/v1/operator/tenants":                          forOperators(http.MethodGet, "tenants", ""),
 		"GET /genbus/v1/operator/streams":                          forOperators(http.MethodGet, "streams", ""),

@@ -18,7 +18,6 @@ var operatorPatterns = []string{
 	"POST /genbus/v1/operator/routes/{kind}/{name}/pause",
 	"POST /genbus/v1/operator/routes/{kind}/{name}/resume",
 	"GET /genbus/v1/operator/orphans",
-	"POST /genbus/v1/operator/orphans/{kind}/{name}/move",
 	"POST /genbus/v1/operator/orphans/{kind}/{name}/fail",
 	"GET /genbus/v1/operator/overview",
 	"GET /genbus/v1/operator/tenants",

@@ -119,7 +119,7 @@ func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 		j.Record.set(current)
 		return ErrEnded
 	case !known:
-		return j.first(ctx, current)
+		return j.first(current)
 	case j.Record.byOther(current):
 		j.Record.set(current)
 		return ErrNotOurs
@@ -130,30 +130,23 @@ func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 }
 
 // first is adopt for a job that this holder does not know yet.
-func (j *Job) first(ctx context.Context, current joblog.Entry) error {
-	if !task.SameRequest(j.Request.item, current.Job.GetExecution()) {
-		return j.staleItem()
-	}
-	redundant, err := j.holder.Queue.Redundant(ctx, j.Request.item, current)
-	if err != nil {
-		return fmt.Errorf("look for the item that the job goes on by: %w", err)
-	}
-	if redundant {
+func (j *Job) first(current joblog.Entry) error {
+	if !task.Carries(j.Request.item, current.Job) {
 		return j.staleItem()
 	}
 	j.Record.set(current)
 	return nil
 }
 
-// staleItem is the outcome for a work item that its job does not need, or that is not of the
-// job that its id names. Two requests with one id, with equal or different bodies, may both
-// have been stored, and the log has decided for the other one; or the job was erased while
-// its item was on its way into the ready window. Nothing of the item is run.
+// staleItem is the outcome for a work item by which its job does not go on. Two requests with
+// one ID, with equal or different bodies, may both have been stored, and the log has decided
+// for the other one; or the job was erased while its item was on its way into the ready
+// window. Nothing of the item is run.
 func (j *Job) staleItem() error {
 	if again := j.stale.sure(time.Now()); !again.IsZero() {
 		return j.UntilReread(again)
 	}
-	j.Logger().Info("a work item that is not of its job, or that the job does not need, was dropped")
+	j.Logger().Info("dropped stale work item")
 	return ErrStale
 }
 
@@ -216,7 +209,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the commit timed out"))
 	defer cancel()
 	x := e.Job.GetExecution()
-	x.Route, x.Deliveries = j.Message.route, j.Message.Delivery().Count // an operator may have moved the job
+	x.Deliveries = j.Message.Delivery().Count
 	err := j.Record.write(ctx, e, last)
 	var lost *joblog.LostError
 	switch {
