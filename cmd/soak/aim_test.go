@@ -29,7 +29,6 @@ func sentAt() map[string]*nats.Msg {
 		"waiting item": message(names.WaitItem(subject.Video, modelFilm, "red", "video_a")),
 		"first event":  message(names.Task(subject.Video, "red", "video_a"), subject.HeaderVersion, "1"),
 		"copy":         message(names.WorkItem(subject.Video, modelFilm, "red", "video_a"), subject.HeaderRecorded, "7"),
-		"put back":     message(names.WaitItem(subject.Video, modelFilm, "red", "video_a"), subject.HeaderRecorded, "7", subject.HeaderPutBack, "8"),
 		"later event":  message(names.Task(subject.Video, "red", "video_a"), subject.HeaderVersion, "12"),
 	}
 }

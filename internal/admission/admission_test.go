@@ -71,7 +71,11 @@ func video(requestID, prompt string) admission.Request {
 // item reads the stored work item of a job.
 func (s *bundle) item(t testing.TB, id string) *genbusv1.WorkItem {
 	t.Helper()
-	m, err := s.b.Last(t.Context(), s.b.Names().Work(), s.b.Names().WorkAnyRoute(subject.Video, "acme", id))
+	names := s.b.Names()
+	m, err := s.b.Last(t.Context(), names.Work(), names.WorkAnyRoute(subject.Video, "acme", id))
+	if errors.Is(err, broker.ErrNoMessage) {
+		m, err = s.b.Last(t.Context(), names.Wait(), names.WaitAnyRoute(subject.Video, "acme", id))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

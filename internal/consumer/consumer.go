@@ -92,7 +92,7 @@ func New(ctx context.Context, o Options) *Consumer {
 		}),
 		videos: video.New(video.Options{
 			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
-			ReserveLetter: o.Quota.Reserve, PutBack: o.Queue.PutBack,
+			ReserveLetter: o.Quota.Reserve,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
 		running: map[routeID]*running{}, idleAfter: idleAfter, fetchWait: hold.FetchWait,

@@ -60,15 +60,6 @@ func (r *replica) beforeLetter(stall func()) {
 	}
 }
 
-// beforePutBack stalls a replica between its event and its item that waits.
-func (r *replica) beforePutBack(stall func()) {
-	putBack := r.videos.PutBack
-	r.videos.PutBack = func(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error {
-		stall()
-		return putBack(ctx, e, item, seq)
-	}
-}
-
 // settlement has the late holder go on, and gives what it then tells the broker of its
 // message.
 func (h *lateHolder) settlement() (orders []string) {
@@ -192,32 +183,6 @@ func TestALateHolderTakesNoItemAway(t *testing.T) {
 		}
 		close(up.done)
 		doneOnce(t, b, last(follow(t, r.log, late.job.Job.GetId())))
-		up.askedOnce(t, 1, 0)
-	})
-}
-
-// TestALateHolderThatHasLetGo stalls between its event and its item that waits. Another
-// replica, which knows of no bound, is given the item in line: it does not submit from
-// that one, so that the late ack takes nothing away.
-func TestALateHolderThatHasLetGo(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b, up := open(t), newSlowUpstream(t)
-		one := atItsBound(t, open(t), up.url)
-		late := holdLate(t, one, queuedItem("one"), one.beforePutBack)
-		if e, err := one.log.Get(t.Context(), late.job.Name()); err != nil || !e.Job.GetExecution().GetLeftLine() {
-			t.Fatalf("the late holder has not let go: %v, %v", e.Job, err)
-		}
-		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
-		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
-		orders := late.settlement()
-		if !slices.Equal(orders, []string{"+ACK"}) {
-			t.Errorf("the late holder: %v", orders)
-		}
-		late.stillQueued(orders)
-		close(up.done)
-		doneOnce(t, b, last(follow(t, r.log, late.job.Job.GetId())))
-		r.noItems(t, late.job.Name())
 		up.askedOnce(t, 1, 0)
 	})
 }

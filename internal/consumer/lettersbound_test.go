@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (joblog.Entry, error) {
@@ -36,15 +38,16 @@ func resolveLetters(t testing.TB, b *broker.Broker) {
 	}
 }
 
-// TestATenantAtItsBoundOfLetters: none of its videos is submitted, and none fails; those
-// of other tenants are, on the same route with one place. When an operator has resolved
-// letters, they go on.
+// TestATenantAtItsBoundOfLetters: none of its videos is submitted; those of other tenants are,
+// on the same route with one place. Those that were ready when the bound was reached fail, at
+// most as many as the ready window and the place hold. When an operator has resolved letters,
+// those that waited go on.
 func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	t.Parallel()
-	const bound, queued = 2, 6
+	const bound, queued, ready = 2, 12, 4
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = bound },
-		videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 1, 4 })))
+		videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 1, ready })))
 	for i := range bound {
 		if _, err := tryVideo(t, r, "acme", fmt.Sprint("unknown-", i), "sandbox-video:drop=after_create"); err != nil {
 			t.Fatal(err)
@@ -79,10 +82,24 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	if n := up.Sandbox.Stats().Creates; n != bound+3 {
 		t.Errorf("%d creates, want %d", n, bound+3)
 	}
-	for _, e := range waiting {
-		if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+	failed := 0
+	waiting = slices.DeleteFunc(waiting, func(e joblog.Entry) bool {
+		now, err := r.log.Get(t.Context(), e.Name())
+		switch {
+		case err == nil && now.Job.GetError().GetCode() == string(errcode.DeadLettersFull):
+			failed++
+			doneOnce(t, b, now)
+			return true
+		case err != nil || now.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED:
 			t.Errorf("a job that waits is %v, %v", now.Job, err)
 		}
+		return false
+	})
+	if failed > ready+1 {
+		t.Errorf("%d jobs failed, and %d could be ready or held", failed, ready+1)
+	}
+	if n := countOn(t, b, b.Names().Dead(), ">"); n != bound {
+		t.Errorf("%d dead letters; one that was never submitted needs none", n)
 	}
 	resolveLetters(t, b)
 	for _, e := range waiting {
@@ -90,8 +107,50 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 			t.Errorf("%s ended %v", e.Job.GetId(), end.Job.GetError())
 		}
 	}
-	if n := up.Sandbox.Stats().Creates; n != bound+3+queued {
-		t.Errorf("%d creates in the end, want %d", n, bound+3+queued)
+	if n := up.Sandbox.Stats().Creates; n != int64(bound+3+len(waiting)) {
+		t.Errorf("%d creates in the end, want %d", n, bound+3+len(waiting))
+	}
+}
+
+// TestOpenSubmissionsEndNoVideo: the letters that a tenant has and its submissions under way
+// reach its bound. A video that is held waits, and goes on when they have left no letter. Stored
+// letters that reach the bound end it.
+func TestOpenSubmissionsEndNoVideo(t *testing.T) {
+	t.Parallel()
+	up, b, m := newSandbox(t), brokertest.Single(t), telemetry.NewMetrics("test")
+	r := idleReplica(t, b, testConfig(t, up.URL(), boundOf(2)), func(o *Options) { o.Metrics = m })
+	putLetter := func(id string) {
+		letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: id, Error: &genbusv1.TaskError{Code: "poisoned"}}
+		if err := r.holder.Letters.Put(t.Context(), letter, id, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	putLetter("old")
+	waits, err := tryVideo(t, r, "acme", "waits", "sandbox-video:duration_ms=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := r.videos.ReserveLetter(t.Context(), "acme") // a submission under way
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reaches(t, m, 1, "genbus_submissions_held_total", map[string]string{"kind": "video"})
+	release()
+	if end := last(follow(t, r.log, waits.Job.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("held while a submission was under way, it ended %v", end.Job.GetError())
+	}
+	putLetter("new")
+	ends := storeItem(t, b, config.SandboxVideoRoute, videoID("ends"), 0) // admitted by a replica that did not know of the letter
+	end := last(follow(t, r.log, ends.GetId()))
+	if end.Job.GetError().GetCode() != string(errcode.DeadLettersFull) || up.Sandbox.Stats().Creates != 1 {
+		t.Errorf("at its bound it ended %v after %d creates", end.Job, up.Sandbox.Stats().Creates)
+	}
+	doneOnce(t, b, end)
+	if n := countOn(t, b, b.Names().Dead(), ">"); n != 2 {
+		t.Errorf("%d dead letters; one that was never submitted leaves none", n)
 	}
 }
 

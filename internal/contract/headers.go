@@ -26,7 +26,6 @@ var headers = []header{
 	{name: subject.HeaderWriter, description: "The replica that wrote the event. genbus's own."},
 	{name: subject.HeaderNonce, description: "Nonce of the write. genbus's own."},
 	{name: subject.HeaderRecorded, description: "A sequence of the task log, in decimal. genbus's own."},
-	{name: subject.HeaderPutBack, description: "A sequence of GENBUS_WORK, in decimal. genbus's own."},
 	{name: subject.HeaderErrorCode, description: "Code of the error. Codes are never renamed."},
 	{name: subject.HeaderRetryAfter, description: "Seconds after which the same request may be sent again."},
 	{name: subject.HeaderCESpecVersion, description: "Version of CloudEvents.", enum: []any{"1.0"}},
@@ -78,7 +77,7 @@ var headerSets = map[string]headerSet{
 	"CloudEventHeaders": {always: cloudEvent, some: traced},
 	"AuditHeaders":      {always: []string{subject.HeaderCEDataContentType}},
 	"DeadLetterHeaders": {always: []string{subject.HeaderErrorCode, subject.HeaderCEDataContentType}, some: traced},
-	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded, subject.HeaderPutBack}, traced...)},
+	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded}, traced...)},
 }
 
 // schema is the schema of the headers of a message. Those that begin with Nats-

@@ -22,7 +22,7 @@ type message struct {
 	Ask bool `json:"ask,omitempty"`
 }
 
-// maxClaims bounds the leases in one message, with their names.
+// maxClaims bounds the leases in one message.
 const maxClaims = 1000
 
 // Options makes Claims. All but Listen are required. The functions are called by several
@@ -121,16 +121,16 @@ func (c *Claims) say(leases map[string]*Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	m, size := message{Claims: map[string]claim{}}, 0
+	m := message{Claims: map[string]claim{}}
 	for key, l := range leases {
 		said, ok := l.claim(now)
 		if !ok {
 			continue
 		}
 		m.Claims[key] = said
-		if size += 1 + len(said.Names); size >= maxClaims {
+		if len(m.Claims) >= maxClaims {
 			c.send(m)
-			m.Claims, size = map[string]claim{}, 0
+			m.Claims = map[string]claim{}
 		}
 	}
 	if len(m.Claims) > 0 {

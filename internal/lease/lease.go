@@ -5,7 +5,6 @@
 package lease
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -23,9 +22,8 @@ const (
 
 // claim is what a replica says of a lease that it holds.
 type claim struct {
-	Term  uint64   `json:"term"`
-	Flag  bool     `json:"flag,omitempty"`
-	Names []string `json:"names,omitempty"`
+	Term uint64 `json:"term"`
+	Flag bool   `json:"flag,omitempty"`
 	// Failing: the replica gives way to any that claims the lease and does not fail.
 	Failing bool `json:"failing,omitempty"`
 }
@@ -46,10 +44,8 @@ type Lease struct {
 	term   uint64
 	// until is when the claim of another replica is over.
 	until time.Time
-	// flag and names, which are in order, are what the holder also tells the others. The user of
-	// the lease says what they mean.
-	flag  bool
-	names []string
+	// flag is what the holder also tells the others. The user of the lease says what it means.
+	flag bool
 	// failing: this replica holds the lease and cannot do what it is for. It is taken to hold
 	// it no more, so that another takes it over, and goes on where none does.
 	failing bool
@@ -75,7 +71,7 @@ func (l *Lease) Take(now time.Time, flag bool) (taken bool) {
 	if l.holder == l.self || l.others(now) {
 		return false
 	}
-	l.holder, l.term, l.flag, l.names, l.failing, l.reported = l.self, l.term+1, flag, nil, false, now
+	l.holder, l.term, l.flag, l.failing, l.reported = l.self, l.term+1, flag, false, now
 	return true
 }
 
@@ -100,19 +96,6 @@ func (l *Lease) Holder(now time.Time) (replica string, flag, held bool) {
 		return "", false, false
 	}
 	return l.holder, l.flag, true
-}
-
-// Named reports whether a name is one of those that the holder told last.
-func (l *Lease) Named(name string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.named(name)
-}
-
-// named is Named. l.mu is held.
-func (l *Lease) named(name string) bool {
-	_, found := slices.BinarySearch(l.names, name)
-	return found
 }
 
 // Failing is another replica that holds the lease and fails, and its flag; "" for none.
@@ -155,18 +138,17 @@ func (l *Lease) Release() (was bool) {
 	return was
 }
 
-// Report notes the flag and the names of the holder, in order, and whether it fails, and reports
-// whether the others are to be told at once (Claims.Say): of a name that is gone they hear with the
-// next claim. A holder reports at least every other second: where it does not for reportWithin,
+// Report notes the flag of the holder and whether it fails, and reports whether the others are to
+// be told at once (Claims.Say). A holder reports at least every other second: where it does not for reportWithin,
 // it claims the lease no more; where it fails, its claim says so.
-func (l *Lease) Report(now time.Time, flag, failing bool, names ...string) (news bool) {
+func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holder != l.self {
 		return false
 	}
-	news = l.flag != flag || slices.ContainsFunc(names, func(name string) bool { return !l.named(name) })
-	l.flag, l.names, l.failing, l.reported = flag, names, failing, now
+	news = l.flag != flag
+	l.flag, l.failing, l.reported = flag, failing, now
 	return news
 }
 
@@ -174,7 +156,7 @@ func (l *Lease) Report(now time.Time, flag, failing bool, names ...string) (news
 func (l *Lease) claim(now time.Time) (c claim, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return claim{Term: l.term, Flag: l.flag, Names: l.names, Failing: l.failing}, l.holder == l.self && !l.hangs(now)
+	return claim{Term: l.term, Flag: l.flag, Failing: l.failing}, l.holder == l.self && !l.hangs(now)
 }
 
 // hangs reports whether this replica does not say how it goes. l.mu is held.
@@ -200,7 +182,7 @@ func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool
 		return false, l.holder == l.self && !l.stuck(now)
 	}
 	changed = l.holder != from
-	l.holder, l.term, l.flag, l.names, l.until = from, max(l.term, c.Term), c.Flag, c.Names, now.Add(leaseFor)
+	l.holder, l.term, l.flag, l.until = from, max(l.term, c.Term), c.Flag, now.Add(leaseFor)
 	return changed, false
 }
 

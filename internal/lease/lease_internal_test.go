@@ -218,14 +218,6 @@ func TestHolderTellsItsFlag(t *testing.T) {
 	f.say(0)
 	f.deliver(0, false)
 	expect(1, "r00", false)
-	if !f.leases[0].Report(f.now, false, false, "a", "b") || f.leases[0].Report(f.now, false, false, "b") {
-		t.Error("of the names those are news that are new")
-	}
-	f.say(0)
-	f.deliver(0, false)
-	if f.leases[1].Named("a") || !f.leases[1].Named("b") {
-		t.Error("the names that are told are not those that are heard")
-	}
 	f.now = f.now.Add(leaseFor)
 	expect(0, "r00", false)
 	expect(1, "", false)

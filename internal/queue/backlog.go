@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -129,17 +127,6 @@ func (b *backlog) passOver(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.passOver(t.tenant, t.seq, time.Now().Add(d))
-}
-
-// heldBack are the tenants whose jobs wait for something else than room in the window, in order; all is false,
-// and there are none, where they are more than most.
-func (b *backlog) heldBack(most int) (tenants []string, all bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.roundRobin.heldBack) > most {
-		return nil, false
-	}
-	return slices.Sorted(maps.Keys(b.roundRobin.heldBack)), true
 }
 
 func (b *backlog) hit(t turn) {

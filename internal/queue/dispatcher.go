@@ -28,9 +28,6 @@ const (
 	lookAge = 15 * time.Second
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
-	// maxNamed is how many tenants that are held back the others are told of. Where there are more,
-	// the route is congested for all.
-	maxNamed = 100
 	// gatherFor is how long the next batch of jobs becomes larger at most, while the window is
 	// mostly full.
 	gatherFor = 25 * time.Millisecond
@@ -257,8 +254,6 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 // report says how the dispatch goes, and has the other replicas told where that is news. The
 // route is congested where a job found no room, and where there was a backlog all the time:
 // then the others are faster than this dispatcher. Tenants that are passed over are none.
-// Of those whose jobs wait for something else than room the others are told by name, so that no
-// new job of theirs goes before them.
 func (d *dispatcher) report(now time.Time) {
 	switch waits, _ := d.route.backlog.waits(now); {
 	case !waits:
@@ -266,10 +261,9 @@ func (d *dispatcher) report(now time.Time) {
 	case d.waiting.IsZero():
 		d.waiting = now
 	}
-	heldBack, all := d.route.backlog.heldBack(maxNamed)
-	congested := !all || now.Sub(d.full) < congestedFor || !d.waiting.IsZero() && now.Sub(d.waiting) >= congestedFor
+	congested := now.Sub(d.full) < congestedFor || !d.waiting.IsZero() && now.Sub(d.waiting) >= congestedFor
 	failing := !d.failed.IsZero() && now.Sub(d.failed) >= failingAfter
-	if d.route.lease.Report(now, congested, failing, heldBack...) {
+	if d.route.lease.Report(now, congested, failing) {
 		d.q.claims.Say(d.route.durable)
 	}
 }

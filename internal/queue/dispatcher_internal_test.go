@@ -322,9 +322,9 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 }
 
 // TestATenantThatIsPassedOverIsNoBacklog for the others: while it has as many dead letters as it
-// may have, no job of it becomes ready, and theirs have room in the ready window. A new job of its
-// own goes behind those of it that wait, as there may be a place for a letter by then, whichever
-// replica it comes to.
+// may have, no job of it becomes ready, and theirs have room in the ready window. In the replica
+// that dispatches, a new job of its own goes behind those of it that wait, and in any replica a job
+// that was made of a dead letter does.
 func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -350,22 +350,30 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		t.Fatal("a job waits, and is no backlog")
 	}
 	r.Resize(4)
+	hears := second.Route(subject.Video, config.SandboxVideoRoute)
+	hears.Resize(4)
 	d.fill(t.Context())
 	now := time.Now()
 	if n := r.backlog.tenants(); n != 1 || d.moved != 0 {
 		t.Fatalf("%d jobs of a tenant without room for letters are moved; %d tenants wait", d.moved, n)
 	}
 	d.report(now)
-	<-second.Route(subject.Video, config.SandboxVideoRoute).backlog.signal // it has heard of it
-	for i, replica := range []*Queue{q, second} {
-		replica.Route(subject.Video, config.SandboxVideoRoute).Resize(4)
-		for tenant, stream := range map[string]string{"acme": b.Names().Wait(), "other": b.Names().Work()} {
-			waiting.Tenant = tenant
-			place, settle := replica.choosePlace(waiting)
-			settle(false)
-			if place.stream != stream {
-				t.Errorf("while acme is passed over, replica %d puts a new job of %s into %s", i, tenant, place.stream)
-			}
+	<-hears.backlog.signal // it has heard of it
+	for _, row := range []struct {
+		replica               *Queue
+		tenant, retryOf, want string
+	}{
+		{q, "acme", "", b.Names().Wait()},
+		{q, "other", "", b.Names().Work()},
+		{q, "other", "video_old", b.Names().Wait()},
+		{second, "other", "", b.Names().Work()},
+		{second, "acme", "video_old", b.Names().Wait()},
+	} {
+		waiting.Tenant, waiting.RetryOf = row.tenant, row.retryOf
+		place, settle := row.replica.choosePlace(waiting)
+		settle(false)
+		if place.stream != row.want {
+			t.Errorf("while acme is passed over, a job of %s with retry_of %q goes into %s", row.tenant, row.retryOf, place.stream)
 		}
 	}
 	d.report(now.Add(congestedFor))
@@ -396,47 +404,6 @@ func listen(t testing.TB, q *Queue) {
 	}
 	if err := q.b.Conn().Flush(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestManyTenantsThatAreHeldBack, as they are passed over or a move has failed, are not told of by
-// name: new jobs of all tenants go behind theirs.
-func TestManyTenantsThatAreHeldBack(t *testing.T) {
-	t.Parallel()
-	q, _ := idle(t, brokertest.Single(t))
-	r := q.Route(subject.Video, config.SandboxVideoRoute)
-	now := time.Now()
-	d := &dispatcher{q: q, route: r}
-	r.lease.Take(now, false)
-	reading := r.backlog.clear(now)
-	for i := range maxNamed + 1 {
-		r.backlog.add(reading, fmt.Sprintf("t%03d", i), uint64(i+1))
-	}
-	for i := range maxNamed + 1 {
-		if _, congested, _ := r.lease.Holder(now); congested {
-			t.Fatalf("%d tenants are held back, and the route is congested", i)
-		}
-		job, _ := r.backlog.next(now)
-		if i%2 == 0 {
-			r.backlog.passOver(job, time.Hour)
-		} else {
-			r.backlog.putBack(job, time.Hour)
-		}
-		d.report(now)
-		if named := r.lease.Named(job.tenant); named != (i < maxNamed) {
-			t.Fatalf("%d tenants are held back; the last one is named: %t", i+1, named)
-		}
-	}
-	if _, congested, _ := r.lease.Holder(now); !congested {
-		t.Error("too many tenants are held back, and new jobs go before theirs")
-	}
-	for range 2 {
-		job, _ := r.backlog.next(now.Add(2 * time.Hour))
-		r.backlog.hit(job)
-	}
-	d.report(now)
-	if _, congested, _ := r.lease.Holder(now); congested || !r.lease.Named("t050") || r.lease.Named("t000") {
-		t.Error("of two tenants a job became ready, and they are still held back, or the others are not")
 	}
 }
 

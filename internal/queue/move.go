@@ -12,7 +12,6 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -152,9 +151,6 @@ func (m mover) move(ctx context.Context, j moving) (verdict, error) {
 		return later, err
 	case err != nil:
 		return failed, err
-	}
-	if rests := time.Until(from.Time.Add(quota.LettersEvery)); rests > 0 && rests <= quota.LettersEvery && from.Header.Get(subject.HeaderPutBack) != "" {
-		return later, fmt.Errorf("job %s was just put back", n.ID) // by a replica with another count of letters
 	}
 	mark, ended, err := m.ensureLogged(ctx, from, j.job)
 	switch {
@@ -304,8 +300,6 @@ func (m mover) enqueue(ctx context.Context, n subject.WorkName, from Item, mark 
 		return failed, err
 	case !sameItem(there, from):
 		return blocked, fmt.Errorf("another request with the id of job %s is ready", n.ID)
-	case from.Header.Get(subject.HeaderPutBack) == strconv.FormatUint(there.Seq, 10):
-		return blocked, fmt.Errorf("job %s is being put back", n.ID)
 	}
 	return gone, nil // its place is counted already
 }

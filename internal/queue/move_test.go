@@ -232,33 +232,6 @@ func TestStaleItemDelaysNoJobOfItsTenant(t *testing.T) {
 	})
 }
 
-// TestJobThatIsBeingPutBackDelaysNoJobOfItsTenant: its holder died before it acknowledged the
-// ready item, which comes again after its AckWait.
-func TestJobThatIsBeingPutBackDelaysNoJobOfItsTenant(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newReplica(t, open(t), 1)
-		item, e := h.queued(t, "one")
-		ready := h.put(t, h.workSubject(item), item)
-		h.take(t)
-		if err := h.PutBack(t.Context(), e, item, ready.Seq); err != nil {
-			t.Fatal(err)
-		}
-		next := h.stored(t, video("two", "a cat"))
-		h.put(t, h.waitSubject(next), next)
-		h.start(t)
-		if n := h.serve(t); n.ID != next.GetId() {
-			t.Errorf("taken: %v", n)
-		}
-		if err := h.held[0].DoubleAck(t.Context()); err != nil { // of its next holder
-			t.Fatal(err)
-		}
-		if n := h.take(t); n.ID != item.GetId() {
-			t.Errorf("taken: %v", n)
-		}
-	})
-}
-
 // TestLargeItemComesIntoTheLine as it is.
 func TestLargeItemComesIntoTheLine(t *testing.T) {
 	t.Parallel()
@@ -280,52 +253,6 @@ func TestLargeItemComesIntoTheLine(t *testing.T) {
 	})
 }
 
-// TestPutBackReplacesWhatACrashLeft: the dispatcher that brought a job into the line died
-// before it deleted the job where it waited, and the holder of the job puts it back.
-func TestPutBackReplacesWhatACrashLeft(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newReplica(t, open(t), 4)
-		for name, left := range map[string]func(item *genbusv1.WorkItem, e joblog.Entry) error{
-			"the original": func(item *genbusv1.WorkItem, _ joblog.Entry) error {
-				h.put(t, h.waitSubject(item), item)
-				return nil
-			},
-			"an earlier put back": func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.PutBack(t.Context(), e, item, 9) },
-			"the same":            func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.PutBack(t.Context(), e, item, 10) },
-		} {
-			item, e := h.queued(t, name)
-			if err := left(item, e); err != nil {
-				t.Fatal(err)
-			}
-			if err := h.PutBack(t.Context(), e, item, 10); err != nil || h.putBack(t, item) != "10" {
-				t.Errorf("%s is there: %v, and that of %s waits", name, err, h.putBack(t, item))
-			}
-		}
-	})
-}
-
-// TestPutBackLeavesWhatIsNotOlder: what a later holder has put back would be lost with the
-// acknowledgement of that holder's item in line; and another job's item is its only one.
-func TestPutBackLeavesWhatIsNotOlder(t *testing.T) {
-	t.Parallel()
-	h := newReplica(t, brokertest.Single(t), 4)
-	item, e := h.queued(t, "later")
-	if err := h.PutBack(t.Context(), e, item, 11); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.PutBack(t.Context(), e, item, 10); !errors.Is(err, broker.ErrFull) || h.putBack(t, item) != "11" {
-		t.Errorf("a late holder: %v, and that of %s waits", err, h.putBack(t, item))
-	}
-	item, e = h.queued(t, "other")
-	next := proto.CloneOf(item)
-	next.AcceptedAt.Nanos++
-	h.put(t, h.waitSubject(next), next)
-	if err := h.PutBack(t.Context(), e, item, 10); !errors.Is(err, broker.ErrFull) || h.putBack(t, item) != "" {
-		t.Errorf("another job waits: %v", err)
-	}
-}
-
 // queued is an item whose job has its first event.
 func (h *replica) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, joblog.Entry) {
 	t.Helper()
@@ -335,14 +262,4 @@ func (h *replica) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, jo
 		t.Fatal(err)
 	}
 	return item, e
-}
-
-// putBack is the sequence in line that the item that waits takes the place of.
-func (h *replica) putBack(t testing.TB, item *genbusv1.WorkItem) string {
-	t.Helper()
-	there, err := h.b.Last(t.Context(), h.b.Names().Wait(), h.waitSubject(item))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return there.Header.Get(subject.HeaderPutBack)
 }

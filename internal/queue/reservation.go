@@ -63,7 +63,9 @@ func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func
 		return ready, func(bool) {}
 	}
 	r := q.Route(kind, item.GetRoute())
-	if !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
+	// A job that was made of a dead letter waits in the backlog while its tenant is at its bound of
+	// letters: resolving them is how the tenant gets below it.
+	if item.GetRetryOf() == "" && !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
 		return ready, r.window.settle
 	}
 	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(put bool) {

@@ -18,9 +18,6 @@ type roundRobin struct {
 	// postponed are the jobs that are in no tenant's queue for a while, the first ones first.
 	postponed []postponedJob
 	size      uint64 // jobs of all tenants
-	// heldBack are the tenants of which the last job that was looked at waits for something else
-	// than room in the ready window.
-	heldBack map[string]struct{}
 }
 
 // postponedJob is a job that waits for itself alone.
@@ -45,7 +42,7 @@ type tenantQueue struct {
 }
 
 func newRoundRobin() *roundRobin {
-	return &roundRobin{tenants: map[string]*tenantQueue{}, heldBack: map[string]struct{}{}}
+	return &roundRobin{tenants: map[string]*tenantQueue{}}
 }
 
 // add adds a job. Sequences come in order, except for those that are put back.
@@ -98,9 +95,7 @@ func (r *roundRobin) requeue(t *tenantQueue) {
 // putBack adds a job again that could not be moved, and has its tenant wait until then.
 func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.add(tenant, seq)
-	t := r.tenants[tenant]
-	t.notBefore = until
-	r.heldBack[t.tenant] = struct{}{}
+	r.tenants[tenant].notBefore = until
 }
 
 // postpone is putBack for a job that does not have its tenant wait. The times come in order.
@@ -133,7 +128,6 @@ func (r *roundRobin) waits(now time.Time) bool {
 
 // hit notes that a tenant's job was where it was expected.
 func (r *roundRobin) hit(tenant string) {
-	delete(r.heldBack, tenant)
 	if t := r.tenants[tenant]; t != nil {
 		t.missed = 0
 	}
@@ -141,7 +135,6 @@ func (r *roundRobin) hit(tenant string) {
 
 // miss notes that another replica had moved a tenant's job, and counts those in a row.
 func (r *roundRobin) miss(tenant string) int {
-	delete(r.heldBack, tenant)
 	t := r.tenants[tenant]
 	if t == nil {
 		return 0
@@ -170,7 +163,6 @@ func (r *roundRobin) forget(tenant string, before uint64) {
 	r.size -= uint64(at)
 	if len(t.jobs) == 0 {
 		delete(r.tenants, tenant)
-		delete(r.heldBack, tenant)
 		r.ring = slices.DeleteFunc(r.ring, func(o *tenantQueue) bool { return o == t })
 	}
 }

@@ -41,8 +41,7 @@ type Route struct {
 	// lease is held by the replica that dispatches the route. The moves are safe although
 	// several do (mover.move): it saves reads of jobs that another one has moved, and makes one
 	// order of tenants for all replicas. Its flag says that the route is congested: jobs in the
-	// backlog wait for room, and the other replicas put new ones behind them. Its names are the
-	// tenants that are held back, for whose new jobs they do that in any case.
+	// backlog wait for room, and the other replicas put new ones behind them.
 	lease *lease.Lease
 
 	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
@@ -241,10 +240,10 @@ func (r *Route) put() {
 func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	if r.lease.Held() {
 		waits, all := r.backlog.waits(now)
-		return waits || r.backlog.latest(tenant) > 0 || r.lease.Named(tenant) || !all && r.waiting.Load() > 0
+		return waits || r.backlog.latest(tenant) > 0 || !all && r.waiting.Load() > 0
 	}
 	if _, congested, held := r.lease.Holder(now); held {
-		return congested || r.lease.Named(tenant)
+		return congested
 	}
 	return r.waiting.Load() > 0
 }

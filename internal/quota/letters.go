@@ -29,6 +29,9 @@ const (
 	manyCounts = 10_000
 )
 
+// ErrTenantBound says that a tenant's stored dead letters alone reach its bound.
+var ErrTenantBound = errors.New("an operator has to resolve dead letters of the tenant first")
+
 // errUncounted says that JetStream did not say how many letters there are.
 var errUncounted = errors.New("the dead letters were not counted in time")
 
@@ -108,7 +111,8 @@ func (l *Letters) of(tenant string) *letterCount {
 }
 
 // Check refuses a submission of a tenant for whose letter there is no room. The error is
-// a *errcode.Error, dead_letters_full where an operator has to resolve letters first.
+// a *errcode.Error, dead_letters_full where an operator has to resolve letters first. It is also
+// ErrTenantBound where submissions that are under way make no difference.
 func (l *Letters) Check(ctx context.Context, tenant string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,8 +140,12 @@ func (l *Letters) check(ctx context.Context, tenant string) error {
 	if own.sum() < most {
 		return nil
 	}
-	return errcode.New(errcode.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
+	full := errcode.New(errcode.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
 		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
+	if own.size.Letters >= most {
+		full = full.Because(ErrTenantBound)
+	}
+	return full
 }
 
 // count is that of a tenant, or of all, read again where it is old. All who ask wait for

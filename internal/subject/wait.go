@@ -45,7 +45,3 @@ func (s Space) ParseWaitItem(subject string) (WorkName, error) {
 // the log: a sequence in GENBUS_TASKS, in decimal, that an event of the job had.
 // Only genbus writes and reads it.
 const HeaderRecorded = "genbus-recorded"
-
-// HeaderPutBack of an item that waits is the sequence of the ready item that it takes
-// the place of.
-const HeaderPutBack = "genbus-put-back"

@@ -191,11 +191,8 @@ func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *gen
 	if to != submitting {
 		x.SubmitUntil = nil
 	}
-	if to != queued {
-		x.LeftLine = false
-		if !Terminal(to) { // the end of a job says whether it was in the queue, see InQueue
-			x.NotBefore = nil
-		}
+	if to != queued && !Terminal(to) { // the end of a job says whether it was in the queue, see InQueue
+		x.NotBefore = nil
 	}
 	x.SubmissionOutcomeUnknown = Terminal(to) && OutcomeUnknown(job)
 	change(out, x)

@@ -137,7 +137,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 	var e Event
 	var err error
 	made := true
-	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5", "6", "7", "8"}).Draw(t, "transition")
+	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5", "6", "7"}).Draw(t, "transition")
 	switch j := job.(type) {
 	case *genbusv1.VideoTask:
 		switch which {
@@ -156,8 +156,6 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 			e, err = Completed(j, now, Result{Videos: []*genbusv1.Video{{Url: "http://x/y.mp4"}}})
 		case "7":
 			e, err = ResetPoisonCount(j, now)
-		case "8":
-			e, err = ReturnedToBacklog(j, now, "dead_letters_full")
 		}
 	case *genbusv1.Chat:
 		switch which {
@@ -165,7 +163,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 			e, err = Started(j, now, Attempt{Upstream: "u", Deadline: now.Add(time.Hour)})
 		case "4":
 			e, err = FailedChat(j, now, 3, errOf)
-		case "5", "6", "7", "8":
+		case "5", "6", "7":
 			e, err = Replied(j, now, Reply{JSON: []byte("{}"), Chunks: 7})
 		}
 	}
@@ -227,8 +225,6 @@ func checkStep(t *rapid.T, last, e Event) {
 		t.Fatalf("error %v in phase %s", e.Job.GetError(), is)
 	case (e.Job.GetExecution().GetSubmitUntil() != nil) != (is == submitting):
 		t.Fatalf("submit_until in phase %s", is)
-	case e.Job.GetExecution().GetLeftLine() && is != queued:
-		t.Fatalf("left_line in phase %s", is)
 	case !proto.Equal(e.Job.GetCreatedAt(), last.Job.GetCreatedAt()) || string(e.Job.GetExecution().GetFingerprint()) != "fp" || e.Job.GetId() != last.Job.GetId():
 		t.Fatal("what never changes changed")
 	}
@@ -344,29 +340,6 @@ func TestBoundStays(t *testing.T) {
 		}
 		if v.GetExecution().GetBound() != row.want {
 			t.Errorf("%s: bound is %t", name, v.GetExecution().GetBound())
-		}
-	}
-}
-
-// TestReturnedToBacklog: it is our own word for it that a task has let go of its work item, not an
-// upstream's that refuses with the same one, as another genbus does.
-func TestReturnedToBacklog(t *testing.T) {
-	t.Parallel()
-	v, _ := FromWork(work("video")).Job.(*genbusv1.VideoTask)
-	submit := func(v *genbusv1.VideoTask) (Event, error) { return Submitting(v, start, Submission{Upstream: "u"}) }
-	refuse := func(v *genbusv1.VideoTask) (Event, error) { return Requeued(v, start, start, "dead_letters_full") }
-	leave := func(v *genbusv1.VideoTask) (Event, error) { return ReturnedToBacklog(v, start, "dead_letters_full") }
-	reset := func(v *genbusv1.VideoTask) (Event, error) { return ResetPoisonCount(v, start) }
-	for i, row := range []struct {
-		step func(*genbusv1.VideoTask) (Event, error)
-		want bool
-	}{{submit, false}, {refuse, false}, {leave, true}, {reset, false}, {submit, false}, {refuse, false}} {
-		e, err := row.step(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, _ = e.Job.(*genbusv1.VideoTask); v.GetExecution().GetLeftLine() != row.want || InQueue(v) != (i != 0 && i != 4) {
-			t.Errorf("after step %d: left_line is %t, in the queue %t", i, !row.want, InQueue(v))
 		}
 	}
 }

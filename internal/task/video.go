@@ -111,24 +111,14 @@ func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (
 	})
 }
 
-// ReturnedToBacklog says that the task, which may not be submitted now, lets go of its work item
-// and waits for its turn again. The reason stays visible as the upstream's status.
-func ReturnedToBacklog(t *genbusv1.VideoTask, now time.Time, reason string) (Event, error) {
-	return next(t, queued, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
-		x.LeftLine = true
-		t.UpstreamStatus = reason
-	})
-}
-
 // ResetPoisonCount says that a process has handled the
 // task and lives, so that the deliveries before it do not count against the task.
-// A task that is being submitted is not free to say so. One that had let go of its item was
-// made ready by another one since: its holder is the one that says this.
+// A task that is being submitted is not free to say so.
 func ResetPoisonCount(t Job, now time.Time) (Event, error) {
 	if t.GetExecution().GetPhase() == submitting {
 		return Event{}, &TransitionError{JobID: t.GetId(), From: submitting, To: submitting}
 	}
-	return next(t, t.GetExecution().GetPhase(), now, func(_ Job, x *genbusv1.Execution) { x.LeftLine = false })
+	return next(t, t.GetExecution().GetPhase(), now, func(Job, *genbusv1.Execution) {})
 }
 
 // Refused ends a task that its upstream certainly did not accept, and would refuse again.

@@ -429,9 +429,6 @@ type Execution struct {
 	// The upstream's id that this letter named; empty when it named none, and with
 	// unconfirmed.
 	UnconfirmedNamed string `protobuf:"bytes,23,opt,name=unconfirmed_named,json=unconfirmedNamed,proto3" json:"unconfirmed_named,omitempty"`
-	// Whether the job, which may not be submitted because its dead letter would have no
-	// room, has let go of its work item: it waits for its turn again. Default false.
-	LeftLine bool `protobuf:"varint,24,opt,name=left_line,json=leftLine,proto3" json:"left_line,omitempty"`
 	// Whether the job ended while nobody knew whether its upstream had accepted it, because it
 	// was cancelled then, for example. Its holder stores a dead letter, unless it hears the
 	// upstream's answer first. Default false.
@@ -632,13 +629,6 @@ func (x *Execution) GetUnconfirmedNamed() string {
 		return x.UnconfirmedNamed
 	}
 	return ""
-}
-
-func (x *Execution) GetLeftLine() bool {
-	if x != nil {
-		return x.LeftLine
-	}
-	return false
 }
 
 func (x *Execution) GetSubmissionOutcomeUnknown() bool {
@@ -949,7 +939,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xa0\b\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\x83\b\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -979,8 +969,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"tracestate\x18\x15 \x01(\tR\n" +
 	"tracestate\x12 \n" +
 	"\vunconfirmed\x18\x16 \x01(\tR\vunconfirmed\x12+\n" +
-	"\x11unconfirmed_named\x18\x17 \x01(\tR\x10unconfirmedNamed\x12\x1b\n" +
-	"\tleft_line\x18\x18 \x01(\bR\bleftLine\x12<\n" +
+	"\x11unconfirmed_named\x18\x17 \x01(\tR\x10unconfirmedNamed\x12<\n" +
 	"\x1asubmission_outcome_unknown\x18\x19 \x01(\bR\x18submissionOutcomeUnknown\x12\x1e\n" +
 	"\vown_task_id\x18\x1a \x01(\tR\townTaskId\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +

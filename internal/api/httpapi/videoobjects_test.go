@@ -269,11 +269,13 @@ func TestVideoObjectDelete(t *testing.T) {
 // letGo takes every work item, as consumers do when they hear of the end.
 func (w *world) letGo() {
 	w.T.Helper()
-	stream, err := w.Broker.JetStream().Stream(w.T.Context(), w.Broker.Names().Work())
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	if err := stream.Purge(w.T.Context()); err != nil {
-		w.T.Fatal(err)
+	for _, name := range []string{w.Broker.Names().Work(), w.Broker.Names().Wait()} {
+		stream, err := w.Broker.JetStream().Stream(w.T.Context(), name)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		if err := stream.Purge(w.T.Context()); err != nil {
+			w.T.Fatal(err)
+		}
 	}
 }

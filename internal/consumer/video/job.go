@@ -136,7 +136,7 @@ func (j *job) work(slot bool) {
 	j.task.slot = slot
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
-		if hold.Waits(outcome) && j.held.Suspect() && !j.submit.wasReturned() && !j.task.unasked {
+		if hold.Waits(outcome) && j.held.Suspect() && !j.task.unasked {
 			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
 		j.task.releaseSlot() // of a step that polled nothing

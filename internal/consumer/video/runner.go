@@ -7,11 +7,9 @@ import (
 	"context"
 	"time"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -25,9 +23,6 @@ type Options struct {
 	// ReserveLetter makes sure that a submission of a tenant's video may leave a dead
 	// letter, until release is called. The error is a *errcode.Error.
 	ReserveLetter func(ctx context.Context, tenant string) (release func(), err error)
-	// PutBack has a task whose item is held at a sequence of GENBUS_WORK wait for its turn
-	// again.
-	PutBack func(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error
 	// LookUps is when an upstream that finds tasks by an ID of ours is asked for one whose
 	// submission has no known outcome, from when that was found. Default: at once, and after
 	// 10 s, 60 s and 5 min.

@@ -18,7 +18,6 @@ import (
 // submission brings a queued task to an upstream, at most once where that cannot be undone.
 type submission struct {
 	task *heldTask
-	left uint64 // the event by which this holder let go of its item
 	// unanswered is the attempt of which this holder knows that the outcome is not known, and
 	// cause is why.
 	unanswered uint32

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/upstream"
@@ -42,12 +42,9 @@ func (s *submission) submit(ctx context.Context) error {
 	if x.GetBound() {
 		return s.submitBound(ctx)
 	}
-	if s.wasReturned() {
-		return s.returnToBacklog(ctx)
-	}
 	s.releaseReserved() // of an earlier attempt that was not sent
 	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
-		return s.waitForLetters(ctx, err)
+		return s.noRoomForLetter(ctx, err)
 	}
 	defer func() {
 		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING { // else its outcome is not known
@@ -65,50 +62,19 @@ func (s *submission) submit(ctx context.Context) error {
 	return s.submitTo(ctx, t.assigned.account(), capacity)
 }
 
-// waitForLetters has a task that may not be submitted, because its dead letter would have
-// no room, wait for its turn again: one that is held takes the slot of other tenants'.
-func (s *submission) waitForLetters(ctx context.Context, cause error) error {
-	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
-		return hold.For(hold.Retry)
-	}
-	s.task.holder().Metrics.SubmissionHeld(s.task.held.Name().Kind)
-	s.task.held.Logger().Info("a task is not submitted: an operator has to resolve dead letters first", "cause", cause)
-	return s.returnToBacklog(ctx)
-}
-
-// wasReturned reports whether the task let go of the item that is held, in the hands of this
-// holder or of one before it: no one submits it from that item any more, which an ACK may
-// take away from the replica that has it by then. The task goes on from the next item that
-// the dispatcher puts into the ready window.
-func (s *submission) wasReturned() bool {
-	recorded, _ := strconv.ParseUint(s.task.held.Message.Delivery().Recorded, 10, 64) // none is before all events
-	return s.task.execution().GetLeftLine() && recorded < s.task.held.Entry().Seq
-}
-
-// returnToBacklog puts the task back behind the ready window. That is committed first: who is
-// given the item after that finds it in the log, and who was given it before cannot commit.
-func (s *submission) returnToBacklog(ctx context.Context) error {
+// noRoomForLetter decides about a task whose dead letter might have no room. It ends where an
+// operator has to resolve letters of its tenant first, and else waits with its item: for a
+// submission under way to end without a letter, or for room in the stream of all tenants.
+func (s *submission) noRoomForLetter(ctx context.Context, cause error) error {
 	t := s.task
-	if s.left != t.held.Entry().Seq {
-		now := time.Now()
-		e, err := task.ReturnedToBacklog(t.video(), now, string(errcode.DeadLettersFull))
-		if err == nil {
-			release, ok := t.holder().Log.Capacity.ReserveProgress(ctx, e)
-			if !ok {
-				return t.holdUntil(now.Add(hold.Jittered(hold.CapacityRetry, 0.2)))
-			}
-			defer release()
-		}
-		if err := t.held.Next(ctx, e, err); err != nil {
-			return err
-		}
-		s.left = t.held.Entry().Seq
+	switch {
+	case errcode.CodeOf(cause) != errcode.DeadLettersFull:
+		return hold.For(hold.Retry)
+	case errors.Is(cause, quota.ErrTenantBound):
+		return s.failUnsubmitted(ctx, errcode.From(cause))
 	}
-	if err := t.runner.shared.PutBack(ctx, t.held.Entry(), t.held.Request.Item(), t.held.Message.Delivery().Seq); err != nil {
-		t.held.Logger().Debug("a task that may not be submitted could not be put back; it is held", "error", err)
-		return t.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
-	}
-	return hold.ErrStale
+	t.holder().Metrics.SubmissionHeld(t.held.Name().Kind)
+	return t.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
 }
 
 // submitTo commits where the request goes, and sends it. A slot that was acquired right

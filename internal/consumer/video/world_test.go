@@ -30,7 +30,7 @@ func newProcess(t testing.TB, b *broker.Broker, url string, change ...func(*conf
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, url, change...), telemetry.NewMetrics("test"))
 	p.Start(t)
 	return process{p, New(Options{
-		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Quota.Reserve, PutBack: p.Queue.PutBack,
+		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Quota.Reserve,
 	})}
 }
 
