@@ -49,7 +49,6 @@ const (
 	ErrStorageFull       Code = "storage_full"
 	ErrBrokerUnavailable Code = "broker_unavailable"
 	ErrAcceptanceUnknown Code = "acceptance_unknown"
-	ErrEventsNotStored   Code = "events_not_stored"
 	ErrClockWrong        Code = "clock_wrong"
 	ErrIndexCatchingUp   Code = "index_catching_up"
 	ErrShuttingDown      Code = "shutting_down"

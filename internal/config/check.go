@@ -106,7 +106,7 @@ func (c *Config) checkChoices(r *report) {
 	within(r, "chat.max_attempts", c.Chat.MaxAttempts, 1, 10)
 	within(r, "retry.share", c.Retry.Share, 0, 10)
 	within(r, "retry.per_second", c.Retry.PerSecond, 0.01, 1_000_000)
-	oneOf(r, "chat.inline_events", c.Chat.InlineEvents, InlineEventsOn, InlineEventsOff, InlineEventsRequired)
+	oneOf(r, "chat.inline_events", c.Chat.InlineEvents, InlineEventsOn, InlineEventsOff)
 	oneOf(r, "events.encoding", c.Events.Encoding, EncodingProtobuf, EncodingJSON)
 	within(r, "limits.claim_check_bytes", c.Limits.ClaimCheckBytes, KiB, maxClaimCheck)
 	within(r, "limits.slow_reader_bytes", c.Limits.SlowReaderBytes, 4*KiB, GiB)

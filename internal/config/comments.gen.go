@@ -16,7 +16,7 @@ var fieldComments = map[string]string{
 	"Breaker.Failures":                    "Failures in a row (not reached, no answer, 5xx) that open it. For video creates of routes with another upstream the first failure opens it. 0: no breaker. Default: 10.",
 	"Breaker.OpenFor":                     "How long it stays open before one job may try again. Default: 15s.",
 	"Chat.FinishForSubscribers":           "Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.",
-	"Chat.InlineEvents":                   "Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for them, and fails where they cannot be stored; off publishes none. Default: on.",
+	"Chat.InlineEvents":                   "Events of inline chats: on publishes them next to the answer, as long as there is room; off publishes none. Default: on.",
 	"Chat.MaxAttempts":                    "Attempts at a queued chat in all: another one is made where the process dies, or the upstream fails in a way that may pass; 1 makes no other. Default: 2.",
 	"ChunksStream.MaxAge":                 "How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.",
 	"ChunksStream.MaxBytes":               "Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each. Beyond it the oldest go first. Default: 256MiB.",

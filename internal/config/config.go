@@ -86,8 +86,7 @@ type Chat struct {
 	// Attempts at a queued chat in all: another one is made where the process dies, or the
 	// upstream fails in a way that may pass; 1 makes no other. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
-	// Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for
-	// them, and fails where they cannot be stored; off publishes none. Default: on.
+	// Events of inline chats: on publishes them next to the answer, as long as there is room; off publishes none. Default: on.
 	InlineEvents string `yaml:"inline_events"`
 	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
 	FinishForSubscribers bool `yaml:"finish_for_subscribers"`
@@ -95,9 +94,8 @@ type Chat struct {
 
 // Values of Chat.InlineEvents.
 const (
-	InlineEventsOn       = "on"
-	InlineEventsOff      = "off"
-	InlineEventsRequired = "required"
+	InlineEventsOn  = "on"
+	InlineEventsOff = "off"
 )
 
 // Events is how events are written.

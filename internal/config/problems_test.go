@@ -77,7 +77,7 @@ func TestProblems(t *testing.T) {
 		{"size", "http: {max_body_bytes: 32MB}", nil, []string{`c.yaml:1: http.max_body_bytes is "32MB"; want a size such as 256KiB, 32MiB, 4GiB or a number of bytes`}},
 		{"number", "chat: {max_attempts: two}", nil, []string{`c.yaml:1: chat.max_attempts is "two"; want a whole number`}},
 		{"bool", "chat: {finish_for_subscribers: yes}", nil, []string{`c.yaml:1: chat.finish_for_subscribers is "yes"; want true or false`}},
-		{"inline events", "chat: {inline_events: yes}", nil, []string{`c.yaml:1: chat.inline_events is "yes"; want on, off or required`}},
+		{"inline events", "chat: {inline_events: yes}", nil, []string{`c.yaml:1: chat.inline_events is "yes"; want on or off`}},
 		{"float", routeU + "poll: {jitter: .nan}}", nil, []string{`c.yaml:3: routes[0].poll.jitter is ".nan"; want a number such as 0.1`}},
 		{"long value", "log: {format: " + strings.Repeat("x", 500) + "}", nil, []string{`c.yaml:1: log.format is "` + strings.Repeat("x", 100) + `"...; want auto, text or json`}},
 

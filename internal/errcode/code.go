@@ -61,7 +61,6 @@ const (
 	DeadLettersFull   Code = "dead_letters_full"
 	BrokerUnavailable Code = "broker_unavailable"
 	ClockWrong        Code = "clock_wrong"
-	EventsNotStored   Code = "events_not_stored"
 	IndexCatchingUp   Code = "index_catching_up"
 	AcceptanceUnknown Code = "acceptance_unknown"
 	ShuttingDown      Code = "shutting_down"
@@ -160,7 +159,6 @@ var table = []Meaning{
 	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Storage is used up: 80 % of the task log is used or reserved, the tenant's object store is full, NATS has no storage left, or its account allows no more streams.", "Wait, or raise the limit in the message: nats.streams.tasks.max_bytes, limits.bodies_bytes, limits.bodies_messages, or one of NATS."},
 	{DeadLettersFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The tenant has as many dead letters as it may have, or their stream is nearly full: no new video is submitted, because its letter might have no room.", "An operator resolves letters (operator dead list), or raises max_dead_letters or nats.streams.dead.max_bytes; then send the same request."},
 	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "JetStream could not be reached; nothing was accepted, except a chat with a request_id that was waited for, which goes on.", "Send the same request again."},
-	{EventsNotStored, codes.Internal, http.StatusInternalServerError, typeServer, false, "The upstream has answered the chat, and may have charged for it, but its events, which chat.inline_events requires, were not stored.", "Look at JetStream; a repeat is another call of the upstream."},
 	{ClockWrong, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The clock of this replica is wrong, or was not compared with the broker's yet; nothing was accepted.", "Send the same request again: other replicas take it."},
 	{IndexCatchingUp, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "No replica has the index of jobs ready, which lists need; jobs run meanwhile.", "Send the list again after Retry-After; a single job can be read by its id."},
 	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "JetStream did not confirm; the request may have been accepted.", "With a request_id: send it again, it attaches. Without one: do not repeat it blindly."},

@@ -2,7 +2,6 @@ package inline
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -24,20 +23,31 @@ type backlog struct {
 	stalled bool            // a chat has waited for all its time, and none was stored since
 }
 
-// await waits until there is room, or ctx ends, which makes it false.
-func (b *backlog) await(ctx context.Context) bool {
+// await waits until there is room, for most at the longest, and is false where there is none or
+// ctx ends. While nothing is stored at all only the first chats wait: the events of the others
+// are given up at once.
+func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
 	if b.ended < b.most || b.closed {
 		b.mu.Unlock()
 		return true
 	}
+	if b.stalled {
+		b.mu.Unlock()
+		return false
+	}
 	room := make(chan struct{})
 	b.waiting = append(b.waiting, room)
 	b.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	left := false // the caller has
 	select {
 	case <-room:
 		return true
 	case <-ctx.Done():
+		left = true
+	case <-timer.C:
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,26 +56,7 @@ func (b *backlog) await(ctx context.Context) bool {
 		return true
 	}
 	b.waiting = slices.Delete(b.waiting, i, i+1)
-	return false
-}
-
-// awaitFor is await for a time. While nothing is stored at all only the first chats wait: the
-// events of the others are given up at once.
-func (b *backlog) awaitFor(ctx context.Context, most time.Duration) bool {
-	b.mu.Lock()
-	stalled := b.stalled && b.ended >= b.most
-	b.mu.Unlock()
-	if stalled {
-		return false
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, most, errPatience)
-	defer cancel()
-	if b.await(ctx) {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stalled = b.stalled || errors.Is(context.Cause(ctx), errPatience) // and not where its caller left
+	b.stalled = b.stalled || !left
 	return false
 }
 

@@ -16,7 +16,7 @@ func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 		waits := func(want time.Duration) {
 			t.Helper()
 			begin := time.Now()
-			if b.awaitFor(t.Context(), time.Second) {
+			if b.await(t.Context(), time.Second) {
 				t.Error("there was room")
 			}
 			if waited := time.Since(begin); waited != want {
@@ -33,7 +33,7 @@ func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 		b.remove(true)
 		waits(time.Second)
 		b.remove(false)
-		if !b.awaitFor(t.Context(), 0) || b.full() {
+		if !b.await(t.Context(), 0) || b.full() {
 			t.Error("there is no room")
 		}
 	})
@@ -50,14 +50,14 @@ func TestACallerWhoLeavesHasNoChatWait(t *testing.T) {
 		left := make(chan struct{})
 		go func() {
 			defer close(left)
-			b.awaitFor(caller, time.Minute)
+			b.await(caller, time.Minute)
 		}()
 		synctest.Wait() // it waits
-		b.awaitFor(t.Context(), time.Second)
+		b.await(t.Context(), time.Second)
 		leave()
 		<-left
 		begin := time.Now()
-		if b.awaitFor(t.Context(), time.Second) {
+		if b.await(t.Context(), time.Second) {
 			t.Error("there was room")
 		}
 		if waited := time.Since(begin); waited != 0 {

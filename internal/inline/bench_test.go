@@ -73,7 +73,7 @@ func BenchmarkComplete(b *testing.B) {
 		_, _ = w.Write(answer)
 	}))
 	defer up.Close()
-	for _, events := range []string{config.InlineEventsOff, config.InlineEventsOn, config.InlineEventsRequired} {
+	for _, events := range []string{config.InlineEventsOff, config.InlineEventsOn} {
 		b.Run("events="+events, func(b *testing.B) {
 			x := setup(b, brokertest.Single(b), up.URL, func(c *config.Config) {
 				c.Chat.InlineEvents = events

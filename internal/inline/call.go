@@ -2,14 +2,12 @@ package inline
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
@@ -70,10 +68,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, busy(route)
 	}
 	// A chat that waits for its events has no place yet, which others can use meanwhile.
-	events, err := r.awaitRoom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	events := r.awaitRoom(ctx)
 	defer func() {
 		if err != nil {
 			r.backlog.pass()
@@ -91,43 +86,13 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		c.out()
 		return nil, err
 	}
-	if fault := c.start(); fault != nil {
-		c.fault = fault
-		c.release()
-		return nil, fault
-	}
+	c.rec.start()
 	return c, nil
 }
 
 func busy(route *routes.Chat) error {
 	return errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
 		route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
-}
-
-// start has the events stored. Where they are required the first one is stored when it returns,
-// or the error says why not, and then there are no others but the end.
-func (c *call) start() error {
-	if c.rec == nil || !c.rec.required {
-		c.rec.start()
-		return nil
-	}
-	c.rec.begin(c.ctx)
-	err := c.rec.err
-	if err == nil {
-		c.rec.start()
-		return nil
-	}
-	fault := unstored(err)
-	if c.ctx.Err() != nil { // the caller left, or the chat was cut off
-		fault = c.explain(err)
-	}
-	if errors.Is(err, joblog.ErrUncertain) { // it may be there, so its chat has to end
-		c.rec.close(outcome{fault: fault})
-		c.rec.start()
-	} else {
-		c.r.forget(c.rec)
-	}
-	return fault.ForJob(c.checked.ID)
 }
 
 // fitsCall refuses a body whose stream flag contradicts the call.
@@ -145,9 +110,9 @@ func fitsCall(c admission.Checked, streamed bool) error {
 }
 
 // begin registers the call, with its events where it has any.
-func (r *Runner) begin(c *call, events string, streamed bool) error {
-	if events != config.InlineEventsOff {
-		c.rec = r.newRecord(c, streamed, events == config.InlineEventsRequired)
+func (r *Runner) begin(c *call, events, streamed bool) error {
+	if events {
+		c.rec = r.newRecord(c, streamed)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,31 +137,22 @@ func (r *Runner) begin(c *call, events string, streamed bool) error {
 	return nil
 }
 
-// awaitRoom waits until there is room for the events of a chat, and returns which of them the
-// chat has: those that chat.inline_events says, or off.
-func (r *Runner) awaitRoom(ctx context.Context) (string, error) {
-	mode := r.o.Config.Now().Chat.InlineEvents
-	switch mode {
-	case config.InlineEventsOff:
-	case config.InlineEventsRequired:
-		if err := r.o.Broker.Trouble(); err != nil {
-			return "", unstored(err)
-		}
-		if !r.backlog.await(ctx) {
-			return "", errcode.New(errcode.CallerGone, "the chat waited for room for its events: %w", errGone)
-		}
-	default:
-		if r.backlog.full() && !r.stores(ctx) {
-			r.o.Metrics.InlineDropped(eventsOfRecord)
-			return config.InlineEventsOff, nil
-		}
+// awaitRoom waits for a moment until there is room for the events of a chat, and reports whether
+// it has any: none where chat.inline_events is off, or where the broker stores none.
+func (r *Runner) awaitRoom(ctx context.Context) bool {
+	if r.o.Config.Now().Chat.InlineEvents == config.InlineEventsOff {
+		return false
 	}
-	return mode, nil
+	if r.backlog.full() && !r.stores(ctx) {
+		r.o.Metrics.InlineDropped(eventsOfRecord)
+		return false
+	}
+	return true
 }
 
 // stores waits for a moment until the broker has stored events of other chats.
 func (r *Runner) stores(ctx context.Context) bool {
-	return r.o.Broker.Trouble() == nil && r.backlog.awaitFor(ctx, r.o.roomTime)
+	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.roomTime)
 }
 
 // release ends the call: the upstream is no longer asked.
@@ -230,32 +186,5 @@ func (c *call) failed(err error) *errcode.Error {
 	f := c.explain(err).ForJob(c.checked.ID)
 	c.fault = f
 	c.rec.close(outcome{fault: f})
-	_ = c.awaitEvents() // the caller hears of the first failure
 	return f
-}
-
-// awaitEvents waits for the last event of a chat whose events are required, and says why it
-// was not stored, or that the call ended before. What is not stored in that time may be later,
-// for those who follow the chat and for its usage, where there is room to keep it.
-func (c *call) awaitEvents() error {
-	if c.rec == nil || !c.rec.required {
-		return nil
-	}
-	timer := time.NewTimer(c.r.o.requiredTime)
-	defer timer.Stop()
-	c.onWait()
-	err := errPatience
-	select {
-	case <-c.rec.done:
-		err = c.rec.err
-	case <-timer.C:
-		c.rec.leave()
-	case <-c.ctx.Done():
-		c.rec.leave()
-		return c.explain(context.Cause(c.ctx)).ForJob(c.checked.ID)
-	}
-	if err == nil {
-		return nil
-	}
-	return unstoredEnd(err).ForJob(c.checked.ID)
 }

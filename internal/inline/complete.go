@@ -35,8 +35,5 @@ func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, er
 		return Reply{}, c.failed(err)
 	}
 	c.rec.close(outcome{reply: reply.Raw, from: reply.Account})
-	if c.fault = c.awaitEvents(); c.fault != nil {
-		return Reply{}, c.fault
-	}
 	return Reply{JobID: c.checked.ID, Raw: reply.Raw, RequestID: upstream.RequestID(reply.Header)}, nil
 }

@@ -1,8 +1,6 @@
 package inline_test
 
 import (
-	"context"
-	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -16,13 +14,12 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/inline"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 )
 
 // behind is a runner before the sandbox whose chats wait while the events of some are not stored.
-func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, mode string, changes ...func(*config.Config)) *bundle {
+func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, changes ...func(*config.Config)) *bundle {
 	t.Helper()
 	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
 	if err != nil {
@@ -36,7 +33,6 @@ func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, mod
 	return setupWith(t, b, s.URL(), func(o inline.Options) inline.Options {
 		return o.CheckedEvery(never).WithBacklog(backlog, most)
 	}, func(c *config.Config) {
-		c.Chat.InlineEvents = mode
 		for i := range c.Routes {
 			c.Routes[i].MaxInFlight = 64
 		}
@@ -80,7 +76,7 @@ func TestNoEventIsLostToABurst(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const callers, each = 64, 4
-		x := behind(t, open(t), 2, time.Minute, config.InlineEventsOn)
+		x := behind(t, open(t), 2, time.Minute)
 		ids := make(chan string, callers*each)
 		goOn := x.stall()
 		defer goOn()
@@ -117,7 +113,7 @@ func TestNoEventIsLostToABurst(t *testing.T) {
 // it do not. Their events are given up, and all are answered.
 func TestEventsAreNotWaitedForLong(t *testing.T) {
 	t.Parallel()
-	x := behind(t, brokertest.Single(t), 1, time.Millisecond, config.InlineEventsOn)
+	x := behind(t, brokertest.Single(t), 1, time.Millisecond)
 	goOn := x.stall()
 	defer goOn()
 	first, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
@@ -151,7 +147,8 @@ func TestTheEndIsGivenUpOnce(t *testing.T) {
 	}, nil)
 	release := x.runner.FillWrites(t.Context())
 	defer release()
-	s, err := x.startOf(up)
+	go func() { up.blocks <- stop }()
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +170,7 @@ func TestTheEndIsGivenUpOnce(t *testing.T) {
 // TestChatsThatWaitForTheirEventsHoldNoPlace of their route or of their tenant.
 func TestChatsThatWaitForTheirEventsHoldNoPlace(t *testing.T) {
 	t.Parallel()
-	x := behind(t, brokertest.Single(t), 1, time.Minute, config.InlineEventsOn, func(c *config.Config) {
+	x := behind(t, brokertest.Single(t), 1, time.Minute, func(c *config.Config) {
 		c.Limits.Tenant.MaxJobs = 1
 		for i := range c.Routes {
 			c.Routes[i].MaxInFlight = 1
@@ -205,83 +202,11 @@ func TestChatsThatWaitForTheirEventsHoldNoPlace(t *testing.T) {
 	}
 }
 
-// TestRequiredEventsAreStoredFirst: an answer is whole when its events are stored.
-func TestRequiredEventsAreStoredFirst(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		x := behind(t, open(t), 1, time.Nanosecond, config.InlineEventsRequired)
-		var group sync.WaitGroup
-		for range 8 {
-			group.Go(func() {
-				reply, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				x.stored(reply.JobID)
-				s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast", streamed))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer s.Close()
-				if _, err := read(s); err != io.EOF {
-					t.Error(err)
-				}
-				x.stored(s.JobID())
-			})
-		}
-		group.Wait()
-		if n := x.counter("genbus_inline_events_dropped_total"); n != 0 {
-			t.Errorf("%v events dropped", n)
-		}
-	})
-}
-
-// TestRequiredEventsAreWaitedFor: the log takes no events when the upstream has ended.
-func TestRequiredEventsAreWaitedFor(t *testing.T) {
-	t.Parallel()
-	up := newScripted(t)
-	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
-	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if known, _ := x.runner.Known(s.JobID()); known == 0 {
-		t.Error("the upstream was called before the first event was stored")
-	}
-	goOn := x.stall()
-	defer goOn()
-	told := make(chan struct{})
-	s.OnWait(func() { close(told) })
-	ended := make(chan error, 1)
-	go func() {
-		_, err := read(s)
-		ended <- err
-	}()
-	up.blocks <- stop
-	close(up.blocks)
-	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 1 })
-	<-told
-	select {
-	case err := <-ended:
-		t.Fatalf("the caller was told of the end before it was stored: %v", err)
-	default:
-	}
-	goOn()
-	if err := <-ended; err != io.EOF {
-		t.Fatal(err)
-	}
-	x.stored(s.JobID())
-}
-
 // TestWhatIsHeldBackIsSentBeforeABlockWaits: chunks are not stored, and a block finds no room.
 func TestWhatIsHeldBackIsSentBeforeABlockWaits(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
-	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+	x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options { return o.WithBacklog(1, time.Minute) }, nil)
 	names := x.b.Names()
 	x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects, c.RePublish = []string{"unused"}, nil })
 	block := `{"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 200<<10) + `"}}]}`
@@ -315,263 +240,30 @@ func TestWhatIsHeldBackIsSentBeforeABlockWaits(t *testing.T) {
 		}
 		given = append(given, b.Index)
 	}
+	s.Close()
+	if err := x.runner.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if n := x.counter("genbus_inline_events_dropped_total"); n != 0 {
 		t.Errorf("%v events dropped", n)
 	}
 	x.stored(s.JobID())
 }
 
-// TestRequiredEventsThatAreNotStored: a chat that the log does not take is refused, before its
-// upstream is called, and one whose end it does not take has no answer.
-func TestRequiredEventsThatAreNotStored(t *testing.T) {
-	t.Parallel()
-	up := newScripted(t)
-	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
-	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	x.changeLog(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 })
-	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
-	code(t, err, errcode.StorageFull)
-	go func() {
-		up.blocks <- stop
-		close(up.blocks)
-	}()
-	_, err = read(s)
-	code(t, err, errcode.EventsNotStored)
-	if n := x.counter("genbus_upstream_requests_total"); n != 1 {
-		t.Errorf("%v requests went upstream", n)
-	}
-}
-
-// TestTheLastChunksHaveAllTheTimeOfTheEnd where they are required.
-func TestTheLastChunksHaveAllTheTimeOfTheEnd(t *testing.T) {
-	t.Parallel()
-	up := newScripted(t)
-	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
-	names := x.b.Names()
-	x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects, c.RePublish = []string{"unused"}, nil })
-	s, err := x.startOf(up)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	close(up.blocks)
-	stored := make(chan struct{})
-	defer func() { <-stored }()
-	time.AfterFunc(6*time.Second, func() {
-		defer close(stored)
-		x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects = []string{names.ChunkPattern()} })
-	})
-	if _, err := read(s); err != io.EOF {
-		t.Error(err)
-	}
-	x.stored(s.JobID())
-}
-
-// TestRequiredEventsAreNotWaitedForEndlessly: others have all places to store events. They are
-// stored when there is a place.
-func TestRequiredEventsAreNotWaitedForEndlessly(t *testing.T) {
-	t.Parallel()
-	up := newScripted(t)
-	x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
-		return o.CheckedEvery(never).WaitsAtMost(time.Second)
-	}, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
-	s, err := x.startOf(up)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	release := sync.OnceFunc(x.runner.FillWrites(t.Context()))
-	defer release()
-	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
-	code(t, err, errcode.BrokerUnavailable)
-	close(up.blocks)
-	_, err = read(s)
-	f := faultOf(t, err, errcode.EventsNotStored)
-	if f.RetryAfter != 0 || f.Meaning().Retry {
-		t.Errorf("a chat that its upstream has answered is to be sent again: %v", f)
-	}
-	s.Close()
-	release()
-	if err := x.runner.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	x.stored(s.JobID())
-}
-
-// TestRequiredEventsAreGivenUpWithoutRoom for what they hold, when their caller waits no longer:
-// its time is over, or it leaves.
-func TestRequiredEventsAreGivenUpWithoutRoom(t *testing.T) {
-	t.Parallel()
-	for name, wait := range map[string]time.Duration{"time over": time.Second, "caller gone": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			up := newScripted(t)
-			x := setupWith(t, brokertest.Single(t), up.URL, func(o inline.Options) inline.Options {
-				return o.CheckedEvery(never).WaitsAtMost(wait).StoresFor(time.Hour)
-			}, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
-			ctx, leave := context.WithCancel(t.Context())
-			defer leave()
-			go func() { up.blocks <- piece(0) }()
-			s, err := x.started(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			release := x.runner.FillWrites(t.Context())
-			defer release()
-			before := x.counter("genbus_inline_events_dropped_total")
-			if !x.runner.FillBudget() {
-				t.Fatal("the budget is in use")
-			}
-			go func() {
-				up.blocks <- stop
-				close(up.blocks)
-			}()
-			ended := make(chan error, 1)
-			go func() {
-				_, err := read(s)
-				ended <- err
-			}()
-			want := errcode.EventsNotStored
-			if wait == time.Hour {
-				x.wait(func() bool { return x.runner.Storing() == 1 })
-				want = errcode.CallerGone
-				leave()
-			}
-			code(t, <-ended, want)
-			x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 0 })
-			if n := x.counter("genbus_inline_events_dropped_total") - before; n != 1 {
-				t.Errorf("%v events dropped", n)
-			}
-		})
-	}
-}
-
-// TestRequiredBlocksAreWithinTheBudget from when their caller has left: the places of the chat are
-// given back then, and its blocks are stored for 10 s more.
-func TestRequiredBlocksAreWithinTheBudget(t *testing.T) {
-	t.Parallel()
-	for name, leaves := range map[string]func(context.CancelFunc, *inline.Stream){
-		"context": func(cancel context.CancelFunc, s *inline.Stream) { cancel(); _, _ = s.Next() },
-		"close":   func(_ context.CancelFunc, s *inline.Stream) { s.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			up, server := newScripted(t), brokertest.Alone(t)
-			b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: server.ClientURL()})
-			x := setup(t, b, up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			go func() { up.blocks <- piece(0) }()
-			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			server.Shutdown()
-			server.WaitForShutdown()
-			if _, err := s.Next(); err != nil {
-				t.Fatal(err)
-			}
-			leaves(cancel, s)
-			if x.runner.FillBudget() {
-				t.Error("a block that is being stored is in no budget")
-			}
-			ended, end := context.WithCancel(t.Context())
-			end()
-			if err := x.runner.Close(ended); err == nil {
-				t.Error("the events were stored without a broker")
-			}
-			if !x.runner.FillBudget() {
-				t.Error("the budget was not given back")
-			}
-			_ = b.Close() // the parts that are closed next would wait for their answers
-		})
-	}
-}
-
-func (x *bundle) startOf(up *scripted) (*inline.Stream, error) {
-	go func() { up.blocks <- stop }()
-	return x.started(x.t.Context())
-}
-
-// started starts a chat, and again where its first event was not stored in time: a test may
-// have made that time short. The upstream was not called then.
-func (x *bundle) started(ctx context.Context) (s *inline.Stream, err error) {
-	for end := time.Now().Add(brokertest.Patience); time.Now().Before(end); {
-		if s, err = x.runner.Stream(ctx, ask("sandbox-chat-a", streamed)); errcode.CodeOf(err) != errcode.BrokerUnavailable || broker.Wait(ctx, 10*time.Millisecond) != nil {
-			break
-		}
-	}
-	return s, err
-}
-
-// TestRequiredEventsKeepNoCallerWhoLeaves, nor the places of the chat.
-func TestRequiredEventsKeepNoCallerWhoLeaves(t *testing.T) {
-	t.Parallel()
-	x := behind(t, brokertest.Single(t), 1, time.Minute, config.InlineEventsRequired, func(c *config.Config) {
-		for i := range c.Routes {
-			c.Routes[i].MaxInFlight = 1
-		}
-	})
-	release := x.runner.FillWrites(t.Context())
-	defer release()
-	for range 2 {
-		ctx, leave := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := x.runner.Complete(ctx, ask("sandbox-chat-fast", ""))
-			ended <- err
-		}()
-		x.wait(func() bool { return x.runner.Storing() == 1 })
-		leave()
-		code(t, <-ended, errcode.CallerGone)
-	}
-}
-
 // TestChatsThatWaitAreRefusedByAClose at once.
 func TestChatsThatWaitAreRefusedByAClose(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{config.InlineEventsOn, config.InlineEventsRequired} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			x := behind(t, brokertest.Single(t), 1, time.Hour, mode)
-			release := x.runner.Full()
-			defer release()
-			ended := make(chan error, 1)
-			go func() {
-				_, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
-				ended <- err
-			}()
-			x.wait(func() bool { _, waiting := x.runner.Backlog(); return waiting == 1 })
-			if err := x.runner.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			code(t, <-ended, errcode.ShuttingDown)
-		})
+	x := behind(t, brokertest.Single(t), 1, time.Hour)
+	release := x.runner.Full()
+	defer release()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+		ended <- err
+	}()
+	x.wait(func() bool { _, waiting := x.runner.Backlog(); return waiting == 1 })
+	if err := x.runner.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
-}
-
-// TestRequiredEventsWithoutABroker: nothing is called that could not be stored.
-func TestRequiredEventsWithoutABroker(t *testing.T) {
-	t.Parallel()
-	s := brokertest.Alone(t)
-	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
-	x := behind(t, b, 1, time.Minute, config.InlineEventsRequired)
-	s.Shutdown()
-	s.WaitForShutdown()
-	_, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
-	f := faultOf(t, err, errcode.BrokerUnavailable)
-	if f.RetryAfter == 0 {
-		t.Errorf("it does not say when to come again: %v", f)
-	}
-	if _, err := x.tasks.Get(t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: "chat_x"}); errors.Is(err, joblog.ErrNotFound) {
-		t.Error("the broker is there")
-	}
-	_ = b.Close() // the parts that are closed next would wait for their answers
+	code(t, <-ended, errcode.ShuttingDown)
 }

@@ -17,12 +17,6 @@ func (o Options) WithBacklog(chats int, most time.Duration) Options {
 	return o
 }
 
-// WaitsAtMost has callers wait that long for events that are required.
-func (o Options) WaitsAtMost(d time.Duration) Options {
-	o.requiredTime = d
-	return o
-}
-
 // StoresFor has what is not stored that long after the end of a chat be given up.
 func (o Options) StoresFor(d time.Duration) Options {
 	o.storeTime = d
@@ -45,19 +39,6 @@ func (r *Runner) FillWrites(ctx context.Context) (release func()) {
 			r.writes.release()
 		}
 	}
-}
-
-// FillBudget takes all that the events of inline chats may hold.
-func (r *Runner) FillBudget() bool { return r.budget.Take(maxRecordBytes) }
-
-// Storing is how many events wait for a place to be stored.
-func (r *Runner) Storing() (n int) {
-	r.writes.mu.Lock()
-	defer r.writes.mu.Unlock()
-	for _, waiting := range r.writes.waiting {
-		n += len(waiting)
-	}
-	return n
 }
 
 // Full has chats wait as if one had ended whose events are not stored, until the function

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
-	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -49,26 +45,4 @@ func passOn(err error) *errcode.Error {
 		f.Violations = []errcode.Violation{{Field: up.Param, Description: up.Message}}
 	}
 	return &f
-}
-
-// unstoredEnd is the error of a chat that the upstream has answered, and whose end is required
-// and was not stored: a repeat is paid once more.
-func unstoredEnd(err error) *errcode.Error {
-	return errcode.New(errcode.EventsNotStored, "the upstream has answered, but the end of the chat could not be stored, which chat.inline_events requires: %s", broker.Reason(err)).
-		Because(err)
-}
-
-// unstored is the error of a chat whose events are required and were not stored, before its
-// upstream was called.
-func unstored(err error) *errcode.Error {
-	code := errcode.BrokerUnavailable
-	_, clockWrong := errors.AsType[*clock.WrongError](err)
-	switch {
-	case errors.Is(err, errNoCapacity), errors.Is(err, joblog.ErrFull):
-		code = errcode.StorageFull
-	case clockWrong, errors.Is(err, clock.ErrUnknown):
-		code = errcode.ClockWrong
-	}
-	return errcode.New(code, "the events of the chat could not be stored, and chat.inline_events requires them: %s", broker.Reason(err)).
-		Because(err).WithRetryAfter(time.Second)
 }

@@ -1,7 +1,7 @@
 // Package inline runs a chat on its caller's connection, and publishes the same
-// events as a queued chat has. It keeps no promise about these events, unless they
-// are required: they are best effort, and delay the caller for a moment at most,
-// while they come faster than the broker stores them.
+// events as a queued chat has. It keeps no promise about these events: they are best
+// effort, and delay the caller for a moment at most, while they come faster than the
+// broker stores them.
 package inline
 
 import (
@@ -30,9 +30,7 @@ import (
 )
 
 // maxRecordBytes is what the events of all inline chats that are not stored yet may hold
-// together, in bytes: blocks, and the replies of chats that have ended. Where events are
-// required they are in it from when their caller no longer waits: before, the places of routes
-// and tenants bound what is held, with 1 MiB of blocks of each chat at most.
+// together, in bytes: blocks, and the replies of chats that have ended.
 const maxRecordBytes = 64 << 20
 
 // Causes that end a call early.
@@ -56,12 +54,11 @@ type Options struct {
 	Logger    *slog.Logger
 
 	// For tests; 0: the constants.
-	checkEvery   time.Duration
-	maxBacklog   int
-	roomTime     time.Duration
-	requiredTime time.Duration
-	storeTime    time.Duration
-	secondLook   time.Duration
+	checkEvery time.Duration
+	maxBacklog int
+	roomTime   time.Duration
+	storeTime  time.Duration
+	secondLook time.Duration
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
@@ -93,7 +90,6 @@ func New(ctx context.Context, o Options) *Runner {
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
 	r.o.roomTime = cmp.Or(o.roomTime, roomTime)
-	r.o.requiredTime = cmp.Or(o.requiredTime, patience)
 	r.o.storeTime = cmp.Or(o.storeTime, storeTime)
 	r.o.secondLook = cmp.Or(o.secondLook, joblog.SecondLook)
 	ctx, r.endChecks = context.WithCancel(ctx)

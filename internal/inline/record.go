@@ -17,15 +17,13 @@ import (
 
 const (
 	// patience is how long one write of a chat's events may take before it is given up, the last
-	// chunks being one, and, where they are required, how long the caller waits for the first
-	// event, and for the end.
+	// chunks being one.
 	patience = 10 * time.Second
 	// storeTime is how long all that is stored at the end may take, with a first event that is
-	// tried again then, and the first event where no caller waits for it: they may wait behind
-	// those of more chats than would keep a caller.
+	// tried again then, and the first event: they may wait behind those of many chats.
 	storeTime = 30 * time.Second
-	// roomTime is how long a chat waits for room for its events where they are not required:
-	// before it begins, and once more for all its blocks together.
+	// roomTime is how long a chat waits for room for its events: before it begins, and once more
+	// for all its blocks together.
 	roomTime = 2 * time.Second
 	// beginAfter is how long after its chat the first event is stored. What that costs is not
 	// taken from the first words of the reply, whose caller waits for them.
@@ -51,16 +49,12 @@ type outcome struct {
 // record publishes the events of one inline chat from a goroutine of its own.
 // Its caller only adds blocks to buffers. A nil record does nothing.
 type record struct {
-	r        *Runner
-	ctx      context.Context // outlives the caller
-	cancel   context.CancelCauseFunc
-	tenant   string
-	required bool          // the caller waits for the events
-	most     time.Duration // how long the first event may take
-	first    task.Event
-	budget   *publisher.Budget // nil where the events are required: the caller waits for room, until leave
-	ended    chan struct{}     // closed when outcome, giveUp and storing are set
-	done     chan struct{}     // closed when there is nothing more to store, and err is set
+	r      *Runner
+	ctx    context.Context // outlives the caller
+	cancel context.CancelCauseFunc
+	tenant string
+	first  task.Event
+	ended  chan struct{} // closed when outcome and giveUp are set
 
 	// known is the sequence up to which the chat's log is known: 0 as long as it is not
 	// known whether the first event was stored.
@@ -76,39 +70,33 @@ type record struct {
 	left      time.Duration          // how long blocks may still wait for room
 	outcome   outcome
 	giveUp    time.Time // when what is not stored is given up
-	storing   context.Context
-	stop      context.CancelCauseFunc // ends storing: it is given up before
-	held      int                     // bytes of the whole reply, which are taken from the budget
-	partial   bool                    // there was no room for the whole reply
+	held      int       // bytes of the whole reply, which are taken from the budget
+	partial   bool      // there was no room for the whole reply
 
 	entry joblog.Entry // the last one that was stored
 	err   error        // what was not stored
 }
 
 // newRecord prepares the events of a call.
-func (r *Runner) newRecord(c *call, streamed, required bool) *record {
+func (r *Runner) newRecord(c *call, streamed bool) *record {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.caller))
 	item := c.checked.Item(ctx, c.req, time.Now())
 	rec := &record{
-		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant, required: required,
-		first:  task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
-		budget: r.budget, ended: make(chan struct{}), done: make(chan struct{}), left: r.o.roomTime, most: r.o.storeTime,
-	}
-	if required {
-		rec.budget, rec.left, rec.most = nil, c.route.Timeouts.Total, r.o.requiredTime
+		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant,
+		first: task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
+		ended: make(chan struct{}), left: r.o.roomTime,
 	}
 	if streamed {
-		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).Inline(rec.budget)
+		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).Inline(r.budget)
 		rec.assembler = chat.NewAssembler(0)
 		rec.waits = rec.roomLeft
 	}
 	return rec
 }
 
-// roomLeft is how long blocks may still wait for room. A broker that is away is not waited for,
-// unless the events are required.
+// roomLeft is how long blocks may still wait for room. A broker that is away is not waited for.
 func (c *record) roomLeft() time.Duration {
-	if !c.required && c.r.o.Broker.Trouble() != nil {
+	if c.r.o.Broker.Trouble() != nil {
 		return 0
 	}
 	return c.left
@@ -138,35 +126,12 @@ func (c *record) close(o outcome) {
 	if c.assembler != nil {
 		c.held = c.assembler.Size()
 	}
-	if !c.budget.Take(c.held) {
+	if !c.r.budget.Take(c.held) {
 		o.reply, c.assembler, c.held, c.partial = nil, nil, 0, true
 	}
 	c.outcome, c.giveUp = o, time.Now().Add(c.r.o.storeTime)
-	c.storing, c.stop = context.WithCancelCause(c.ctx)
 	c.r.backlog.add()
 	close(c.ended)
-}
-
-// leave says that the caller no longer waits for required events, after close. The places of
-// the chat, which are given back then, bounded what its blocks and its reply hold; the budget of
-// all does from then on. Where it has no room nothing more is stored: what is held is held by each
-// step of that.
-func (c *record) leave() {
-	if c == nil || !c.required {
-		return
-	}
-	held := c.held
-	if c.writer != nil {
-		held += c.writer.Held()
-	}
-	if !c.r.budget.Take(held) {
-		c.stop(errMemory)
-		return
-	}
-	c.r.work.Go(func() {
-		<-c.done
-		c.r.budget.Give(held)
-	})
 }
 
 // start has the events stored.
@@ -185,14 +150,11 @@ func (r *Runner) forget(rec *record) {
 
 func (c *record) run() {
 	defer c.r.forget(c)
-	defer close(c.done)
 	if c.writer != nil {
 		defer c.writer.Close()
 	}
-	if !c.required {
-		c.awaitEnd(beginAfter)
-		c.begin(c.ctx)
-	}
+	c.awaitEnd(beginAfter)
+	c.begin(c.ctx)
 	select {
 	case <-c.ended:
 	case <-c.ctx.Done(): // the runner closes: no chat waits for room any more
@@ -201,8 +163,8 @@ func (c *record) run() {
 	}
 	stored := false
 	defer func() { c.r.backlog.remove(stored) }()
-	defer c.budget.Give(c.held)
-	ctx, cancel := context.WithDeadlineCause(c.storing, c.giveUp, errPatience)
+	defer c.r.budget.Give(c.held)
+	ctx, cancel := context.WithDeadlineCause(c.ctx, c.giveUp, errPatience)
 	defer cancel()
 	if c.err != nil {
 		c.begin(ctx)

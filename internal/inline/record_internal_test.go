@@ -26,7 +26,7 @@ func TestRepliesAreWithinTheBudget(t *testing.T) {
 			r := &Runner{budget: publisher.NewBudget(1 << 10), backlog: &backlog{}}
 			held, kept := 0, 0
 			for range 100 {
-				rec := &record{r: r, ctx: t.Context(), budget: r.budget, ended: make(chan struct{})}
+				rec := &record{r: r, ctx: t.Context(), ended: make(chan struct{})}
 				rec.close(outcomeOf(rec))
 				held += rec.held
 				if raw, err := rec.whole(); err == nil && len(raw) > 0 {
@@ -42,40 +42,11 @@ func TestRepliesAreWithinTheBudget(t *testing.T) {
 	}
 }
 
-// TestRequiredRepliesAreWithinTheBudget from when their callers wait no longer, and until there
-// is nothing more to store.
-func TestRequiredRepliesAreWithinTheBudget(t *testing.T) {
-	t.Parallel()
-	const room, size = 1 << 10, 100
-	r := &Runner{budget: publisher.NewBudget(room), backlog: &backlog{}}
-	var kept []*record
-	for range 100 {
-		rec := &record{r: r, ctx: t.Context(), required: true, ended: make(chan struct{}), done: make(chan struct{})}
-		rec.close(outcome{reply: make([]byte, size)})
-		if rec.storing.Err() != nil || rec.held != size {
-			t.Fatal("a reply is given up that its caller waits for")
-		}
-		if rec.leave(); rec.storing.Err() == nil {
-			kept = append(kept, rec)
-		}
-	}
-	if len(kept) != room/size {
-		t.Errorf("%d replies of %d bytes are kept, of a budget of %d", len(kept), size, room)
-	}
-	for _, rec := range kept {
-		close(rec.done)
-	}
-	r.work.Wait()
-	if !r.budget.Take(room) {
-		t.Error("the budget was not given back")
-	}
-}
-
 // TestFailedChatsHoldNoReply: no event of them has one.
 func TestFailedChatsHoldNoReply(t *testing.T) {
 	t.Parallel()
 	r := &Runner{budget: publisher.NewBudget(0), backlog: &backlog{}}
-	rec := &record{r: r, ctx: t.Context(), budget: r.budget, ended: make(chan struct{}), assembler: chat.NewAssembler(0)}
+	rec := &record{r: r, ctx: t.Context(), ended: make(chan struct{}), assembler: chat.NewAssembler(0)}
 	_ = rec.assembler.Add([]byte(`{"choices":[{"index":0,"delta":{"content":"half a reply"}}]}`))
 	rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
 	if rec.assembler != nil || rec.held != 0 || rec.partial {

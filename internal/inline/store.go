@@ -27,7 +27,7 @@ import (
 // empty holds a write of ours that was not confirmed, or what followed it. Other replicas
 // end a chat by its deadline, so a wrong clock writes none.
 func (c *record) begin(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.most, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.r.o.storeTime, errPatience)
 	defer cancel()
 	if _, c.err = c.r.o.Broker.Clock().Now(); c.err == nil {
 		c.entry, c.err = c.commit(ctx, stageBegin, c.first, 0)

@@ -57,7 +57,7 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 // JobID is the chat's id.
 func (s *Stream) JobID() string { return s.c.checked.ID }
 
-// OnWait has wait called when Next is about to wait for the events of the chat, so that what its
+// OnWait has wait called when Next is about to wait for room for the events of the chat, so that what its
 // caller holds back is sent first. It comes before the first Next.
 func (s *Stream) OnWait(wait func()) { s.c.onWait = wait }
 
@@ -95,9 +95,6 @@ func (s *Stream) read() ([]byte, error) {
 		return nil, s.c.failed(err)
 	}
 	s.c.rec.close(outcome{from: s.up.Account()})
-	if s.c.fault = s.c.awaitEvents(); s.c.fault != nil {
-		return nil, s.c.fault
-	}
 	return nil, io.EOF
 }
 
@@ -130,7 +127,6 @@ func (s *Stream) end() {
 	if !s.over {
 		s.over = true
 		s.c.rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
-		s.c.rec.leave()
 	}
 	s.up.Close()
 	s.c.release()

@@ -132,13 +132,6 @@ func (w *ChunkWriter) TakesNow(n int) bool {
 	return w.closed || w.takes(n)
 }
 
-// Held is how many bytes of blocks wait to be confirmed.
-func (w *ChunkWriter) Held() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.held
-}
-
 // takes reports whether add would take the next block: also that it follows those that are
 // pending, which share an event. It needs the lock.
 func (w *ChunkWriter) takes(n int) bool { return w.fits(n) && w.pending.fits(w.next) }
