@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/compatibility.md and the samples of all documents")
+var update = flag.Bool("update", false, "write the samples of all documents")
 
 const root = ".."
 
