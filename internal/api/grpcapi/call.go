@@ -155,7 +155,7 @@ func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 	if s, ok := status.FromError(err); ok && !errors.As(err, &f) {
 		return s.Err()
 	}
-	f = errcode.From(err)
+	f = core.Explain(ctx, subject.TaskName{}, err)
 	if f.JobID != "" {
 		sayJob(ctx, f.JobID)
 	}

@@ -5,11 +5,8 @@ import (
 
 	"github.com/nats-io/nuid"
 
-	"github.com/genbus/genbus/internal/api/core"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/bulk"
-	"github.com/genbus/genbus/internal/subject"
 )
 
 // StartOperation begins work on many jobs or letters, or counts them.
@@ -17,10 +14,8 @@ func (s operatorService) StartOperation(ctx context.Context, m *genbusv1.StartOp
 	out := &genbusv1.StartOperationResponse{}
 	if m.GetCountOnly() {
 		var err error
-		if out.Operation, err = s.operator.Operations.Plan(ctx, m); err != nil {
-			return nil, core.Explain(ctx, subject.TaskName{}, err)
-		}
-		return out, nil
+		out.Operation, err = s.operator.Operations.Plan(ctx, m)
+		return out, err
 	}
 	if m.GetId() == "" {
 		m.Id = nuid.Next()
@@ -42,19 +37,13 @@ func (s operatorService) StartOperation(ctx context.Context, m *genbusv1.StartOp
 // GetOperation reads an operation.
 func (s operatorService) GetOperation(ctx context.Context, m *genbusv1.GetOperationRequest) (*genbusv1.GetOperationResponse, error) {
 	op, err := s.operator.Bulk.Get(ctx, m.GetId())
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.GetOperationResponse{Operation: op}, nil
+	return &genbusv1.GetOperationResponse{Operation: op}, err
 }
 
 // ListOperations reads a page of operations.
 func (s operatorService) ListOperations(ctx context.Context, m *genbusv1.ListOperationsRequest) (*genbusv1.ListOperationsResponse, error) {
 	ops, next, err := s.operator.Bulk.List(ctx, int(m.GetPageSize()), m.GetPageToken())
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.ListOperationsResponse{Operations: ops, NextPageToken: next}, nil
+	return &genbusv1.ListOperationsResponse{Operations: ops, NextPageToken: next}, err
 }
 
 // StopOperation stops an operation, also where there is no room for a record: it may be what

@@ -114,11 +114,7 @@ func ofJob(n subject.TaskName) *genbusv1.AuditRecord {
 
 // ListJobs is in operator_service.proto, as are the others.
 func (s operatorService) ListJobs(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv1.ListJobsResponse, error) {
-	page, err := s.operator.Jobs.Search(ctx, m)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return page, nil
+	return s.operator.Jobs.Search(ctx, m)
 }
 
 // GetJob reads a job.
@@ -148,10 +144,7 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 	page, err := s.operator.Letters.List(ctx, operator.Query{
 		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, nil
+	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, err
 }
 
 // GetDeadLetter reads a letter. A letter holds a prompt: who read it is recorded too.
@@ -159,10 +152,8 @@ func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadL
 	out := &genbusv1.GetDeadLetterResponse{}
 	if m.GetWithoutData() {
 		var err error
-		if out.Letter, err = s.operator.Letters.Summary(ctx, m.GetSequence()); err != nil {
-			return nil, core.Explain(ctx, subject.TaskName{}, err)
-		}
-		return out, nil
+		out.Letter, err = s.operator.Letters.Summary(ctx, m.GetSequence())
+		return out, err
 	}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) (err error) {
 		out.Letter, err = s.operator.Letters.Letter(ctx, m.GetSequence())
@@ -248,10 +239,7 @@ func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobReque
 // ListRoutes reads the state of every route.
 func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesRequest) (*genbusv1.ListRoutesResponse, error) {
 	states, err := s.operator.Routes.RouteStates(ctx)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.ListRoutesResponse{Routes: states}, nil
+	return &genbusv1.ListRoutesResponse{Routes: states}, err
 }
 
 // PauseRoute stops a route's submissions.
@@ -282,10 +270,7 @@ func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRout
 // ListOrphans lists the routes that have jobs and are not configured.
 func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphansRequest) (*genbusv1.ListOrphansResponse, error) {
 	routes, err := s.operator.Routes.Orphans(ctx)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.ListOrphansResponse{Routes: routes}, nil
+	return &genbusv1.ListOrphansResponse{Routes: routes}, err
 }
 
 // FailOrphans ends jobs of a route that is not configured.
@@ -301,47 +286,27 @@ func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphan
 
 // ListTenants says how tenants are doing.
 func (s operatorService) ListTenants(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
-	out, err := s.operator.Tenants.List(ctx, m)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return out, nil
+	return s.operator.Tenants.List(ctx, m)
 }
 
 // ListStreams says what is in each stream.
 func (s operatorService) ListStreams(ctx context.Context, _ *genbusv1.ListStreamsRequest) (*genbusv1.ListStreamsResponse, error) {
-	out, err := s.operator.Streams.List(ctx)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return out, nil
+	return s.operator.Streams.List(ctx)
 }
 
 // GetOverview says how everything is doing.
 func (s operatorService) GetOverview(ctx context.Context, _ *genbusv1.GetOverviewRequest) (*genbusv1.GetOverviewResponse, error) {
-	out, err := s.operator.Overview.Get(ctx)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return out, nil
+	return s.operator.Overview.Get(ctx)
 }
 
 // ListUpstreams says what each replica knows of each upstream.
 func (s operatorService) ListUpstreams(ctx context.Context, _ *genbusv1.ListUpstreamsRequest) (*genbusv1.ListUpstreamsResponse, error) {
-	out, err := s.operator.Replicas.Upstreams(ctx)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return out, nil
+	return s.operator.Replicas.Upstreams(ctx)
 }
 
 // ListReplicas says which replicas there are.
 func (s operatorService) ListReplicas(ctx context.Context, _ *genbusv1.ListReplicasRequest) (*genbusv1.ListReplicasResponse, error) {
-	out, err := s.operator.Replicas.List(ctx)
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return out, nil
+	return s.operator.Replicas.List(ctx)
 }
 
 // ListAuditRecords lists what operators did.
@@ -349,10 +314,7 @@ func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListA
 	page, err := s.operator.Audit.List(ctx, audit.Query{
 		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Tenant: m.GetTenant(), Letter: m.GetLetter(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.ListAuditRecordsResponse{Records: page.Records, NextPageToken: page.Next}, nil
+	return &genbusv1.ListAuditRecordsResponse{Records: page.Records, NextPageToken: page.Next}, err
 }
 
 // RetryJob makes a new job of one that has ended.

@@ -63,6 +63,7 @@ type Handler struct {
 	propagator propagation.TextMapPropagator
 	log        *slog.Logger
 	mux        *patterns
+	queries    map[string]parameters // by pattern
 	root       http.Handler
 }
 
@@ -89,8 +90,12 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules, err := readRules()
+	if err != nil {
+		return nil, err
+	}
 	h := &Handler{
-		core: o.Core, cfg: o.Config, routeTable: o.Routes, gateway: gateway, metrics: o.Metrics, propagator: o.Tracing.Propagator,
+		queries: queriesOf(rules), core: o.Core, cfg: o.Config, routeTable: o.Routes, gateway: gateway, metrics: o.Metrics, propagator: o.Tracing.Propagator,
 		log: o.Logger, mux: &patterns{ServeMux: http.NewServeMux()},
 	}
 	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
@@ -105,7 +110,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	if o.Console != nil {
 		h.serveConsole(o.Console)
 	}
-	h.routes()
+	h.routes(rules)
 	h.root = http.HandlerFunc(h.serve)
 	// Without a collector the wrapper would only cost; contexts of callers are
 	// passed on all the same.
@@ -142,9 +147,9 @@ func notProbe(r *http.Request) bool {
 	return true
 }
 
-// routes lists every path that needs a key. The generated gateway's paths stand
-// here one by one, so that the mux knows their methods.
-func (h *Handler) routes() {
+// routes mounts every path that needs a key. The generated gateway's paths are mounted one by
+// one, so that the mux knows their methods.
+func (h *Handler) routes(rules []rule) {
 	h.handle("POST /v1/video/generations", h.createVideo)
 	h.handle("GET /v1/video/generations/{id}", h.getVideo)
 	h.handle("GET /v1/video/generations/{id}/events", h.videoEvents)
@@ -161,25 +166,13 @@ func (h *Handler) routes() {
 	h.handle("GET /genbus/v1/videos/{id}/events", h.videoEvents)
 	h.handle("GET /genbus/v1/videos/{id}/content", h.getContent)
 	h.handle("GET /genbus/v1/chats/{id}/events", h.chatEvents)
-	for _, pattern := range gatewayPatterns {
-		h.mux.HandleFunc(pattern, h.viaGateway)
+	for _, r := range rules {
+		if r.forOperators() {
+			h.mux.HandleFunc(r.pattern(), h.viaOperator)
+		} else {
+			h.mux.HandleFunc(r.pattern(), h.viaGateway)
+		}
 	}
-	for _, pattern := range operatorPatterns {
-		h.mux.HandleFunc(pattern, h.viaOperator)
-	}
-}
-
-// gatewayPatterns are the rules of proto/genbus/v1/http.yaml that need a tenant's key.
-var gatewayPatterns = []string{
-	"POST /genbus/v1/videos",
-	"GET /genbus/v1/videos",
-	"GET /genbus/v1/videos/{id}",
-	"POST /genbus/v1/videos/{id}/cancel",
-	"DELETE /genbus/v1/videos/{id}",
-	"POST /genbus/v1/chats",
-	"GET /genbus/v1/chats/{id}",
-	"POST /genbus/v1/chats/{id}/cancel",
-	"GET /genbus/v1/models",
 }
 
 // serve is what every request goes through.

@@ -9,44 +9,28 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// queries are the query parameters of the paths under /genbus/v1 that read, by pattern;
-// those that write have none, but for an operator's erasure: a DELETE has no body, in which it
-// could name the job's kind and tenant. Another parameter is refused: a filter that is mistyped
-// would list everything, and what is meant as a trial would erase. The paths that imitate
-// others take what their clients send.
-var queries = map[string]parameters{
-	"GET /genbus/v1/videos":              of(&genbusv1.ListVideoTasksRequest{}),
-	"GET /genbus/v1/videos/{id}":         {},
-	"GET /genbus/v1/videos/{id}/events":  {names: []string{"after_version"}},
-	"GET /genbus/v1/videos/{id}/content": {names: []string{"variant", "index"}},
-	"GET /genbus/v1/chats/{id}":          {},
-	"GET /genbus/v1/chats/{id}/events":   {names: []string{"resume_token"}},
-	"GET /genbus/v1/models":              of(&genbusv1.ListModelsRequest{}),
-
-	"GET /genbus/v1/operator/jobs":                    of(&genbusv1.ListJobsRequest{}),
-	"GET /genbus/v1/operator/jobs/{id}":               of(&genbusv1.GetJobRequest{}, "id"),
-	"GET /genbus/v1/operator/jobs/{id}/bodies":        of(&genbusv1.GetJobBodiesRequest{}, "id"),
-	"DELETE /genbus/v1/operator/jobs/{id}":            of(&genbusv1.EraseJobRequest{}, "id"),
-	"GET /genbus/v1/operator/dead-letters":            of(&genbusv1.ListDeadLettersRequest{}),
-	"GET /genbus/v1/operator/dead-letters/{sequence}": of(&genbusv1.GetDeadLetterRequest{}, "sequence"),
-	"GET /genbus/v1/operator/routes":                  {},
-	"GET /genbus/v1/operator/orphans":                 {},
-	"GET /genbus/v1/operator/overview":                {},
-	"GET /genbus/v1/operator/tenants":                 of(&genbusv1.ListTenantsRequest{}),
-	"GET /genbus/v1/operator/streams":                 {},
-	"GET /genbus/v1/operator/upstreams":               {},
-	"GET /genbus/v1/operator/replicas":                {},
-	"GET /genbus/v1/operator/audit":                   of(&genbusv1.ListAuditRecordsRequest{}),
-	"GET /genbus/v1/operator/operations":              of(&genbusv1.ListOperationsRequest{}),
-	"GET /genbus/v1/operator/operations/{id}":         {},
+// queriesOf gives the query parameters of the paths under /genbus/v1 that read, by pattern; those
+// that write take none, but for a DELETE, which has no body in which it could name a job's kind
+// and tenant. Another parameter is refused: a filter that is mistyped would list everything, and
+// what is meant as a trial would erase. The paths that imitate others take what their clients send.
+func queriesOf(rules []rule) map[string]parameters {
+	queries := map[string]parameters{
+		"GET /genbus/v1/videos/{id}/events":  {names: []string{"after_version"}},
+		"GET /genbus/v1/videos/{id}/content": {names: []string{"variant", "index"}},
+		"GET /genbus/v1/chats/{id}/events":   {names: []string{"resume_token"}},
+	}
+	for _, r := range rules {
+		if !r.body {
+			queries[r.pattern()] = r.query()
+		}
+	}
+	return queries
 }
 
 // parameters are what a path takes in its query.
@@ -57,8 +41,8 @@ type parameters struct {
 }
 
 // of are the fields of a request, without those that the path has.
-func of(m proto.Message, inPath ...string) parameters {
-	p := parameters{request: m.ProtoReflect().Type()}
+func of(request protoreflect.MessageType, inPath ...string) parameters {
+	p := parameters{request: request}
 	fields := p.request.Descriptor().Fields()
 	for i := range fields.Len() {
 		if name := string(fields.Get(i).Name()); !slices.Contains(inPath, name) {
@@ -145,7 +129,7 @@ func (x *exchange) checkQuery() error {
 	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
 		return nil
 	}
-	known := queries[x.r.Pattern]
+	known := x.h.queries[x.r.Pattern]
 	var wrong []errcode.Violation
 	for name, values := range x.r.URL.Query() {
 		if description := known.wrong(name, values); description != "" {

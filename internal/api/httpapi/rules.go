@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	contract "github.com/genbus/genbus/proto"
+)
+
+// operatorPrefix begins the paths that need an operator's key.
+const operatorPrefix = "/genbus/v1/operator/"
+
+// rule is a rule of proto/genbus/v1/http.yaml: a path that the generated gateway serves.
+type rule struct {
+	method, path string
+	// request is the message that the path makes; body says that it comes in the body, and not in
+	// the query.
+	request protoreflect.MessageType
+	body    bool
+}
+
+// pattern is the rule's for a http.ServeMux.
+func (r rule) pattern() string { return r.method + " " + r.path }
+
+// forOperators reports whether the path needs an operator's key.
+func (r rule) forOperators() bool { return strings.HasPrefix(r.path, operatorPrefix) }
+
+// inPath finds the fields of a request that are in its path.
+var inPath = regexp.MustCompile(`\{(\w+)\}`)
+
+// query is what the path takes in its query: the fields of the request that are not in the path.
+func (r rule) query() parameters {
+	var names []string
+	for _, match := range inPath.FindAllStringSubmatch(r.path, -1) {
+		names = append(names, match[1])
+	}
+	return of(r.request, names...)
+}
+
+// readRules reads http.yaml. The error says which rule names no method of the contract.
+func readRules() ([]rule, error) {
+	var file struct {
+		HTTP struct {
+			Rules []struct {
+				Selector          string
+				Get, Post, Delete string
+				Body              string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(contract.HTTPRules, &file); err != nil {
+		return nil, fmt.Errorf("http.yaml: %w", err)
+	}
+	rules := make([]rule, 0, len(file.HTTP.Rules))
+	for _, r := range file.HTTP.Rules {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(r.Selector))
+		method, ok := found.(protoreflect.MethodDescriptor)
+		if !ok {
+			return nil, fmt.Errorf("http.yaml: no method %q: %w", r.Selector, err)
+		}
+		request, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
+		if err != nil {
+			return nil, fmt.Errorf("http.yaml: %s: %w", r.Selector, err)
+		}
+		verb := "GET"
+		switch {
+		case r.Post != "":
+			verb = "POST"
+		case r.Delete != "":
+			verb = "DELETE"
+		}
+		rules = append(rules, rule{method: verb, path: cmp.Or(r.Get, r.Post, r.Delete), request: request, body: r.Body != ""})
+	}
+	return rules, nil
+}
