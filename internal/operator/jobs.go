@@ -15,11 +15,11 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/operator/erasure"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"

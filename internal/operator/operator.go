@@ -5,8 +5,8 @@
 package operator
 
 import (
-	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/bulk"
+	"github.com/genbus/genbus/internal/operator/audit"
 )
 
 // Operator is all that operators can do, over all tenants. It is safe for concurrent use,

@@ -11,10 +11,10 @@ import (
 	"go.uber.org/goleak"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/operator/audit"
 )
 
 func TestMain(m *testing.M) {
