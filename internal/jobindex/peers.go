@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/lease"
+	"github.com/genbus/genbus/internal/fleet"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 type peers struct {
 	b      *broker.Broker
 	self   string
-	leases map[string]*lease.Lease
+	leases map[string]*fleet.Lease
 
 	mu      sync.Mutex
 	had     map[string]time.Time // the replicas that claimed last to have the index ready, and when

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/lease"
+	"github.com/genbus/genbus/internal/fleet"
 )
 
 // TestASlowKeeperThatStopsIsAsked after the others, until it does not answer: it has the index
@@ -14,7 +14,7 @@ func TestASlowKeeperThatStopsIsAsked(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	p := &peers{
-		self: "self", leases: map[string]*lease.Lease{"0": lease.New("self"), "1": lease.New("self")},
+		self: "self", leases: map[string]*fleet.Lease{"0": fleet.NewLease("self"), "1": fleet.NewLease("self")},
 		had: map[string]time.Time{"slow": now.Add(-2 * time.Second), "other": now.Add(-3 * time.Second)}, avoided: map[string]time.Time{},
 	}
 	if asked := p.ready(now); !slices.Equal(asked, []string{"slow", "other"}) {

@@ -51,7 +51,7 @@ func TestRates(t *testing.T) {
 // TestRatesAreAskedFor by a replica that does not keep the index.
 func TestRatesAreAskedFor(t *testing.T) {
 	t.Parallel()
-	_, asks := fleet(t)
+	_, asks := threeReplicas(t)
 	submit(t, asks, "video_1")
 	eventually(t, "the job is counted", func() bool {
 		got, err := asks.Rates(t.Context())

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/lease"
+	"github.com/genbus/genbus/internal/fleet"
 )
 
 const (
@@ -35,8 +35,8 @@ type role struct {
 	logger  *slog.Logger
 	mode    Mode
 	self    string
-	leases  map[string]*lease.Lease
-	claims  *lease.Claims
+	leases  map[string]*fleet.Lease
+	claims  *fleet.Claims
 	changed chan struct{} // has a token when another replica holds a lease
 	left    atomic.Bool   // this replica stops
 	peers   *peers
@@ -45,18 +45,18 @@ type role struct {
 
 func newRole(x *Index, o Options) *role {
 	r := &role{
-		x: x, b: o.Broker, logger: o.Logger, mode: o.Mode, self: o.Log.Writer(), leases: map[string]*lease.Lease{},
+		x: x, b: o.Broker, logger: o.Logger, mode: o.Mode, self: o.Log.Writer(), leases: map[string]*fleet.Lease{},
 		changed: make(chan struct{}, 1),
 	}
 	for _, key := range keepers {
-		r.leases[key] = lease.New(r.self)
+		r.leases[key] = fleet.NewLease(r.self)
 	}
 	r.peers = &peers{b: r.b, self: r.self, leases: r.leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
 	r.server = &server{x: x, b: r.b, self: r.self, waits: make(chan struct{}, mostWaits)}
-	r.claims = lease.NewClaims(lease.Options{
+	r.claims = fleet.NewClaims(fleet.ClaimsOptions{
 		Conn: o.Broker.Conn(), Subject: o.Broker.Names().IndexKeepers(), Self: r.self, Listen: listenFor,
-		All:     func() map[string]*lease.Lease { return r.leases },
-		Lease:   func(key string) *lease.Lease { return r.leases[key] },
+		All:     func() map[string]*fleet.Lease { return r.leases },
+		Lease:   func(key string) *fleet.Lease { return r.leases[key] },
 		Changed: func(string) { r.ring() },
 	})
 	return r

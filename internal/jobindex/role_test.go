@@ -11,9 +11,9 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/lease"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -72,8 +72,8 @@ func keep(replicas ...*replica) (n int) {
 	return n
 }
 
-// fleet is three replicas, two of which keep the index; the third one asks them.
-func fleet(t testing.TB) (all []*replica, asks *replica) {
+// threeReplicas is three replicas, two of which keep the index; the third one asks them.
+func threeReplicas(t testing.TB) (all []*replica, asks *replica) {
 	t.Helper()
 	b := brokertest.Alone(t)
 	for range 3 {
@@ -275,11 +275,11 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 	open := func() *broker.Broker { return brokertest.Open(t, options(b.ClientURL())) }
 	const silentID = "0" // the first of those that are known as well
 	conn := open()
-	gone := map[string]*lease.Lease{"0": lease.New(silentID)}
+	gone := map[string]*fleet.Lease{"0": fleet.NewLease(silentID)}
 	gone["0"].Take(time.Now(), true)
-	claims := lease.NewClaims(lease.Options{
+	claims := fleet.NewClaims(fleet.ClaimsOptions{
 		Conn: conn.Conn(), Subject: conn.Names().IndexKeepers(), Self: silentID, Changed: func(string) {},
-		All: func() map[string]*lease.Lease { return gone }, Lease: func(key string) *lease.Lease { return gone[key] },
+		All: func() map[string]*fleet.Lease { return gone }, Lease: func(key string) *fleet.Lease { return gone[key] },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var saying sync.WaitGroup
@@ -334,7 +334,7 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 // TestOwnEventsOfALostLogAreNotWaitedFor: a log that is created again begins with 1.
 func TestOwnEventsOfALostLogAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	_, asks := fleet(t)
+	_, asks := threeReplicas(t)
 	for i := range 100 {
 		submit(t, asks, fmt.Sprintf("video_old_%02d", i))
 	}
@@ -407,7 +407,7 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 // TestALogThatIsCreatedAgainIsReadAgain by all keepers, and no other job is listed or counted.
 func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	t.Parallel()
-	all, _ := fleet(t)
+	all, _ := threeReplicas(t)
 	for i := range 30 {
 		submit(t, all[i%3], fmt.Sprintf("video_%02d", i))
 	}
@@ -430,7 +430,7 @@ func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 // TestErasedJobsAreForgottenByTheKeepers that another replica lists.
 func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 	t.Parallel()
-	all, asks := fleet(t)
+	all, asks := threeReplicas(t)
 	for i := range 5 {
 		submit(t, asks, fmt.Sprintf("video_%02d", i))
 	}
@@ -454,7 +454,7 @@ func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 // job is found by none.
 func TestAnyReplicaSearches(t *testing.T) {
 	t.Parallel()
-	all, asks := fleet(t)
+	all, asks := threeReplicas(t)
 	search := func(r *replica, s jobindex.Search) (ids []string) {
 		found := must[jobindex.Found](t)(r.Search(t.Context(), s))
 		for _, j := range found.Jobs {

@@ -21,8 +21,8 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/lease"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -37,7 +37,7 @@ type Queue struct {
 	letters *quota.Letters
 	pending *pendingFirstEvents
 
-	claims *lease.Claims // by durable
+	claims *fleet.Claims // by durable
 
 	mu     sync.Mutex
 	routes map[string]*Route // by durable
@@ -51,7 +51,7 @@ func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Let
 	q := &Queue{
 		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},
 	}
-	q.claims = lease.NewClaims(lease.Options{
+	q.claims = fleet.NewClaims(fleet.ClaimsOptions{
 		Conn: b.Conn(), Subject: b.Names().Dispatch(), Self: log.Writer(), All: q.leases, Lease: q.lease, Changed: q.changed,
 	})
 	return q
@@ -78,7 +78,7 @@ func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	if r == nil {
 		r = &Route{
 			b: q.b, kind: kind, name: name, durable: durable, backlog: newBacklog(),
-			window: q.window(kind, name), lease: lease.New(q.log.Writer()),
+			window: q.window(kind, name), lease: fleet.NewLease(q.log.Writer()),
 		}
 		q.routes[durable] = r
 	}
@@ -93,8 +93,8 @@ func (q *Queue) all() []*Route {
 }
 
 // leases is those of all routes that this process has asked for, by their durables.
-func (q *Queue) leases() map[string]*lease.Lease {
-	leases := map[string]*lease.Lease{}
+func (q *Queue) leases() map[string]*fleet.Lease {
+	leases := map[string]*fleet.Lease{}
 	for _, r := range q.all() {
 		leases[r.durable] = r.lease
 	}
@@ -102,7 +102,7 @@ func (q *Queue) leases() map[string]*lease.Lease {
 }
 
 // lease is that of a route by its durable; nil where this process has not asked for it.
-func (q *Queue) lease(durable string) *lease.Lease {
+func (q *Queue) lease(durable string) *fleet.Lease {
 	if r := q.known(durable); r != nil {
 		return r.lease
 	}

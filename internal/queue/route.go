@@ -11,7 +11,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/lease"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -42,7 +42,7 @@ type Route struct {
 	// several do (mover.move): it saves reads of jobs that another one has moved, and makes one
 	// order of tenants for all replicas. Its flag says that the route is congested: jobs in the
 	// backlog wait for room, and the other replicas put new ones behind them.
-	lease *lease.Lease
+	lease *fleet.Lease
 
 	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
 	waiting    atomic.Uint64 // jobs in the backlog

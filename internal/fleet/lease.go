@@ -1,8 +1,4 @@
-// Package lease has replicas agree, without a store, on which of them does something: by
-// what they tell each other (Claims) and by their own clocks. That is not certain: for a
-// while two replicas can hold a lease, or none. So it is for what may be done twice, and
-// needs to be done only once.
-package lease
+package fleet
 
 import (
 	"sync"
@@ -59,9 +55,9 @@ type Lease struct {
 	reported time.Time
 }
 
-// New returns a lease that no replica holds. self is the id of this replica, which is not
+// NewLease returns a lease that no replica holds. self is the id of this replica, which is not
 // empty and which no other one has.
-func New(self string) *Lease { return &Lease{self: self} }
+func NewLease(self string) *Lease { return &Lease{self: self} }
 
 // Take takes the lease where no other replica holds it, and reports whether it is newly
 // this replica's. The flag is what it tells the others until the first Report.

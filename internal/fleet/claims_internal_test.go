@@ -1,4 +1,4 @@
-package lease
+package fleet
 
 import (
 	"context"
@@ -24,9 +24,9 @@ type member struct {
 func newMember(conn *nats.Conn, self string, keys ...string) *member {
 	m := &member{leases: map[string]*Lease{}, changed: make(chan string, 100)}
 	for _, key := range keys {
-		m.leases[key] = New(self)
+		m.leases[key] = NewLease(self)
 	}
-	m.Claims = NewClaims(Options{
+	m.Claims = NewClaims(ClaimsOptions{
 		Conn: conn, Subject: "claims", Self: self,
 		All:     func() map[string]*Lease { return maps.Clone(m.leases) },
 		Lease:   func(key string) *Lease { return m.leases[key] },
@@ -198,8 +198,8 @@ func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"replica":"me","claims":{"0":{"term":18446744073709551615}}}`))
 	f.Add([]byte(`{"claims":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l := New("me")
-		c := NewClaims(Options{
+		l := NewLease("me")
+		c := NewClaims(ClaimsOptions{
 			Self: "me", Changed: func(string) {}, All: func() map[string]*Lease { return nil },
 			Lease: func(key string) *Lease {
 				if key == "0" {

@@ -1,4 +1,4 @@
-package lease
+package fleet
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type message struct {
 // maxClaims bounds the leases in one message.
 const maxClaims = 1000
 
-// Options makes Claims. All but Listen are required. The functions are called by several
+// ClaimsOptions makes Claims. All but Listen are required. The functions are called by several
 // goroutines.
-type Options struct {
+type ClaimsOptions struct {
 	Conn *nats.Conn
 	// Subject is where the replicas tell each other of these leases, and of no other ones.
 	Subject string
@@ -50,7 +50,7 @@ type Options struct {
 // Claims tells the other replicas which leases this one holds, and hears it of them. It is
 // safe for concurrent use.
 type Claims struct {
-	o Options
+	o ClaimsOptions
 
 	mu sync.Mutex // of two messages about one lease, the later is sent later
 	// listens is when the claims of others were first listened to; zero before that.
@@ -58,7 +58,7 @@ type Claims struct {
 }
 
 // NewClaims returns Claims that say and hear nothing before Run.
-func NewClaims(o Options) *Claims {
+func NewClaims(o ClaimsOptions) *Claims {
 	if o.Listen == 0 {
 		o.Listen = listenFor
 	}

@@ -1,4 +1,4 @@
-package lease
+package fleet
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ type claimed struct {
 func newFleet(replicas int) *fleet {
 	f := &fleet{now: time.Unix(1_800_000_000, 0), down: make([]bool, replicas), hangs: make([]bool, replicas)}
 	for i := range replicas {
-		f.leases = append(f.leases, New(fmt.Sprintf("r%02d", i)))
+		f.leases = append(f.leases, NewLease(fmt.Sprintf("r%02d", i)))
 	}
 	return f
 }

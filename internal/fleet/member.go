@@ -1,5 +1,6 @@
-// Package fleet asks all replicas what each of them alone knows: how it is doing, and what it
-// makes of its upstreams. It decides nothing by that, and elects no one.
+// Package fleet is what replicas tell each other without a store: how each is doing (Member), and
+// which of them does something that needs to be done once (Lease, Claims). Leases are not certain:
+// for a while two replicas can hold one, or none. So they are for what may be done twice.
 package fleet
 
 import (
