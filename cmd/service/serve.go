@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/process"
 	"github.com/genbus/genbus/internal/sandbox"
-	"github.com/genbus/genbus/internal/sdnotify"
 	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -64,13 +64,13 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 // begins to stop. The addresses are open: who calls from now on is answered. Call what
 // it returns when the service has stopped.
 func announce(ctx context.Context, log *slog.Logger) func() bool {
-	tell := func(state sdnotify.State) {
-		if err := sdnotify.Send(state); err != nil {
+	tell := func(state process.State) {
+		if err := process.Notify(state); err != nil {
 			log.Warn("a message to the supervisor was lost", telemetry.KeyError, err)
 		}
 	}
-	tell(sdnotify.Ready)
-	return context.AfterFunc(ctx, func() { tell(sdnotify.Stopping) })
+	tell(process.Ready)
+	return context.AfterFunc(ctx, func() { tell(process.Stopping) })
 }
 
 type sandboxCommand struct {

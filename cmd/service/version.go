@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/genbus/genbus/internal/build"
+	"github.com/genbus/genbus/internal/process"
 )
 
 type versionCommand struct {
@@ -15,11 +15,11 @@ type versionCommand struct {
 // Run prints the build; the first word of the line is the version.
 func (c versionCommand) Run(out io.Writer) error {
 	if c.JSON {
-		return json.NewEncoder(out).Encode(build.Read())
+		return json.NewEncoder(out).Encode(process.ReadBuild())
 	}
-	_, err := fmt.Fprintln(out, build.Read())
+	_, err := fmt.Fprintln(out, process.ReadBuild())
 	return err
 }
 
 // version is what logs, metrics and traces call this build.
-func version() string { return build.Read().Version }
+func version() string { return process.ReadBuild().Version }

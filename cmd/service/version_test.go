@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/genbus/genbus/internal/build"
+	"github.com/genbus/genbus/internal/process"
 )
 
 func TestVersionIsPrinted(t *testing.T) {
@@ -14,14 +14,14 @@ func TestVersionIsPrinted(t *testing.T) {
 	if err := (versionCommand{}).Run(&line); err != nil {
 		t.Fatal(err)
 	}
-	if want := build.Read().String() + "\n"; line.String() != want {
+	if want := process.ReadBuild().String() + "\n"; line.String() != want {
 		t.Errorf("got %q, want %q", line.String(), want)
 	}
 	if err := (versionCommand{JSON: true}).Run(&object); err != nil {
 		t.Fatal(err)
 	}
-	var got build.Info
-	if err := json.Unmarshal(object.Bytes(), &got); err != nil || got != build.Read() {
+	var got process.Build
+	if err := json.Unmarshal(object.Bytes(), &got); err != nil || got != process.ReadBuild() {
 		t.Errorf("%v: %s", err, object.String())
 	}
 }

@@ -1,4 +1,4 @@
-package sdnotify
+package process
 
 import (
 	"net"
@@ -35,7 +35,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func TestSend(t *testing.T) {
+func TestNotify(t *testing.T) {
 	names := []string{filepath.Join(shortDir(t), "notify")}
 	if runtime.GOOS == "linux" {
 		names = append(names, "@genbus-test-"+filepath.Base(shortDir(t)))
@@ -44,7 +44,7 @@ func TestSend(t *testing.T) {
 		systemd := listen(t, name)
 		t.Setenv("NOTIFY_SOCKET", name)
 		for _, state := range []State{Ready, Stopping} {
-			if err := Send(state); err != nil {
+			if err := Notify(state); err != nil {
 				t.Fatal(err)
 			}
 			got := make([]byte, 64)
@@ -56,13 +56,13 @@ func TestSend(t *testing.T) {
 	}
 }
 
-func TestSendWithoutSystemd(t *testing.T) {
+func TestNotifyWithoutSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	if err := Send(Ready); err != nil {
+	if err := Notify(Ready); err != nil {
 		t.Error(err)
 	}
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(shortDir(t), "nobody"))
-	if err := Send(Ready); err == nil || !strings.Contains(err.Error(), "NOTIFY_SOCKET") {
+	if err := Notify(Ready); err == nil || !strings.Contains(err.Error(), "NOTIFY_SOCKET") {
 		t.Errorf("nobody listens: %v", err)
 	}
 }

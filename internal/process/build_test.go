@@ -1,4 +1,4 @@
-package build
+package process
 
 import (
 	"runtime"
@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-func TestRead(t *testing.T) {
+func TestReadBuild(t *testing.T) {
 	t.Parallel()
 	// What a test binary records is Go's business; that it is there and that nothing
 	// else is claimed is ours.
-	i := Read()
+	i := ReadBuild()
 	if i.Version == "" || i.Go != runtime.Version() || i.OS != runtime.GOOS || i.Arch != runtime.GOARCH {
 		t.Errorf("this is %+v", i)
 	}

@@ -1,6 +1,4 @@
-// Package sdnotify tells systemd what state a service is in (sd_notify(3)), for a
-// unit with Type=notify. Where systemd did not ask for it, nothing is sent.
-package sdnotify
+package process
 
 import (
 	"errors"
@@ -18,10 +16,10 @@ const (
 	Stopping State = "STOPPING=1" // it has begun to stop
 )
 
-// Send tells systemd the state, by the socket that NOTIFY_SOCKET names: a path, or
+// Notify tells systemd the state (sd_notify(3)), for a unit with Type=notify, by the socket that NOTIFY_SOCKET names: a path, or
 // after an @ a name in Linux's abstract namespace. Without the variable it does
 // nothing. It does not wait for systemd.
-func Send(state State) (err error) {
+func Notify(state State) (err error) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return nil

@@ -1,7 +1,6 @@
-// Package build says which build of genbus a process is: what Go wrote into the
-// binary when it was built. Nothing is given at link time, so the same commit is
-// the same bytes.
-package build
+// Package process is what genbus says of itself as a process of the system: which build it is, and
+// to systemd what state it is in.
+package process
 
 import (
 	"fmt"
@@ -10,9 +9,10 @@ import (
 	"strings"
 )
 
-// Info is one build. Fields that Go did not record are empty: a build of "go run"
+// Build is one build, as Go wrote it into the binary. Nothing is given at link time, so the same
+// commit is the same bytes. Fields that Go did not record are empty: a build of "go run"
 // and of "go test" has no commit, and neither has one outside a repository.
-type Info struct {
+type Build struct {
 	// Version is the tag of the commit, as v1.2.3; between tags, and with changed
 	// files, Go's pseudo-version; "devel" where nothing is known.
 	Version string `json:"version"`
@@ -29,8 +29,8 @@ type Info struct {
 	Arch string `json:"arch"`
 }
 
-// Read gives the build of this process.
-func Read() Info {
+// ReadBuild gives the build of this process.
+func ReadBuild() Build {
 	recorded, ok := debug.ReadBuildInfo()
 	if !ok {
 		recorded = &debug.BuildInfo{}
@@ -38,8 +38,8 @@ func Read() Info {
 	return of(recorded)
 }
 
-func of(recorded *debug.BuildInfo) Info {
-	i := Info{Version: recorded.Main.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+func of(recorded *debug.BuildInfo) Build {
+	i := Build{Version: recorded.Main.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	for _, s := range recorded.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -57,7 +57,7 @@ func of(recorded *debug.BuildInfo) Info {
 }
 
 // String is one line, with the version as its first word.
-func (i Info) String() string {
+func (i Build) String() string {
 	what := make([]string, 0, 3)
 	if i.Commit != "" {
 		commit := "commit " + i.Commit[:min(len(i.Commit), 12)]
