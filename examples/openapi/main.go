@@ -2,6 +2,9 @@
 // video, with a client that was generated from docs/openapi.json.
 package main
 
+//go:generate mkdir -p genbusapi
+//go:generate go tool oapi-codegen -config oapi-codegen.yaml ../../docs/openapi.json
+
 import (
 	"context"
 	"errors"
