@@ -23,7 +23,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Limits of one body. Its size is not among them: what a tenant may send is the
@@ -121,7 +120,7 @@ func checkObject(raw []byte, how strictness) error {
 	if err := checkValue(raw, how); err != nil {
 		return err
 	}
-	if kind := jsonscan.New(raw).Peek(); kind != '{' {
+	if kind := NewCursor(raw).Peek(); kind != '{' {
 		return fmt.Errorf("is %s; a JSON object is needed", kindName(kind))
 	}
 	return nil
@@ -206,7 +205,7 @@ func brackets(raw []byte) int { return bytes.Count(raw, []byte("{")) + bytes.Cou
 func measure(raw []byte) (values, depth int) {
 	values = 1
 	open, last := 0, byte(0)
-	for c := jsonscan.New(raw); c.Peek() != 0; {
+	for c := NewCursor(raw); c.Peek() != 0; {
 		kind := c.Peek()
 		switch kind {
 		case '"':

@@ -1,7 +1,5 @@
 package body
 
-import "github.com/genbus/genbus/internal/jsonscan"
-
 var chatRules = []Rule{
 	{Name: "model", Required: true, Wrong: IsModel},
 	{Name: "messages", Required: true, parts: (*checker).messages},
@@ -80,7 +78,7 @@ func (k *checker) messages(value []byte) {
 func (k *checker) each(value []byte, check func(*checker, []byte)) int {
 	last := len(k.at) - 1
 	of := k.at[last]
-	c, n := jsonscan.New(value), 0
+	c, n := NewCursor(value), 0
 	for i := range c.Elements() {
 		n++
 		k.at[last].index = i
@@ -96,9 +94,9 @@ func (k *checker) message(value []byte) {
 	if !k.need(value, '{', "an object with role and content") {
 		return
 	}
-	c, role := jsonscan.New(value), false
+	c, role := NewCursor(value), false
 	for quoted := range c.Members() {
-		switch string(jsonscan.Name(quoted)) {
+		switch string(MemberName(quoted)) {
 		case "role":
 			role = true
 			k.in("role", c.Value(), checkRole)

@@ -3,15 +3,13 @@ package body
 import (
 	"bytes"
 	"unicode/utf8"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // cursor reads valid JSON into typed fields. Its methods that return false have not
 // moved it.
-type cursor struct{ jsonscan.Cursor }
+type cursor struct{ Cursor }
 
-func newCursor(text []byte) *cursor { return &cursor{jsonscan.Cursor{Text: text}} }
+func newCursor(text []byte) *cursor { return &cursor{Cursor{Text: text}} }
 
 // object steps over the next value, an object. field is called for each member
 // with its name and the cursor before the value: it steps over the value and
@@ -20,7 +18,7 @@ func newCursor(text []byte) *cursor { return &cursor{jsonscan.Cursor{Text: text}
 func (c *cursor) object(extra *[]byte, field func(name []byte) bool) {
 	*extra = nil
 	for quoted := range c.Members() {
-		if field(jsonscan.Name(quoted)) {
+		if field(MemberName(quoted)) {
 			continue
 		}
 		value := c.Value()
@@ -44,5 +42,5 @@ func textOf(quoted []byte) string {
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner)
 	}
-	return string(jsonscan.Unquote(quoted))
+	return string(Unquote(quoted))
 }

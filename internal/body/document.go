@@ -4,8 +4,6 @@ import (
 	"iter"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Document is the body of a request together with the result of its check: whether it is
@@ -63,10 +61,10 @@ func (d Document) object() []byte {
 // Members walks through the top-level members, each with its JSON text.
 func (d Document) Members() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		c := jsonscan.New(d.object())
+		c := NewCursor(d.object())
 		for quoted := range c.Members() {
 			value := c.Value()
-			if value == nil || !yield(string(jsonscan.Name(quoted)), value) {
+			if value == nil || !yield(string(MemberName(quoted)), value) {
 				return
 			}
 		}
@@ -74,7 +72,7 @@ func (d Document) Members() iter.Seq2[string, []byte] {
 }
 
 // Member gives the JSON text of a top-level member, or nil when there is none.
-func (d Document) Member(name string) []byte { return jsonscan.Find(d.object(), name) }
+func (d Document) Member(name string) []byte { return FindMember(d.object(), name) }
 
 // Text gives the value of a top-level member that is a string, and "" for everything else.
 func (d Document) Text(name string) string { return Text(d.Member(name)) }
@@ -90,7 +88,7 @@ func (d Document) With(name string, value []byte) Document {
 	if d.Err() != nil {
 		return d
 	}
-	text, ok := jsonscan.Set(d.text, name, value)
+	text, ok := SetMember(d.text, name, value)
 	switch {
 	case !ok:
 		d.err = Errorf("", "is no JSON object")

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Fingerprint gives the SHA-256 of the canonical form of a request's body:
@@ -15,14 +13,14 @@ import (
 // with the shortest escapes, numbers as written (1.0 is not 1). Two bodies with
 // one fingerprint are the same request.
 func (d Document) Fingerprint() [sha256.Size]byte {
-	f := canonical{c: jsonscan.Cursor{Text: d.object()}, out: make([]byte, 0, len(d.text))}
+	f := canonical{c: Cursor{Text: d.object()}, out: make([]byte, 0, len(d.text))}
 	f.value()
 	return sha256.Sum256(f.out)
 }
 
 // canonical appends the canonical form of what c walks over to out.
 type canonical struct {
-	c   jsonscan.Cursor
+	c   Cursor
 	out []byte
 	// members are those of the open objects, the innermost last.
 	members []member

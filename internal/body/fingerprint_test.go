@@ -9,13 +9,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 func canonicalForm(t *testing.T, body string) string {
 	t.Helper()
-	f := canonical{c: jsonscan.Cursor{Text: []byte(body)}}
+	f := canonical{c: Cursor{Text: []byte(body)}}
 	f.value()
 	sum, err := fingerprint([]byte(body))
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 func seed(f *testing.F) {
@@ -73,7 +72,7 @@ func FuzzFingerprint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := canonical{c: jsonscan.Cursor{Text: body}}
+		c := canonical{c: Cursor{Text: body}}
 		c.value()
 		if !utf8.Valid(c.out) || !json.Valid(c.out) {
 			t.Fatalf("the canonical form is no JSON: %q", c.out)

@@ -1,7 +1,5 @@
 package body
 
-import "github.com/genbus/genbus/internal/jsonscan"
-
 // Head is what routing needs to know of a request's body.
 type Head struct {
 	// Model is the model's id as the client names it; empty when the body names
@@ -20,7 +18,7 @@ func (d Document) Head() Head {
 	var h Head
 	c := newCursor(d.object())
 	for quoted := range c.Members() {
-		h.read(c, jsonscan.Name(quoted))
+		h.read(c, MemberName(quoted))
 	}
 	return h
 }
@@ -36,7 +34,7 @@ func (h *Head) read(c *cursor, name []byte) {
 		h.Stream = h.StreamSet && *stream
 	case "stream_options":
 		if c.Peek() == '{' {
-			h.IncludeUsage = string(jsonscan.Find(c.Value(), "include_usage")) == "true"
+			h.IncludeUsage = string(FindMember(c.Value(), "include_usage")) == "true"
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 const (
@@ -37,9 +35,9 @@ type Rule struct {
 func (d Document) Check(rules []Rule) []Violation {
 	k := new(checker)
 	values := make([][]byte, len(rules))
-	c := jsonscan.New(d.object())
+	c := NewCursor(d.object())
 	for quoted := range c.Members() {
-		name := jsonscan.Name(quoted)
+		name := MemberName(quoted)
 		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == string(name) }); i >= 0 {
 			values[i] = c.Value()
 		}

@@ -9,8 +9,6 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // writer appends JSON to buf. It goes on after an error, leaving out what cannot
@@ -51,9 +49,9 @@ func (o object) extra(extra []byte) {
 		return
 	}
 	typed := o.w.names[o.from:]
-	c := jsonscan.New(extra)
+	c := NewCursor(extra)
 	for quoted := range c.Members() {
-		if name := string(jsonscan.Name(quoted)); slices.Contains(typed, name) {
+		if name := string(MemberName(quoted)); slices.Contains(typed, name) {
 			o.w.fail("extra_json", fmt.Errorf("holds %q, which is also given as a typed field; give it once", name))
 			continue
 		}

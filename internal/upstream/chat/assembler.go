@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 )
 
 // The rules by which chunks become one reply. What is not named here is kept:
@@ -79,12 +79,12 @@ func (a *Assembler) Size() int { return a.budget.held }
 
 // walk adds any chunk.
 func (a *Assembler) walk(block []byte) error {
-	c := jsonscan.New(block)
+	c := body.NewCursor(block)
 	if c.Peek() == '{' {
 		a.blocks++
 	}
 	for quoted := range c.Members() {
-		name := jsonscan.Name(quoted)
+		name := body.MemberName(quoted)
 		if string(name) == "choices" && c.Peek() == '[' {
 			a.addChoices(c)
 		} else {
@@ -100,10 +100,10 @@ func (a *Assembler) walk(block []byte) error {
 	return a.budget.err
 }
 
-func (a *Assembler) addChoices(c *jsonscan.Cursor) {
+func (a *Assembler) addChoices(c *body.Cursor) {
 	for n := range c.Elements() {
-		o := jsonscan.New(c.Value())
-		choice := a.at(number(jsonscan.Find(o.Text, "index"), n))
+		o := body.NewCursor(c.Value())
+		choice := a.at(number(body.FindMember(o.Text, "index"), n))
 		if choice == nil {
 			return
 		}
@@ -146,12 +146,12 @@ func (a *Assembler) Reply() ([]byte, error) {
 	}
 	dst := []byte{'{'}
 	if id := a.top.find("id"); id != nil {
-		dst = append(id.appendValue(jsonscan.AppendName(dst, "id")), ',')
+		dst = append(id.appendValue(body.AppendName(dst, "id")), ',')
 	}
 	dst = append(dst, `"object":"chat.completion"`...)
 	for _, name := range []string{"created", "model"} {
 		if p := a.top.find(name); p != nil {
-			dst = p.appendValue(jsonscan.AppendName(append(dst, ','), name))
+			dst = p.appendValue(body.AppendName(append(dst, ','), name))
 		}
 	}
 	dst = a.appendChoices(append(dst, `,"choices":`...))
@@ -196,7 +196,7 @@ func (c *choice) appendMessage(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = jsonscan.AppendName(dst, f.name)
+		dst = body.AppendName(dst, f.name)
 		switch p, w := delta.find(f.name), whole.find(f.name); {
 		case p.empty() && !w.empty():
 			dst = w.appendValue(dst)
@@ -209,7 +209,7 @@ func (c *choice) appendMessage(dst []byte) []byte {
 	skip := []string{"role", "content"}
 	for i := range whole.parts {
 		if w := &whole.parts[i]; !slices.Contains(skip, w.name) && delta.find(w.name).empty() {
-			dst = w.appendValue(jsonscan.AppendName(append(dst, ','), w.name))
+			dst = w.appendValue(body.AppendName(append(dst, ','), w.name))
 			skip = append(skip, w.name)
 		}
 	}

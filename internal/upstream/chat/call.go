@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
@@ -133,21 +133,21 @@ func (cl *call) readAll() ([]byte, error) {
 
 // readReply reads a JSON answer and makes sure that it is a chat completion.
 func (cl *call) readReply() ([]byte, error) {
-	body, err := cl.readAll()
+	reply, err := cl.readAll()
 	if err != nil {
 		return nil, err
 	}
 	var p progress
-	failed, err := p.look(body)
+	failed, err := p.look(reply)
 	switch {
 	case failed:
-		return nil, cl.said(body)
-	case err != nil || !validJSON(body):
+		return nil, cl.said(reply)
+	case err != nil || !validJSON(reply):
 		return nil, cl.found(CodeUnreadable, "the upstream's answer is not valid JSON", err)
-	case jsonscan.Find(body, "choices") == nil:
+	case body.FindMember(reply, "choices") == nil:
 		return nil, cl.found(CodeUnreadable, "the upstream's answer has no choices", nil)
 	}
-	return body, nil
+	return reply, nil
 }
 
 // assemble makes a reply of an answer that came as a stream.

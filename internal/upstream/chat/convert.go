@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 )
 
 // toChunks makes the chunks of a whole reply: for each choice one with the
@@ -12,9 +12,9 @@ import (
 // again they give the reply, with every field that it had.
 func toChunks(reply []byte) ([][]byte, error) {
 	t := split{head: []byte(`{"object":"chat.completion.chunk"`)}
-	c := jsonscan.New(reply)
+	c := body.NewCursor(reply)
 	for name := range c.Members() {
-		t.takeMember(string(jsonscan.Name(name)), c.Value())
+		t.takeMember(string(body.MemberName(name)), c.Value())
 	}
 	if c.Bad {
 		return nil, errBadBlock
@@ -37,9 +37,9 @@ func (t *split) takeMember(name string, v []byte) {
 	case "usage":
 		t.usage = v
 	case "id", "created", "model":
-		t.head = append(jsonscan.AppendName(append(t.head, ','), name), v...)
+		t.head = append(body.AppendName(append(t.head, ','), name), v...)
 	default:
-		t.extra = append(jsonscan.AppendName(append(t.extra, ','), name), v...)
+		t.extra = append(body.AppendName(append(t.extra, ','), name), v...)
 	}
 }
 
@@ -74,7 +74,7 @@ func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
 	if isNull(array) {
 		return nil, nil, nil
 	}
-	c := jsonscan.New(array)
+	c := body.NewCursor(array)
 	for n := range c.Elements() {
 		message, finish := splitChoice(c, n)
 		messages = append(messages, message)
@@ -91,11 +91,11 @@ func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
 	return messages, finishes, nil
 }
 
-func splitChoice(c *jsonscan.Cursor, n int) (message, finish []byte) {
+func splitChoice(c *body.Cursor, n int) (message, finish []byte) {
 	index := strconv.AppendInt([]byte(`{"index":`), int64(n), 10)
 	var delta, reason, others []byte
 	for quoted := range c.Members() {
-		name := string(jsonscan.Name(quoted))
+		name := string(body.MemberName(quoted))
 		switch v := c.Value(); name {
 		case "index":
 			index = append([]byte(`{"index":`), v...)
@@ -108,7 +108,7 @@ func splitChoice(c *jsonscan.Cursor, n int) (message, finish []byte) {
 				delta = v
 			}
 		default:
-			others = append(jsonscan.AppendName(append(others, ','), name), v...)
+			others = append(body.AppendName(append(others, ','), name), v...)
 		}
 	}
 	if len(delta) == 0 || delta[0] != '{' {
@@ -125,7 +125,7 @@ func splitChoice(c *jsonscan.Cursor, n int) (message, finish []byte) {
 
 // withCallIndexes writes a message as a delta, whose tool calls are numbered.
 func withCallIndexes(dst, message []byte) []byte {
-	calls := jsonscan.New(jsonscan.Find(message, "tool_calls"))
+	calls := body.NewCursor(body.FindMember(message, "tool_calls"))
 	if calls.Peek() != '[' {
 		return append(dst, message...)
 	}
@@ -136,13 +136,13 @@ func withCallIndexes(dst, message []byte) []byte {
 		}
 		numbered = append(numbered, withIndex(calls.Value(), n)...)
 	}
-	message, _ = jsonscan.Set(message, "tool_calls", append(numbered, ']'))
+	message, _ = body.SetMember(message, "tool_calls", append(numbered, ']'))
 	return append(dst, message...)
 }
 
 func withIndex(call []byte, n int) []byte {
-	if jsonscan.Find(call, "index") == nil {
-		call, _ = jsonscan.Set(call, "index", strconv.AppendInt(nil, int64(n), 10))
+	if body.FindMember(call, "index") == nil {
+		call, _ = body.SetMember(call, "index", strconv.AppendInt(nil, int64(n), 10))
 	}
 	return call
 }

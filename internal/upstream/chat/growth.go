@@ -1,6 +1,6 @@
 package chat
 
-import "github.com/genbus/genbus/internal/jsonscan"
+import "github.com/genbus/genbus/internal/body"
 
 // growth is the shape of a chunk that does nothing but add text to what an assembler holds
 // already. The next chunk of this shape needs no walk: its texts go where those of the sample
@@ -37,9 +37,9 @@ func (g *growth) learn(a *Assembler, block []byte) {
 	if g.unused++; g.unused > maxUnused {
 		return
 	}
-	c, only := jsonscan.New(block), true
+	c, only := body.NewCursor(block), true
 	for quoted := range c.Members() {
-		switch name := jsonscan.Name(quoted); string(name) {
+		switch name := body.MemberName(quoted); string(name) {
 		case "choices":
 			only = c.Peek() == '[' && g.learnChoices(a, c) && only
 		case "obfuscation":
@@ -56,7 +56,7 @@ func (g *growth) learn(a *Assembler, block []byte) {
 }
 
 // hole is false where a repeat of the value would do something else than add or replace a text.
-func (g *growth) hole(c *jsonscan.Cursor, v []byte, to *part) bool {
+func (g *growth) hole(c *body.Cursor, v []byte, to *part) bool {
 	if !isString(v) || to == nil || g.shape.n == maxHoles || to.form != formText && to.form != formRaw {
 		return false
 	}
@@ -65,7 +65,7 @@ func (g *growth) hole(c *jsonscan.Cursor, v []byte, to *part) bool {
 	return true
 }
 
-func (g *growth) learnChoices(a *Assembler, c *jsonscan.Cursor) (only bool) {
+func (g *growth) learnChoices(a *Assembler, c *body.Cursor) (only bool) {
 	only = true
 	for n := range c.Elements() {
 		if n > 0 || len(a.choices) != 1 { // several choices are rare
@@ -76,10 +76,10 @@ func (g *growth) learnChoices(a *Assembler, c *jsonscan.Cursor) (only bool) {
 	return only
 }
 
-func (g *growth) learnChoice(a *Assembler, c *jsonscan.Cursor) (only bool) {
+func (g *growth) learnChoice(a *Assembler, c *body.Cursor) (only bool) {
 	only = true
 	for quoted := range c.Members() {
-		switch string(jsonscan.Name(quoted)) {
+		switch string(body.MemberName(quoted)) {
 		case "delta":
 			only = c.Peek() == '{' && g.learnDelta(&a.choices[0], c) && only
 		case "logprobs", "message":
@@ -91,11 +91,11 @@ func (g *growth) learnChoice(a *Assembler, c *jsonscan.Cursor) (only bool) {
 	return only
 }
 
-func (g *growth) learnDelta(to *choice, c *jsonscan.Cursor) (only bool) {
+func (g *growth) learnDelta(to *choice, c *body.Cursor) (only bool) {
 	only = true
 	fields := to.fields("delta")
 	for quoted := range c.Members() {
-		name := jsonscan.Name(quoted)
+		name := body.MemberName(quoted)
 		switch v, f := c.Value(), deltaSchema.of(name); {
 		case f.rule == ruleJoin && isString(v):
 			p := fields.find(string(name))

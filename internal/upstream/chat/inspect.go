@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 )
 
 // maxChoices bounds the choices of one reply; the protocol allows 128.
@@ -76,9 +76,9 @@ func (p *progress) look(block []byte) (failed bool, err error) {
 }
 
 func (p *progress) walk(block []byte) (f findings, err error) {
-	c := jsonscan.New(block)
+	c := body.NewCursor(block)
 	for name := range c.Members() {
-		if err := p.lookAtMember(c, jsonscan.Name(name), &f); err != nil {
+		if err := p.lookAtMember(c, body.MemberName(name), &f); err != nil {
 			return findings{}, err
 		}
 	}
@@ -88,7 +88,7 @@ func (p *progress) walk(block []byte) (f findings, err error) {
 	return f, nil
 }
 
-func (p *progress) lookAtMember(c *jsonscan.Cursor, name []byte, f *findings) error {
+func (p *progress) lookAtMember(c *body.Cursor, name []byte, f *findings) error {
 	switch string(name) {
 	case "choices":
 		f.choices = true
@@ -108,7 +108,7 @@ func (p *progress) lookAtMember(c *jsonscan.Cursor, name []byte, f *findings) er
 	return nil
 }
 
-func (p *progress) lookAtChoices(c *jsonscan.Cursor, f *findings) error {
+func (p *progress) lookAtChoices(c *body.Cursor, f *findings) error {
 	if c.Peek() == 'n' { // null
 		return nil
 	}
@@ -128,10 +128,10 @@ func (p *progress) lookAtChoices(c *jsonscan.Cursor, f *findings) error {
 	return nil
 }
 
-func (p *progress) lookAtChoice(c *jsonscan.Cursor, n int) (index int, finished bool) {
+func (p *progress) lookAtChoice(c *body.Cursor, n int) (index int, finished bool) {
 	index = n
 	for name := range c.Members() {
-		switch string(jsonscan.Name(name)) {
+		switch string(body.MemberName(name)) {
 		case "index":
 			index = number(c.Value(), n)
 		case "finish_reason":
@@ -143,7 +143,7 @@ func (p *progress) lookAtChoice(c *jsonscan.Cursor, n int) (index int, finished 
 	return index, finished
 }
 
-func (p *progress) lookAtDelta(c *jsonscan.Cursor) {
+func (p *progress) lookAtDelta(c *body.Cursor) {
 	if c.Peek() != '{' {
 		return
 	}

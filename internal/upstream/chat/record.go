@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 )
 
 // errReplyTooLarge says that the chunks make more than the assembler may hold.
@@ -126,9 +126,9 @@ func (r *record) at(name []byte, b *budget) *part {
 
 // addObject reads an object and adds its fields. It reports faults in c.Bad
 // and in b.err.
-func (r *record) addObject(c *jsonscan.Cursor, s *schema, b *budget) {
+func (r *record) addObject(c *body.Cursor, s *schema, b *budget) {
 	for quoted := range c.Members() {
-		name := jsonscan.Name(quoted)
+		name := body.MemberName(quoted)
 		if r.add(name, c.Value(), s.of(name), b); b.err != nil {
 			return
 		}
@@ -149,7 +149,7 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 		if p.into == nil {
 			p.into, p.form = new(record), formInto
 		}
-		p.into.addObject(jsonscan.New(v), f.into, b)
+		p.into.addObject(body.NewCursor(v), f.into, b)
 	case f.rule == ruleCalls && v[0] == '[':
 		if p.calls == nil {
 			p.calls, p.form = new(callList), formCalls
@@ -221,7 +221,7 @@ func (p *part) joinArray(v []byte, b *budget) {
 		}
 	default: // an array already, or a value that items do not change
 	}
-	c := jsonscan.New(v)
+	c := body.NewCursor(v)
 	for range c.Elements() {
 		p.addItem(c.Value(), b)
 	}
@@ -279,7 +279,7 @@ func (r *record) appendMembers(dst []byte, first bool, skip ...string) []byte {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = p.appendValue(jsonscan.AppendName(dst, p.name))
+		dst = p.appendValue(body.AppendName(dst, p.name))
 	}
 	return dst
 }

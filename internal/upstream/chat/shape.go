@@ -1,6 +1,6 @@
 package chat
 
-import "github.com/genbus/genbus/internal/jsonscan"
+import "github.com/genbus/genbus/internal/body"
 
 // Limits of what is worth remembering of a chunk.
 const (
@@ -21,7 +21,7 @@ type shape struct {
 type span struct{ from, to int }
 
 // hole remembers that c has just read the string v, while a chunk is walked.
-func (s *shape) hole(c *jsonscan.Cursor, v []byte) {
+func (s *shape) hole(c *body.Cursor, v []byte) {
 	if isString(v) && s.n < maxHoles {
 		s.holes[s.n] = span{c.At - len(v), c.At}
 		s.n++
@@ -51,7 +51,7 @@ func (s *shape) match(block []byte) (strings [maxHoles][]byte, ok bool) {
 	if s.n == 0 {
 		return strings, false
 	}
-	c, from := jsonscan.Cursor{Text: block}, 0
+	c, from := body.Cursor{Text: block}, 0
 	for i, h := range s.holes[:s.n] {
 		same := s.sample[from:h.from]
 		if len(block)-c.At < len(same) || string(block[c.At:c.At+len(same)]) != string(same) {

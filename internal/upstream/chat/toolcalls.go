@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 )
 
 // maxCalls bounds the tool calls of one choice.
@@ -34,7 +34,7 @@ type fragment struct {
 
 // add takes the tool_calls of one delta.
 func (l *callList) add(array []byte, b *budget) {
-	c := jsonscan.New(array)
+	c := body.NewCursor(array)
 	for range c.Elements() {
 		v := c.Value()
 		if len(v) == 0 || v[0] != '{' {
@@ -52,7 +52,7 @@ func (l *callList) add(array []byte, b *budget) {
 			call.id = string(f.id)
 		}
 		call.named = call.named || f.named
-		o := jsonscan.New(v)
+		o := body.NewCursor(v)
 		call.record.addObject(o, &callSchema, b)
 		if o.Bad {
 			c.Fail()
@@ -68,9 +68,9 @@ func (l *callList) add(array []byte, b *budget) {
 
 func readFragment(v []byte) fragment {
 	f := fragment{index: -1}
-	c := jsonscan.New(v)
+	c := body.NewCursor(v)
 	for name := range c.Members() {
-		switch string(jsonscan.Name(name)) {
+		switch string(body.MemberName(name)) {
 		case "index":
 			f.index = number(c.Value(), -1)
 		case "id":
@@ -78,7 +78,7 @@ func readFragment(v []byte) fragment {
 				f.id = id[1 : len(id)-1]
 			}
 		case "function", "custom":
-			f.named = !isNothing(jsonscan.Find(c.Value(), "name"))
+			f.named = !isNothing(body.FindMember(c.Value(), "name"))
 		}
 	}
 	return f

@@ -1,8 +1,4 @@
-// Package jsonscan walks over JSON text without decoding it and without copying.
-// It reads single members and elements of requests and of upstreams' answers, and changes one
-// member of an object where it is. It does not validate. Whole values are decoded by
-// go-json-experiment.
-package jsonscan
+package body
 
 import (
 	"bytes"
@@ -11,7 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Cursor is a place in a JSON text. It checks only the structure that it passes:
+// Cursor is a place in a JSON text. It walks over the text without decoding or copying it: for
+// single members and elements. Whole values are decoded by go-json-experiment. It checks only the structure that it passes:
 // what it skips is delimited, not validated. After the first fault Bad is true and
 // every method finds nothing more, so that it never leaves its text, whatever that
 // is. A copy of a cursor goes on from the same place by itself.
@@ -21,8 +18,8 @@ type Cursor struct {
 	Bad  bool
 }
 
-// New gives a cursor at the beginning of a text.
-func New(text []byte) *Cursor { return &Cursor{Text: text} }
+// NewCursor gives a cursor at the beginning of a text.
+func NewCursor(text []byte) *Cursor { return &Cursor{Text: text} }
 
 // Fail notes a fault: the text is not what the caller needs.
 func (c *Cursor) Fail() { c.Bad, c.At = true, len(c.Text) }
@@ -209,9 +206,9 @@ func (c *Cursor) next(closer byte) bool {
 	return false
 }
 
-// Name gives the text of a quoted name without copying it, unless there are escapes.
+// MemberName gives the text of a quoted name without copying it, unless there are escapes.
 // What is not Unicode in an escape becomes U+FFFD.
-func Name(quoted []byte) []byte {
+func MemberName(quoted []byte) []byte {
 	if len(quoted) < len(`""`) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package jsonscan
+package body
 
 import (
 	"bytes"
@@ -6,20 +6,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Find gives the text of an object's member, nil when it has none of that name or
+// FindMember gives the text of an object's member, nil when it has none of that name or
 // is no object. Of two members of one name it is the last.
-func Find(object []byte, name string) []byte {
+func FindMember(object []byte, name string) []byte {
 	if at := find(object, name); at.found {
 		return object[at.from:at.to:at.to]
 	}
 	return nil
 }
 
-// Set gives a copy of an object in which the member of that name has value, a JSON
+// SetMember gives a copy of an object in which the member of that name has value, a JSON
 // text: it is replaced where it is, or else becomes the last one. Every other byte
 // is as it was. The object itself is returned when there is nothing to change, and
 // also when it is none: then ok is false.
-func Set(object []byte, name string, value []byte) (out []byte, ok bool) {
+func SetMember(object []byte, name string, value []byte) (out []byte, ok bool) {
 	at := find(object, name)
 	switch {
 	case at.bad:
@@ -61,7 +61,7 @@ func find(object []byte, name string) span {
 	var at span
 	last := c.At + 1
 	for quoted := range c.Members() {
-		found := string(Name(quoted)) == name
+		found := string(MemberName(quoted)) == name
 		value := c.Value()
 		last, at.follows = c.At, true
 		if found {

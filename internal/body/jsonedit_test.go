@@ -1,4 +1,4 @@
-package jsonscan_test
+package body_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/genbus/genbus/internal/jsonscan"
+	"github.com/genbus/genbus/internal/body"
 )
 
 func TestSet(t *testing.T) {
@@ -22,22 +22,22 @@ func TestSet(t *testing.T) {
 		"nothing there": {`{ }`, `"new"`, `{"model":"new" }`},
 	} {
 		object := []byte(tc.object)
-		got, ok := jsonscan.Set(object, "model", []byte(tc.value))
+		got, ok := body.SetMember(object, "model", []byte(tc.value))
 		if diff := cmp.Diff(tc.want, string(got)); diff != "" || !ok {
 			t.Errorf("%s: %t %s", name, ok, diff)
 		}
 		if string(object) != tc.object {
 			t.Errorf("%s: the object itself was changed", name)
 		}
-		if again, _ := jsonscan.Set(got, "model", []byte(tc.value)); &again[0] != &got[0] {
+		if again, _ := body.SetMember(got, "model", []byte(tc.value)); &again[0] != &got[0] {
 			t.Errorf("%s: what needs no change was copied", name)
 		}
-		if string(jsonscan.Find(got, "model")) != tc.value {
-			t.Errorf("%s: found %s", name, jsonscan.Find(got, "model"))
+		if string(body.FindMember(got, "model")) != tc.value {
+			t.Errorf("%s: found %s", name, body.FindMember(got, "model"))
 		}
 	}
 	for _, none := range []string{``, `[1]`, `"{}"`, `{"a"`, `{"a":1`, `{"a":1,}`, `{,}`, `{"a" 1}`, `{"a":"\"}`} {
-		if got, ok := jsonscan.Set([]byte(none), "model", []byte(`1`)); ok || string(got) != none {
+		if got, ok := body.SetMember([]byte(none), "model", []byte(`1`)); ok || string(got) != none {
 			t.Errorf("%s: %t %s", none, ok, got)
 		}
 	}
@@ -46,10 +46,10 @@ func TestSet(t *testing.T) {
 // A break leaves the cursor where it is, and what a loop leaves is stepped over.
 func TestCursor(t *testing.T) {
 	t.Parallel()
-	c := jsonscan.New([]byte(` { "a" : [ 1 , {"b":"]"} , "x" ] , "\u0063" : -1.5e3 } `))
+	c := body.NewCursor([]byte(` { "a" : [ 1 , {"b":"]"} , "x" ] , "\u0063" : -1.5e3 } `))
 	var got []string
 	for quoted := range c.Members() {
-		got = append(got, string(jsonscan.Name(quoted)))
+		got = append(got, string(body.MemberName(quoted)))
 		if c.Peek() != '[' {
 			continue
 		}
@@ -62,7 +62,7 @@ func TestCursor(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", `{"b":"]"}`, "c"}, got); diff != "" || !c.AtEnd() {
 		t.Errorf("at %d, %s", c.At, diff)
 	}
-	for range jsonscan.New([]byte(`[1,`)).Elements() {
+	for range body.NewCursor([]byte(`[1,`)).Elements() {
 		break
 	}
 }
@@ -75,17 +75,17 @@ func FuzzCursor(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		members := map[string]json.RawMessage{}
-		c := jsonscan.New(text)
+		c := body.NewCursor(text)
 		for quoted := range c.Members() {
-			members[string(jsonscan.Name(quoted))] = c.Value()
+			members[string(body.MemberName(quoted))] = c.Value()
 		}
 		bad := !c.AtEnd()
 		var elements []json.RawMessage
-		a := jsonscan.New(text)
+		a := body.NewCursor(text)
 		for range a.Elements() {
 			elements = append(elements, a.Value())
 		}
-		_, _ = jsonscan.Set(text, "a", []byte(`1`))
+		_, _ = body.SetMember(text, "a", []byte(`1`))
 		if !utf8.Valid(text) {
 			return // the other parser mends it
 		}
