@@ -3,6 +3,7 @@ package brokertest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -128,15 +129,34 @@ func (c *Cluster) empty(t testing.TB, account string) {
 		t.Error(err)
 		return
 	}
-	names := js.StreamNames(ctx)
-	for name := range names.Name() {
-		if err := js.DeleteStream(ctx, name); err != nil {
-			t.Errorf("delete stream %s: %v", name, err)
+	for {
+		left, err := deleteStreams(ctx, js)
+		if left == 0 && err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%d streams were not deleted: %v", left, err)
+			return
 		}
 	}
-	if err := names.Err(); err != nil {
-		t.Errorf("list the streams: %v", err)
+}
+
+// apiTimeout bounds one request of the API. Its answer is lost if the meta leader changes
+// meanwhile, so it is made again.
+const apiTimeout = 5 * time.Second
+
+// deleteStreams deletes all streams, and returns how many there were.
+func deleteStreams(ctx context.Context, js jetstream.JetStream) (n int, err error) {
+	list, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	names := js.StreamNames(list)
+	for name := range names.Name() {
+		n++
+		one, cancel := context.WithTimeout(ctx, apiTimeout)
+		err = errors.Join(err, js.DeleteStream(one, name))
+		cancel()
 	}
+	return n, errors.Join(err, names.Err())
 }
 
 // claim gives an account that no test has had, starting the servers for the first.
