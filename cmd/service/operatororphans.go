@@ -34,7 +34,7 @@ type orphansFailCommand struct {
 }
 
 // Run calls until there are no more jobs, each time within the time limit, and prints what
-// became of them. It is an error that there were none, and that jobs were left.
+// became of them. It fails if there were no jobs, or if some were left.
 func (c orphansFailCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	sum := &genbusv1.OrphansSettled{}
 	for {

@@ -25,7 +25,7 @@ type Admission struct {
 	queue   *queue.Queue
 	firsts  *firsts
 	quota   *quota.Quota
-	letters *quota.Letters
+	letters *quota.DeadLetterQuota
 	metrics *telemetry.Metrics
 
 	refusals *quota.Refusals
@@ -39,7 +39,7 @@ type Options struct {
 	Index   *jobindex.Index
 	Bodies  *broker.Bodies
 	Queue   *queue.Queue
-	Letters *quota.Letters
+	Letters *quota.DeadLetterQuota
 	Metrics *telemetry.Metrics
 }
 

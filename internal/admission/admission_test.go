@@ -58,7 +58,7 @@ func setup(t testing.TB, b *broker.Broker) *bundle {
 // open returns an admission with a queue of its own.
 func open(cfg *config.Config, b *broker.Broker, log *joblog.Log, m *telemetry.Metrics) *admission.Admission {
 	live := config.NewLive(cfg)
-	letters := quota.NewLetters(live, b)
+	letters := quota.NewDeadLetterQuota(live, b)
 	return admission.New(admission.Options{
 		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: m, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
 	})

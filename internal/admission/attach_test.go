@@ -43,7 +43,7 @@ func configured(t testing.TB, b *broker.Broker, change func(*config.Config)) (*b
 	change(cfg)
 	live, m := config.NewLive(cfg), telemetry.NewMetrics("test")
 	log := joblog.New(joblog.Options{Broker: b, Metrics: m, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	letters := quota.NewLetters(live, b)
+	letters := quota.NewDeadLetterQuota(live, b)
 	q := queue.New(live, b, log, letters)
 	a := admission.New(admission.Options{
 		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: m, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: q, Letters: letters, Metrics: m,

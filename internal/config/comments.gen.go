@@ -113,7 +113,7 @@ var fieldComments = map[string]string{
 	"Telemetry.Traces":                    "Export traces: on, off, or auto (on where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set). Load replaces auto by what it found. Default: auto.",
 	"TenantLimits.Burst":                  "Requests that may come at once; 0 for those of one second. Default: 0.",
 	"TenantLimits.MaxBodyBytes":           "Longest request body of one tenant, where http.max_body_bytes allows more; 0 for no other limit. Default: 0.",
-	"TenantLimits.MaxDeadLetters":         "Dead letters of one tenant's jobs from which on none of its videos is submitted, until an operator resolves some: new ones are refused with dead_letters_full, and accepted ones wait; 0 for no limit. Default: 1000.",
+	"TenantLimits.MaxDeadLetters":         "Dead letters of one tenant's jobs from which on none of its videos is submitted, until an operator resolves some: new ones are refused with dead_letters_full, those in the backlog wait, and those that were ready fail; 0 for no limit. Default: 1000.",
 	"TenantLimits.MaxJobs":                "Accepted, unfinished jobs of one tenant over all replicas, inline chats in each; 0 for no limit. Beyond it new ones are refused with tenant_full, and wait in the NATS inbox. Default: 0.",
 	"TenantLimits.RequestsPerSecond":      "Requests a second of one tenant, reads too, in each replica, by HTTP, gRPC and NATS together; 0 for no limit. Beyond it they are refused with rate_limited, and wait in the NATS inbox. Default: 0.",
 	"TenantOverride.Burst":                "Requests of this tenant that may come at once; 0 for those of one second. Default: that of limits.tenant.",

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/genbus/genbus/internal/protocol"
@@ -126,14 +125,6 @@ func NewRoute(name, kind, upstream string, models ...string) Route {
 	r.Name, r.Kind, r.Upstream, r.Models = name, kind, upstream, slices.Clone(models)
 	r.fill()
 	return r
-}
-
-// Serves reports whether a pattern of the route has model, whichever route has the most specific one.
-func (r Route) Serves(model string) bool {
-	return slices.ContainsFunc(r.Models, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return pattern == model || open && strings.HasPrefix(model, prefix)
-	})
 }
 
 // ModelFor returns the name that an upstream of the route knows model by.

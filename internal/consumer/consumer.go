@@ -48,7 +48,7 @@ type Options struct {
 	Routes    *routes.Table
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Quota     *quota.Letters
+	Quota     *quota.DeadLetterQuota
 	Letters   deadletter.Store
 	Metrics   *telemetry.Metrics
 	Tracing   telemetry.Tracing

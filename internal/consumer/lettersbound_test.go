@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (joblog.Entry, error) {
@@ -113,12 +113,12 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 }
 
 // TestOpenSubmissionsEndNoVideo: the letters that a tenant has and its submissions under way
-// reach its bound. A video that is held waits, and goes on when they have left no letter. Stored
-// letters that reach the bound end it.
+// reach its bound. A video that is held waits, and is submitted when they have left no letter.
+// Stored letters that reach the bound end it, but for one that was made of a dead letter.
 func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	t.Parallel()
-	up, b, m := newSandbox(t), brokertest.Single(t), telemetry.NewMetrics("test")
-	r := idleReplica(t, b, testConfig(t, up.URL(), boundOf(2)), func(o *Options) { o.Metrics = m })
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, up.URL(), boundOf(2)))
 	putLetter := func(id string) {
 		letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: id, Error: &genbusv1.TaskError{Code: "poisoned"}}
 		if err := r.holder.Letters.Put(t.Context(), letter, id, "x"); err != nil {
@@ -130,19 +130,34 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, err := r.videos.ReserveLetter(t.Context(), "acme") // a submission under way
+	reserve := r.videos.ReserveLetter
+	release, err := reserve(t.Context(), "acme") // a submission under way
 	if err != nil {
 		t.Fatal(err)
+	}
+	refused := make(chan struct{}, 1)
+	r.videos.ReserveLetter = func(ctx context.Context, tenant string) (func(), error) {
+		release, err := reserve(ctx, tenant)
+		if errcode.CodeOf(err) == errcode.DeadLettersFull {
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+		}
+		return release, err
 	}
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	reaches(t, m, 1, "genbus_submissions_held_total", map[string]string{"kind": "video"})
+	await(t, "the held video to be refused", refused)
 	release()
 	if end := last(follow(t, r.log, waits.Job.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		t.Errorf("held while a submission was under way, it ended %v", end.Job.GetError())
 	}
 	putLetter("new")
+	redriven := itemOf("redriven", config.SandboxVideoRoute, "a cat")
+	redriven.RetryOf = videoID("old")
+	putItem(t, b, redriven)
 	ends := storeItem(t, b, config.SandboxVideoRoute, videoID("ends"), 0) // admitted by a replica that did not know of the letter
 	end := last(follow(t, r.log, ends.GetId()))
 	if end.Job.GetError().GetCode() != string(errcode.DeadLettersFull) || up.Sandbox.Stats().Creates != 1 {
@@ -151,6 +166,13 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	doneOnce(t, b, end)
 	if n := countOn(t, b, b.Names().Dead(), ">"); n != 2 {
 		t.Errorf("%d dead letters; one that was never submitted leaves none", n)
+	}
+	if e, err := r.log.Get(t.Context(), joblog.NameOf(redriven)); err != nil || e.Terminal() {
+		t.Errorf("the video that was made of a dead letter is %v, %v", e.Job, err)
+	}
+	resolveLetters(t, b)
+	if end := last(follow(t, r.log, redriven.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("the video that was made of a dead letter ended %v", end.Job.GetError())
 	}
 }
 

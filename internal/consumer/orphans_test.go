@@ -182,8 +182,9 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ orphan, log string }{
-		"a stale item":        {orphan: "dog", log: "cat"},
-		"of the same request": {orphan: "cat", log: "cat"},
+		"a stale item":            {orphan: "dog", log: "cat"},
+		"of the same request":     {orphan: "cat", log: "cat"},
+		"not recorded by anybody": {orphan: "cat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

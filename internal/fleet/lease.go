@@ -40,7 +40,7 @@ type Lease struct {
 	term   uint64
 	// until is when the claim of another replica is over.
 	until time.Time
-	// flag is what the holder also tells the others. The user of the lease says what it means.
+	// flag is sent with the claim. Its meaning belongs to the user of the lease.
 	flag bool
 	// failing: this replica holds the lease and cannot do what it is for. It is taken to hold
 	// it no more, so that another takes it over, and goes on where none does.

@@ -1,6 +1,6 @@
-// Package fleet is what replicas tell each other without a store: how each is doing (Member), and
-// which of them does something that needs to be done once (Lease, Claims). Leases are not certain:
-// for a while two replicas can hold one, or none. So they are for what may be done twice.
+// Package fleet lets replicas tell each other how they are doing (Member), and agree on which of
+// them does something that needs to be done once (Lease, Claims). Nothing is stored, so a lease is
+// not certain: for a while two replicas can hold it, or none. Use it for what may be done twice.
 package fleet
 
 import (

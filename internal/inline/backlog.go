@@ -23,8 +23,7 @@ type backlog struct {
 	stalled bool            // a chat has waited for all its time, and none was stored since
 }
 
-// await waits until there is room, for most at the longest, and is false where there is none or
-// ctx ends. While nothing is stored at all only the first chats wait: the events of the others
+// await waits up to most until there is room, and reports whether there is. While nothing is stored at all only the first chats wait: the events of the others
 // are given up at once.
 func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
@@ -41,12 +40,12 @@ func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Unlock()
 	timer := time.NewTimer(most)
 	defer timer.Stop()
-	left := false // the caller has
+	callerLeft := false
 	select {
 	case <-room:
 		return true
 	case <-ctx.Done():
-		left = true
+		callerLeft = true
 	case <-timer.C:
 	}
 	b.mu.Lock()
@@ -56,7 +55,7 @@ func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 		return true
 	}
 	b.waiting = slices.Delete(b.waiting, i, i+1)
-	b.stalled = b.stalled || !left
+	b.stalled = b.stalled || !callerLeft
 	return false
 }
 

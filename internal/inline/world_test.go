@@ -100,7 +100,7 @@ func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.O
 		t.Fatal(err)
 	}
 	live := config.NewLive(cfg)
-	letters := quota.NewLetters(live, b)
+	letters := quota.NewDeadLetterQuota(live, b)
 	jobs := queue.New(live, b, x.tasks, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Index: index, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
 	x.runner = inline.New(context.WithoutCancel(t.Context()), options(inline.Options{

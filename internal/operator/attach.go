@@ -27,7 +27,7 @@ var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmi
 // upstream finds by the ID of ours that the submission named.
 // Nothing is submitted. Like Redrive it makes one job of one letter, and a letter
 // that was attached is not redriven, nor attached to another task.
-func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
+func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
@@ -92,7 +92,7 @@ func printable(s string) bool {
 
 // attachment is the task, with the route that polls it by the account that it was submitted
 // with. That there is none is for admission to say: the letter may have its job already.
-func (p *Letters) attachment(l letter, data []byte, taskID string) *admission.Attachment {
+func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *admission.Attachment {
 	work := l.GetWork()
 	account := pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
 	a := &admission.Attachment{

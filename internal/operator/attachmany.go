@@ -135,7 +135,7 @@ func (p Operations) attachment(op *genbusv1.Operation, t *genbusv1.LetterTask, j
 }
 
 // isAccepted reports whether there is a job, also one whose first event is not written yet.
-func (p *Letters) isAccepted(ctx context.Context, n subject.TaskName) (bool, error) {
+func (p *DeadLetterActions) isAccepted(ctx context.Context, n subject.TaskName) (bool, error) {
 	_, err := p.Log.Get(ctx, n)
 	if !errors.Is(err, joblog.ErrNotFound) {
 		return err == nil, err

@@ -22,7 +22,7 @@ type Requests struct {
 	Config    *config.Live
 	Items     queue.Items
 	Bodies    *broker.Bodies
-	Letters   *Letters
+	Letters   *DeadLetterActions
 	Admission *admission.Admission
 }
 

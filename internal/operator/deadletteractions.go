@@ -23,8 +23,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Letters is what operators do with dead letters: read them, make jobs of them, drop them.
-type Letters struct {
+// DeadLetterActions is what operators do with dead letters: read them, make jobs of them, drop them.
+type DeadLetterActions struct {
 	Config    *config.Live
 	Names     subject.Space
 	Streams   deadletter.Streams
@@ -41,7 +41,7 @@ type Letters struct {
 
 // within returns p for a caller to whom only the letters of an extent exist: the sequence of
 // another one may be that of a letter of a stream that was created again.
-func (p *Letters) within(e deadletter.Extent) *Letters {
+func (p *DeadLetterActions) within(e deadletter.Extent) *DeadLetterActions {
 	q := *p
 	q.stored = &e
 	return &q
@@ -55,7 +55,7 @@ type letter struct {
 }
 
 // letter reads one letter.
-func (p *Letters) letter(ctx context.Context, seq uint64) (letter, error) {
+func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
 		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
 	}
@@ -70,7 +70,7 @@ func (p *Letters) letter(ctx context.Context, seq uint64) (letter, error) {
 }
 
 // ofJob reads the letters of an accepted job, and of earlier ones of its id. They are few.
-func (p *Letters) ofJob(ctx context.Context, n subject.TaskName) (found []letter, err error) {
+func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.TaskName) (found []letter, err error) {
 	for seq := uint64(1); ; {
 		m, err := p.Streams.NextOn(ctx, p.Streams.OfJob(n), seq)
 		if errors.Is(err, broker.ErrNoMessage) {
@@ -112,7 +112,7 @@ func (l letter) stored() *genbusv1.StoredDeadLetter {
 }
 
 // data is the letter's request, wherever it is stored.
-func (p *Letters) data(ctx context.Context, l letter) ([]byte, error) {
+func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) {
 	if l.GetDataRef() == nil {
 		return l.GetData(), nil
 	}
@@ -124,7 +124,7 @@ func (p *Letters) data(ctx context.Context, l letter) ([]byte, error) {
 }
 
 // Summary returns one letter without the data of its request.
-func (p *Letters) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *Letters) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDead
 // Letter returns one letter, whole: data in the object store is filled
 // in, and data_ref is absent then. Data that is gone, or with which the letter would
 // be larger than grpc.max_message_bytes, stays where data_ref says.
-func (p *Letters) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+func (p *DeadLetterActions) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ type Page struct {
 }
 
 // List lists dead letters.
-func (p *Letters) List(ctx context.Context, q Query) (Page, error) {
+func (p *DeadLetterActions) List(ctx context.Context, q Query) (Page, error) {
 	seq, err := q.check()
 	if err != nil {
 		return Page{}, err

@@ -11,7 +11,7 @@ import (
 
 // LookUp asks the upstream of a letter for its task, by the ID of ours that the submission named.
 // It changes nothing: Attach takes what was found.
-func (p *Letters) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, error) {
+func (p *DeadLetterActions) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (p *Letters) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, err
 	return p.lookUp(ctx, l, data)
 }
 
-func (p *Letters) lookUp(ctx context.Context, l letter, data []byte) (*genbusv1.LookUp, error) {
+func (p *DeadLetterActions) lookUp(ctx context.Context, l letter, data []byte) (*genbusv1.LookUp, error) {
 	submitted := l.task()
 	client, ok := p.Routes.Client(submitted)
 	if l.attachable() && !ok {

@@ -38,7 +38,7 @@ const (
 // bulk.Runner does. All fields are required.
 type Operations struct {
 	Jobs    Jobs
-	Letters *Letters
+	Letters *DeadLetterActions
 	// Cancel ends a job while something holds of it, and says what has become of it.
 	Cancel func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error)
 }

@@ -26,7 +26,7 @@ import (
 
 // operations are those of the replica. A job is cancelled as any writer of its log does it.
 func (r *replica) operations() Operations {
-	return Operations{Jobs: r.Jobs, Letters: r.Letters, Cancel: func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
+	return Operations{Jobs: r.Jobs, Letters: r.DeadLetterActions, Cancel: func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
 		e, err := r.o.Log.Get(ctx, n)
 		if err != nil || e.Terminal() || !holds(e) {
 			return e.Job.GetStatus(), err

@@ -14,7 +14,7 @@ import (
 // where they have a meaning of their own; those of the broker and of the log come as they
 // are. All fields are required, and those of its parts too.
 type Operator struct {
-	Letters *Letters
+	Letters *DeadLetterActions
 	Routes  *Routes
 	Jobs    Jobs
 	// Requests are those of jobs; Letters has those of letters.

@@ -25,7 +25,7 @@ import (
 // Redrive sends the request of a letter again, as a new job, and removes the
 // letter. However often and by however many it is called for one letter, it makes
 // one job. A call that fails after the job was accepted can be repeated.
-func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
+func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
@@ -49,7 +49,7 @@ func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error)
 // the end of its job: where another replica goes on with the job, or has completed it, the letter
 // stays. The letter of a task that an upstream has in addition to the job's own is about that task,
 // and that of an earlier job of the same id is about that one.
-func (p *Letters) refuseUnlessFailed(ctx context.Context, l letter) error {
+func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) error {
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (p *Letters) refuseUnlessFailed(ctx context.Context, l letter) error {
 }
 
 // resolve makes the one job that a letter makes, and removes the letter.
-func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
+func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
 		source := l.source()
@@ -94,7 +94,7 @@ func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (j
 // acceptedAs is the job of a rejected letter's message, where that was accepted after all: the
 // replica that wrote the letter died before it recorded the refusal, and the configuration had
 // changed when the message was delivered again. A refusal that was recorded has no route.
-func (p *Letters) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
+func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
 	if !deadletter.IsRejected(l.seq) || l.GetId() == "" {
 		return joblog.Entry{}, false, nil
 	}
@@ -131,7 +131,7 @@ func (l letter) source() admission.Source {
 // requestOf is the request that a letter holds: an accepted one as admission takes
 // it, a message of the inbox as the message that it was. release is for after the
 // admission, and never nil.
-func (p *Letters) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
+func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
 		return r, func() {}, errcode.New(errcode.LetterUnusable,
 			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
@@ -155,7 +155,7 @@ const uploadWait = 2 * time.Second
 
 // messageOf reads a message that was never accepted, and its upload again where it
 // names one. What it asked for in time has mostly passed.
-func (p *Letters) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
+func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
 	header := nats.Header{}
 	for _, h := range l.GetHeaders() {
 		header[h.GetKey()] = h.GetValues()
@@ -182,7 +182,7 @@ func (p *Letters) messageOf(ctx context.Context, l letter, data []byte) (r natsr
 
 // withoutUpload says why nothing can be made of a letter: its upload is gone, or
 // another caller has just made a job of it.
-func (p *Letters) withoutUpload(ctx context.Context, l letter) error {
+func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 	if _, err := p.letter(ctx, l.seq); err != nil {
 		return err
 	}

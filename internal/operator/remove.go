@@ -10,7 +10,7 @@ import (
 )
 
 // Drop removes a letter, and the body that is stored for it.
-func (p *Letters) Drop(ctx context.Context, seq uint64) error {
+func (p *DeadLetterActions) Drop(ctx context.Context, seq uint64) error {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (p *Letters) Drop(ctx context.Context, seq uint64) error {
 // remove takes a letter out of the stream, and then its body out of the object
 // store: the other order could leave a letter that nothing can be made of. Another
 // caller may have removed it.
-func (p *Letters) remove(ctx context.Context, l letter) error {
+func (p *DeadLetterActions) remove(ctx context.Context, l letter) error {
 	err := p.Streams.Delete(ctx, l.seq)
 	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) { // else the job's, or none
 		return err

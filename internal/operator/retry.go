@@ -102,7 +102,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	if !e.Terminal() {
 		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it before, or wait for its end", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
 	}
-	// Letters are also written after the end, of an answer that came too late and of an attached
+	// DeadLetterActions are also written after the end, of an answer that came too late and of an attached
 	// task that was never found: the work item goes when they are stored. Of a job of which no
 	// submission began there will be none.
 	if e.Job.GetExecution().GetFirstSubmitAt() != nil {

@@ -51,7 +51,7 @@ const patience = brokertest.Patience
 // replica is a process's worth of genbus without its servers. Its consumer runs
 // where the test starts it.
 type replica struct {
-	*Letters
+	*DeadLetterActions
 	*Routes
 	Jobs
 	requests Requests
@@ -120,7 +120,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	}
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	live := config.NewLive(cfg)
-	letters := quota.NewLetters(live, b)
+	letters := quota.NewDeadLetterQuota(live, b)
 	dead := deadletter.Store{Broker: b, Bodies: bodies, Metrics: metrics, Logger: brokertest.Logger(t)}
 	jobs := queue.New(live, b, log, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Index: index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
@@ -135,7 +135,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	}
 	r := &replica{
 		t: t, up: up, consumer: work, o: parts{Config: live, Broker: b, Log: log, Bodies: bodies, Admission: adm, Queue: jobs},
-		Letters: &Letters{
+		DeadLetterActions: &DeadLetterActions{
 			Config: live, Names: b.Names(), Streams: deadletter.Streams{Broker: b}, Log: log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(t),
 		},
@@ -145,7 +145,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		},
 		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}, Fleet: fleet.New(fleet.Options{Alone: true, Self: log.Writer(), Held: work.HeldJob})},
 	}
-	r.requests = Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: r.Letters, Admission: adm}
+	r.requests = Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: r.DeadLetterActions, Admission: adm}
 	t.Cleanup(func() {
 		r.stop()
 		cancel()

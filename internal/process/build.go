@@ -1,5 +1,4 @@
-// Package process is what genbus says of itself as a process of the system: which build it is, and
-// to systemd what state it is in.
+// Package process reports which build of genbus runs, and tells systemd its state.
 package process
 
 import (

@@ -92,7 +92,7 @@ func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broke
 }
 
 // Inline makes the writer one for an inline chat, before the first Add: at most 1 MiB, also
-// taken from a budget that many writers share where there is one, waits to be confirmed, and
+// taken from a budget that many writers share, waits to be confirmed, and
 // each block that is given up counts as a dropped event of inline chats.
 func (w *ChunkWriter) Inline(budget *Budget) *ChunkWriter {
 	w.limit, w.budget, w.lost = inlineBuffer, budget, w.metrics.InlineDropped

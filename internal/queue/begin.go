@@ -42,8 +42,7 @@ func (s Items) Begin(ctx context.Context, item joblog.WorkItem, seen time.Time) 
 // its followers, and requests that have attached to it, are told. It takes two looks, which
 // outlive ctx. The log decides where the job goes on after all.
 func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
-	_, err := s.Find(ctx, e.Name())
-	if !errors.Is(err, broker.ErrNoMessage) {
+	if there, err := s.carries(ctx, e); there || err != nil {
 		return e, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), joblog.SecondLook+confirmWithin)
@@ -51,7 +50,7 @@ func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error
 	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
 		return e, err
 	}
-	if _, err = s.Find(ctx, e.Name()); !errors.Is(err, broker.ErrNoMessage) {
+	if there, err := s.carries(ctx, e); there || err != nil {
 		return e, err
 	}
 	f := errcode.New(errcode.NotEnqueued, "job %s has no work item: it was erased, or the queue was lost, while it was accepted", e.Job.GetId())
@@ -64,6 +63,17 @@ func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error
 		return current, err
 	}
 	return current, s.log.Finish(ctx, current)
+}
+
+// carries reports whether there is a work item that a job runs from.
+func (s Items) carries(ctx context.Context, e joblog.Entry) (bool, error) {
+	items, err := s.All(ctx, e.Name())
+	for _, i := range items {
+		if item, err := i.Decode(); err != nil || task.Carries(item, e.Job) {
+			return true, nil //nolint:nilerr // the holder of an item that cannot be decoded ends the job
+		}
+	}
+	return false, err
 }
 
 // since is how long ago t was. While the machine is suspended only the wall clock goes on.

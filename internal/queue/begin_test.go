@@ -7,6 +7,8 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -17,9 +19,13 @@ import (
 func TestALateFirstEventRevivesNoJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		for name, seen := range map[string]time.Time{
-			"a writer that was stopped":              time.Now().Add(-time.Minute),
+		for name, c := range map[string]struct {
+			seen   time.Time
+			resent bool // the request, which is stored for another route
+		}{
+			"a writer that was stopped":              {seen: time.Now().Add(-time.Minute)},
 			"one that did not see when it was there": {},
+			"its request came again":                 {seen: time.Now().Add(-time.Minute), resent: true},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -41,7 +47,12 @@ func TestALateFirstEventRevivesNoJob(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				got, err := h.Items.Begin(t.Context(), late, seen)
+				if c.resent {
+					again := proto.CloneOf(item)
+					again.Route = "other"
+					h.put(t, h.b.Names().WorkItem(subject.Video, "other", "acme", item.GetId()), again)
+				}
+				got, err := h.Items.Begin(t.Context(), late, c.seen)
 				if err != nil || got.Job.GetError().GetCode() != "not_enqueued" {
 					t.Errorf("it is %v, %v", got.Job, err)
 				}

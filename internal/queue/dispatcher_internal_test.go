@@ -40,7 +40,7 @@ func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 	}
 	live := config.NewLive(cfg)
 	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return New(live, b, log, quota.NewLetters(live, b)), cfg
+	return New(live, b, log, quota.NewDeadLetterQuota(live, b)), cfg
 }
 
 // TestWhatWasMissedIsReadAgain: jobs wait, and the dispatcher has heard of none, or of not

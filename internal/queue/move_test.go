@@ -252,14 +252,3 @@ func TestLargeItemComesIntoTheLine(t *testing.T) {
 		}
 	})
 }
-
-// queued is an item whose job has its first event.
-func (h *replica) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, joblog.Entry) {
-	t.Helper()
-	item := h.stored(t, video(requestID, "a cat"))
-	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return item, e
-}

@@ -67,7 +67,7 @@ func (q *Queue) readyOrphans(ctx context.Context) (map[*Route]uint64, error) {
 	}
 	clear(found)
 	return found, q.bySubjects(ctx, names.Work(), names.WorkPattern(), func(subj string, jobs uint64) {
-		if n, err := names.ParseWorkItem(subj); err == nil && !q.configured(n.Kind, n.Route) {
+		if n, err := names.ParseWorkItem(subj); err == nil && !q.Configured(n.Kind, n.Route) {
 			found[q.Route(n.Kind, n.Route)] += jobs
 		}
 	})
@@ -81,13 +81,14 @@ func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) err
 		return err
 	}
 	return q.bySubjects(ctx, names.Wait(), names.WaitPattern(), func(subj string, _ uint64) {
-		if n, err := names.ParseWaitItem(subj); err == nil && !q.configured(n.Kind, n.Route) {
+		if n, err := names.ParseWaitItem(subj); err == nil && !q.Configured(n.Kind, n.Route) {
 			found[q.Route(n.Kind, n.Route)] += 0
 		}
 	})
 }
 
-func (q *Queue) configured(kind subject.Kind, name string) bool {
+// Configured reports whether a route is configured.
+func (q *Queue) Configured(kind subject.Kind, name string) bool {
 	_, ok := q.cfg.Now().RouteNamed(string(kind), name)
 	return ok
 }
@@ -149,7 +150,7 @@ func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route,
 			switch {
 			case !ok || jobsOf(c) == 0:
 				continue
-			case !q.configured(kind, name):
+			case !q.Configured(kind, name):
 				gone = append(gone, c)
 			}
 			jobs += jobsOf(c)

@@ -34,7 +34,7 @@ type Queue struct {
 	cfg     *config.Live
 	b       *broker.Broker
 	log     *joblog.Log
-	letters *quota.Letters
+	letters *quota.DeadLetterQuota
 	pending *pendingFirstEvents
 
 	claims *fleet.Claims // by durable
@@ -46,7 +46,7 @@ type Queue struct {
 
 // New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
 // route do.
-func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Letters) *Queue {
+func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.DeadLetterQuota) *Queue {
 	items := Items{b: b, log: log}
 	q := &Queue{
 		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},

@@ -63,9 +63,10 @@ func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func
 		return ready, func(bool) {}
 	}
 	r := q.Route(kind, item.GetRoute())
-	// A job that was made of a dead letter waits in the backlog while its tenant is at its bound of
-	// letters: resolving them is how the tenant gets below it.
-	if item.GetRetryOf() == "" && !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
+	// A video that repeats another may be made of a dead letter. It is admitted although its tenant
+	// is at its bound of letters, and the dispatcher passes over it until the tenant is below.
+	redriven := kind == subject.Video && item.GetRetryOf() != ""
+	if !redriven && !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
 		return ready, r.window.settle
 	}
 	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(put bool) {

@@ -67,7 +67,7 @@ func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*c
 	}
 	live, metrics := config.NewLive(cfg), telemetry.NewMetrics("test")
 	log := joblog.New(joblog.Options{Broker: b, Metrics: metrics, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	letters := quota.NewLetters(live, b)
+	letters := quota.NewDeadLetterQuota(live, b)
 	h := &replica{b: b, log: log, cfg: cfg, Queue: queue.New(live, b, log, letters)}
 	h.Admission = admission.New(admission.Options{
 		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: metrics, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: h.Queue, Letters: letters, Metrics: metrics,

@@ -29,13 +29,14 @@ const (
 	manyCounts = 10_000
 )
 
-// ErrTenantBound says that a tenant's stored dead letters alone reach its bound.
-var ErrTenantBound = errors.New("an operator has to resolve dead letters of the tenant first")
+// ErrTenantBound says that a tenant's stored dead letters alone reach its bound, as counted within
+// the last LettersEvery.
+var ErrTenantBound = errors.New("the tenant's stored dead letters reach its bound")
 
 // errUncounted says that JetStream did not say how many letters there are.
 var errUncounted = errors.New("the dead letters were not counted in time")
 
-// Letters says whether there is room for the dead letter of one more submission, which
+// DeadLetterQuota says whether there is room for the dead letter of one more submission, which
 // may be paid for. A tenant has limits.tenant.max_dead_letters; above that only its own
 // submissions stop. Above a share of GENBUS_DEAD all do: the rest is for two letters of
 // each video that may be in work, of the largest size, but at most half of the stream.
@@ -43,7 +44,7 @@ var errUncounted = errors.New("the dead letters were not counted in time")
 // Counts are those of the stream, up to 2 s old, and the submissions of this replica
 // since. What other replicas add meanwhile exceeds a tenant's bound, by no more than
 // their videos in work; the rest of the stream has room for it.
-type Letters struct {
+type DeadLetterQuota struct {
 	cfg *config.Live
 	// read reads the size of GENBUS_DEAD with the letters of a tenant, or of all, again. The
 	// lock is not held meanwhile.
@@ -68,17 +69,21 @@ type letterCount struct {
 
 func (c *letterCount) sum() uint64 { return c.size.Letters + c.open + c.ended }
 
-// NewLetters returns letters of which none is counted yet.
-func NewLetters(cfg *config.Live, b *broker.Broker) *Letters {
-	return &Letters{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*letterCount{}}
+// NewDeadLetterQuota returns a quota of which nothing is counted yet.
+func NewDeadLetterQuota(cfg *config.Live, b *broker.Broker) *DeadLetterQuota {
+	return &DeadLetterQuota{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*letterCount{}}
 }
 
 // Reserve makes sure that a submission of a tenant's video may leave a dead letter,
-// until release is called. The error is that of Check.
-func (l *Letters) Reserve(ctx context.Context, tenant string) (release func(), err error) {
+// until release is called. The error is that of Check, and ErrTenantBound only by a count that
+// was read for this call: letters may have been resolved since the last one.
+func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.check(ctx, tenant); err != nil {
+	if err = l.check(ctx, tenant, false); errors.Is(err, ErrTenantBound) {
+		err = l.check(ctx, tenant, true)
+	}
+	if err != nil {
 		return nil, err
 	}
 	own := l.of(tenant)
@@ -98,7 +103,7 @@ func (l *Letters) Reserve(ctx context.Context, tenant string) (release func(), e
 }
 
 // of is the count of a tenant, or of all for none. It needs the lock.
-func (l *Letters) of(tenant string) *letterCount {
+func (l *DeadLetterQuota) of(tenant string) *letterCount {
 	if tenant == "" {
 		return &l.all
 	}
@@ -112,17 +117,18 @@ func (l *Letters) of(tenant string) *letterCount {
 
 // Check refuses a submission of a tenant for whose letter there is no room. The error is
 // a *errcode.Error, dead_letters_full where an operator has to resolve letters first. It is also
-// ErrTenantBound where submissions that are under way make no difference.
-func (l *Letters) Check(ctx context.Context, tenant string) error {
+// ErrTenantBound if the stored letters of the tenant alone reach its bound.
+func (l *DeadLetterQuota) Check(ctx context.Context, tenant string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.check(ctx, tenant)
+	return l.check(ctx, tenant, false)
 }
 
-// check is Check. It needs the lock, and lets it go only before it judges, to wait.
-func (l *Letters) check(ctx context.Context, tenant string) error {
+// check is Check; anew has the tenant's letters counted again. It needs the lock, and lets it go
+// only before it judges, to wait.
+func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
-	all, err := l.count(ctx, "", most)
+	all, err := l.count(ctx, "", most, false)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
@@ -133,7 +139,7 @@ func (l *Letters) check(ctx context.Context, tenant string) error {
 	if most == 0 || all.sum() < most {
 		return nil
 	}
-	own, err := l.count(ctx, tenant, most)
+	own, err := l.count(ctx, tenant, most, anew)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
@@ -142,8 +148,8 @@ func (l *Letters) check(ctx context.Context, tenant string) error {
 	}
 	full := errcode.New(errcode.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
 		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
-	if own.size.Letters >= most {
-		full = full.Because(ErrTenantBound)
+	if own.size.Letters >= most && own.err == nil && time.Since(own.at) <= LettersEvery {
+		full.Err = ErrTenantBound
 	}
 	return full
 }
@@ -151,9 +157,12 @@ func (l *Letters) check(ctx context.Context, tenant string) error {
 // count is that of a tenant, or of all, read again where it is old. All who ask wait for
 // one read, each within its own ctx. While JetStream does not answer, what was read last
 // is used. It needs the lock, and lets it go while it waits.
-func (l *Letters) count(ctx context.Context, tenant string, most uint64) (*letterCount, error) {
+func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64, anew bool) (*letterCount, error) {
 	c, every := l.of(tenant), LettersEvery
-	if tenant != "" {
+	switch {
+	case anew:
+		every = 0
+	case tenant != "":
 		every = c.every(most)
 	}
 	if !c.recent(every) {
@@ -179,7 +188,7 @@ func (l *Letters) count(ctx context.Context, tenant string, most uint64) (*lette
 }
 
 // refresh reads a count again. ended of its submissions had ended before that, and are in it.
-func (l *Letters) refresh(ctx context.Context, tenant string, c *letterCount, ended uint64) {
+func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterCount, ended uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
 	size, err := l.read(ctx, tenant)
@@ -214,7 +223,7 @@ func (c *letterCount) every(most uint64) time.Duration {
 }
 
 // forgetOld drops the counts of tenants that submit nothing. It needs the lock.
-func (l *Letters) forgetOld() {
+func (l *DeadLetterQuota) forgetOld() {
 	if len(l.tenants) < manyCounts {
 		return
 	}
@@ -226,7 +235,7 @@ func (l *Letters) forgetOld() {
 }
 
 // limit is how many bytes of GENBUS_DEAD may be used when a video is submitted.
-func (l *Letters) limit(maxBytes int64) uint64 {
+func (l *DeadLetterQuota) limit(maxBytes int64) uint64 {
 	var inWork int64
 	for _, r := range l.cfg.Now().Routes {
 		if subject.Kind(r.Kind) == subject.Video {

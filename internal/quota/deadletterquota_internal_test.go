@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // TestCountsThatAreNotAnswered: all who ask share one read, and each waits no longer than
@@ -19,7 +20,7 @@ import (
 func TestCountsThatAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLetters(config.NewLive(config.Default()), nil)
+		l := NewDeadLetterQuota(config.NewLive(config.Default()), nil)
 		reads := 0
 		l.read = func(ctx context.Context, _ string) (deadletter.Size, error) {
 			reads++
@@ -57,6 +58,44 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 	})
 }
 
+// TestLettersThatWereResolvedSince: a count is used for two seconds, but no video ends by an old one.
+func TestLettersThatWereResolvedSince(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config.Default()
+		cfg.Limits.Tenant.MaxDeadLetters = 2
+		l := NewDeadLetterQuota(config.NewLive(cfg), nil)
+		letters := uint64(2)
+		var failed error
+		l.read = func(context.Context, string) (deadletter.Size, error) {
+			return deadletter.Size{Letters: letters, MaxBytes: 1 << 30}, failed
+		}
+		if err := l.Check(t.Context(), "acme"); !errors.Is(err, ErrTenantBound) {
+			t.Fatalf("at the bound: %v", err)
+		}
+		letters = 1
+		if err := l.Check(t.Context(), "acme"); !errors.Is(err, ErrTenantBound) {
+			t.Errorf("a new request, by the count of just now: %v", err)
+		}
+		release, err := l.Reserve(t.Context(), "acme")
+		if err != nil {
+			t.Fatalf("a submission after a letter was resolved: %v", err)
+		}
+		if _, err := l.Reserve(t.Context(), "acme"); errcode.CodeOf(err) != errcode.DeadLettersFull || errors.Is(err, ErrTenantBound) {
+			t.Errorf("while a submission is under way: %v", err)
+		}
+		release()
+		letters = 2
+		if err := broker.Wait(t.Context(), lettersFar); err != nil {
+			t.Fatal(err)
+		}
+		failed = errors.New("no answer")
+		if _, err := l.Reserve(t.Context(), "acme"); errors.Is(err, ErrTenantBound) {
+			t.Errorf("by a count that JetStream did not confirm: %v", err)
+		}
+	})
+}
+
 // TestNoLetterIsReservedTwice: many come for the last letter that a tenant may have. They wait
 // for the lock so long that it is handed from one to the next (sync.Mutex): where one that
 // was granted had to take it again to be counted, all would be granted before.
@@ -64,7 +103,7 @@ func TestNoLetterIsReservedTwice(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Limits.Tenant.MaxDeadLetters = 3
-	l := NewLetters(config.NewLive(cfg), nil)
+	l := NewDeadLetterQuota(config.NewLive(cfg), nil)
 	l.read = func(context.Context, string) (deadletter.Size, error) {
 		return deadletter.Size{Letters: 2, MaxBytes: 1}, nil
 	}

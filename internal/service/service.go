@@ -149,7 +149,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	})
 	bodies := broker.NewBodies(s.broker)
 	uploads := natsreq.NewUploads(bodies, s.log)
-	letters := quota.NewLetters(s.live, s.broker)
+	letters := quota.NewDeadLetterQuota(s.live, s.broker)
 	dead := deadletter.Store{Broker: s.broker, Bodies: bodies, Metrics: s.metrics, Logger: s.log}
 	jobs := queue.New(s.live, s.broker, s.tasks, letters)
 	adm := admission.New(admission.Options{
@@ -179,7 +179,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	member := s.newFleet(hostname(), adm)
 	op := operator.Operator{
 		Audit: record,
-		Letters: &operator.Letters{
+		Letters: &operator.DeadLetterActions{
 			Config: s.live, Names: s.broker.Names(), Streams: deadletter.Streams{Broker: s.broker}, Log: s.tasks, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: s.routes, Logger: s.log,
 		},

@@ -30,14 +30,13 @@ func SameRequest(a, b Fingerprinted) bool {
 
 // SameAcceptance reports whether a work item was stored by the send that was accepted then: at
 // the AcceptedAt of another item, or the CreatedAt of a job. It is right where the item is
-// deleted because it is a copy of the other, or was the job's, and for the question which of
-// two sends' items the job was made of: neither a second send's item nor that of a later job
-// is the same.
+// deleted because it is a copy of the other, or was the job's: neither a second send's item nor
+// that of a later job is the same.
 func SameAcceptance(item *genbusv1.WorkItem, accepted *timestamppb.Timestamp) bool {
 	return item.GetAcceptedAt().AsTime().Equal(accepted.AsTime())
 }
 
-// Carries reports whether a job that has not ended goes on by this work item: the item is of its
+// Carries reports whether item is the one that an unfinished job runs from: it is of the job's
 // request, and on the route that the log names. Another send's item, stored while the
 // configuration changed, may be on another route.
 func Carries(item *genbusv1.WorkItem, job Job) bool {

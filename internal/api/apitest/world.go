@@ -159,7 +159,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	}
 	bodies, reader := broker.NewBodies(w.Broker), content.NewReader(content.Options{})
 	live := config.NewLive(w.Cfg)
-	letters := quota.NewLetters(live, w.Broker)
+	letters := quota.NewDeadLetterQuota(live, w.Broker)
 	dead := deadletter.Store{Broker: w.Broker, Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)}
 	jobs := queue.New(live, w.Broker, w.Log, letters)
 	w.Queue = jobs
@@ -187,7 +187,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		Audit:    record,
 		Streams:  operator.Streams{Broker: w.Broker},
 		Replicas: operator.Replicas{Fleet: member},
-		Letters: &operator.Letters{
+		Letters: &operator.DeadLetterActions{
 			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
 		},

@@ -17,8 +17,8 @@ import (
 
 // queriesOf gives the query parameters of the paths under /genbus/v1 that read, by pattern; those
 // that write take none, but for a DELETE, which has no body in which it could name a job's kind
-// and tenant. Another parameter is refused: a filter that is mistyped would list everything, and
-// what is meant as a trial would erase. The paths that imitate others take what their clients send.
+// and tenant. Another parameter is refused: without that, a mistyped filter lists everything, and a
+// mistyped dry_run erases. The paths that imitate others take what their clients send.
 func queriesOf(rules []rule) map[string]parameters {
 	queries := map[string]parameters{
 		"GET /genbus/v1/videos/{id}/events":  {names: []string{"after_version"}},

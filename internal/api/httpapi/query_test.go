@@ -181,7 +181,7 @@ func TestQueriesAreDocumented(t *testing.T) {
 	}
 }
 
-// readsRules is readRules.
+// readsRules returns the rules of http.yaml.
 func readsRules(t testing.TB) []rule {
 	t.Helper()
 	rules, err := readRules()

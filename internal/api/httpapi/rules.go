@@ -25,7 +25,7 @@ type rule struct {
 	body    bool
 }
 
-// pattern is the rule's for a http.ServeMux.
+// pattern returns the pattern of the rule for a http.ServeMux.
 func (r rule) pattern() string { return r.method + " " + r.path }
 
 // forOperators reports whether the path needs an operator's key.
@@ -34,7 +34,7 @@ func (r rule) forOperators() bool { return strings.HasPrefix(r.path, operatorPre
 // inPath finds the fields of a request that are in its path.
 var inPath = regexp.MustCompile(`\{(\w+)\}`)
 
-// query is what the path takes in its query: the fields of the request that are not in the path.
+// query returns the parameters of the path: the fields of the request that are not in the path.
 func (r rule) query() parameters {
 	var names []string
 	for _, match := range inPath.FindAllStringSubmatch(r.path, -1) {
@@ -59,10 +59,11 @@ func readRules() ([]rule, error) {
 	}
 	rules := make([]rule, 0, len(file.HTTP.Rules))
 	for _, r := range file.HTTP.Rules {
-		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(r.Selector))
+		found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(r.Selector))
 		method, ok := found.(protoreflect.MethodDescriptor)
-		if !ok {
-			return nil, fmt.Errorf("http.yaml: no method %q: %w", r.Selector, err)
+		path := cmp.Or(r.Get, r.Post, r.Delete)
+		if !ok || path == "" {
+			return nil, fmt.Errorf("http.yaml: %q is no method of the contract, or its rule has no get, post or delete", r.Selector)
 		}
 		request, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
 		if err != nil {
@@ -75,7 +76,7 @@ func readRules() ([]rule, error) {
 		case r.Delete != "":
 			verb = "DELETE"
 		}
-		rules = append(rules, rule{method: verb, path: cmp.Or(r.Get, r.Post, r.Delete), request: request, body: r.Body != ""})
+		rules = append(rules, rule{method: verb, path: path, request: request, body: r.Body != ""})
 	}
 	return rules, nil
 }

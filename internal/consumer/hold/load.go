@@ -138,7 +138,7 @@ func (j *Job) first(current joblog.Entry) error {
 	return nil
 }
 
-// staleItem is the outcome for a work item by which its job does not go on. Two requests with
+// staleItem is the outcome for a work item that its job does not run from. Two requests with
 // one ID, with equal or different bodies, may both have been stored, and the log has decided
 // for the other one; or the job was erased while its item was on its way into the ready
 // window. Nothing of the item is run.

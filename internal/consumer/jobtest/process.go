@@ -91,7 +91,7 @@ type Process struct {
 	Routes    *routes.Table
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Quota     *quota.Letters
+	Quota     *quota.DeadLetterQuota
 	Letters   deadletter.Store
 	Metrics   *telemetry.Metrics
 	Logger    *slog.Logger
@@ -113,7 +113,7 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, metrics *tel
 	p.Log = joblog.New(joblog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
 	p.Index = jobindex.New(jobindex.Options{Log: p.Log, Metrics: metrics, Logger: logger})
 	p.Uploads = natsreq.NewUploads(p.Bodies, logger)
-	p.Quota = quota.NewLetters(p.Config, b)
+	p.Quota = quota.NewDeadLetterQuota(p.Config, b)
 	p.Letters = deadletter.Store{Broker: b, Bodies: p.Bodies, Metrics: metrics, Logger: p.Logger}
 	p.Queue = queue.New(p.Config, b, p.Log, p.Quota)
 	p.Admission = admission.New(admission.Options{

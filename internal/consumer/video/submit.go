@@ -62,19 +62,18 @@ func (s *submission) submit(ctx context.Context) error {
 	return s.submitTo(ctx, t.assigned.account(), capacity)
 }
 
-// noRoomForLetter decides about a task whose dead letter might have no room. It ends where an
-// operator has to resolve letters of its tenant first, and else waits with its item: for a
-// submission under way to end without a letter, or for room in the stream of all tenants.
+// noRoomForLetter ends a task that was never submitted if its tenant's stored letters alone
+// reach the bound. Otherwise the task stays held and retries. So does a task that was made of a
+// dead letter: that letter is gone, and the task is all that is left of the request.
 func (s *submission) noRoomForLetter(ctx context.Context, cause error) error {
 	t := s.task
-	switch {
-	case errcode.CodeOf(cause) != errcode.DeadLettersFull:
+	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
 		return hold.For(hold.Retry)
-	case errors.Is(cause, quota.ErrTenantBound):
-		return s.failUnsubmitted(ctx, errcode.From(cause))
 	}
-	t.holder().Metrics.SubmissionHeld(t.held.Name().Kind)
-	return t.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
+	if !errors.Is(cause, quota.ErrTenantBound) || t.execution().GetAttempt() > 0 || t.video().GetRetryOf() != "" {
+		return t.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
+	}
+	return s.failUnsubmitted(ctx, errcode.From(cause))
 }
 
 // submitTo commits where the request goes, and sends it. A slot that was acquired right

@@ -36,41 +36,60 @@ type Settler struct {
 
 // Fail ends jobs of a route that is not configured, up to MaxPage, from where token says: ""
 // for the first, or what the call before returned. It assumes that no replica serves the
-// route. A job that cannot be ended stays where it is, and is listed in left. With an error
-// comes what was settled before it.
+// route. A job that cannot be ended stays where it is, and is listed in left. On error it also
+// returns what was settled so far.
 func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string) (*genbusv1.OrphansSettled, error) {
 	items, next, err := p.Queue.Route(kind, name).Page(ctx, token, MaxPage)
 	if err != nil {
 		return nil, err
 	}
 	out := &genbusv1.OrphansSettled{NextPageToken: next}
+	var unsure []queue.Item
 	for _, orphan := range items {
-		if err := p.settle(ctx, orphan, out); err != nil {
+		err := p.settle(ctx, orphan, out, false)
+		if errors.Is(err, errUnsure) {
+			unsure = append(unsure, orphan)
+		} else if err != nil {
+			return out, err
+		}
+	}
+	if len(unsure) == 0 {
+		return out, nil
+	}
+	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
+		return out, err
+	}
+	for _, orphan := range unsure {
+		if err := p.settle(ctx, orphan, out, true); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// errMovedOn says that an orphan changed while it was settled: a replica works on it
-// after all.
-var errMovedOn = errors.New("the job went on meanwhile: a replica works on it")
+var (
+	// errMovedOn says that an orphan changed while it was settled.
+	errMovedOn = errors.New("a replica is working on the job")
+	// errUnsure says that an item seems to be stale. The log is read again after
+	// joblog.SecondLook, because a node that has just lost the lead may answer once more.
+	errUnsure = errors.New("the work item seems to be stale")
+)
 
 // settle settles one job and counts it. An error of this job alone leaves its item where it is.
-func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.OrphansSettled) error {
+func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.OrphansSettled, again bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("settle %s: not done within %s", orphan.Subject, within))
 	defer cancel()
 	n, err := p.Queue.Items.NameOf(orphan)
 	if err != nil {
 		return err
 	}
-	ended, err := p.settleItem(ctx, n, orphan)
+	ended, err := p.settleItem(ctx, n, orphan, again)
 	switch {
 	case err == nil && ended:
 		out.Ended++
 	case err == nil:
 		out.Removed++
-	case ctx.Err() != nil || broker.Unavailable(err):
+	case errors.Is(err, errUnsure), ctx.Err() != nil, broker.Unavailable(err):
 		return err
 	default:
 		p.Logger.Warn("left a job of an unconfigured route", "subject", orphan.Subject, "error", err)
@@ -80,12 +99,12 @@ func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.Or
 }
 
 // settleItem ends a job, unless it needs no end, and removes its item.
-func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item) (ended bool, err error) {
+func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item, again bool) (ended bool, err error) {
 	item, err := orphan.Decode()
 	if err != nil {
 		ended, err = true, p.Letters.FailUnreadable(ctx, p.Log, n, orphan.Subject, orphan.Data, err)
 	} else {
-		ended, err = p.settleJob(ctx, p.Queue.Items.LogItem(orphan, item), item)
+		ended, err = p.settleJob(ctx, p.Queue.Items.LogItem(orphan, item), item, again)
 	}
 	if err != nil {
 		return false, err
@@ -95,13 +114,17 @@ func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queu
 }
 
 // settleJob ends the job of an orphaned item. It does not where the job has ended, was
-// erased, or goes on by another item.
-func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *genbusv1.WorkItem) (ended bool, err error) {
-	current, means, err := p.resolve(ctx, logItem)
+// erased, or runs from another item.
+func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *genbusv1.WorkItem, again bool) (ended bool, err error) {
+	current, means, err := p.Log.Resolve(ctx, logItem)
 	switch {
 	case err != nil:
 		return false, err
-	case means == joblog.Removed, means == joblog.StaleItem && current.Job == nil:
+	case means == joblog.Removed:
+		return false, nil
+	case isStale(item, current, means) && !again:
+		return false, errUnsure
+	case isStale(item, current, means):
 		return false, nil
 	case means == joblog.Lost:
 		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
@@ -110,6 +133,9 @@ func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *g
 		}
 		return true, p.end(ctx, item, joblog.Entry{}, f, true)
 	case current.Job == nil:
+		if elsewhere, err := p.isElsewhere(ctx, item); elsewhere || err != nil {
+			return false, err
+		}
 		return true, p.endJob(ctx, item, current)
 	case current.Terminal():
 		if task.LeavesDeadLetter(current.Job) && task.SameRequest(item, current.Job.GetExecution()) {
@@ -118,23 +144,32 @@ func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *g
 			}
 		}
 		return false, p.Log.Finish(ctx, current)
-	case !task.Carries(item, current.Job):
-		return false, nil
 	}
 	return true, p.endJob(ctx, item, current)
 }
 
-// resolve reads what an item means. It looks twice before it says that the job was erased: a
-// node that has just lost the lead of the log may answer once more.
-func (p Settler) resolve(ctx context.Context, item joblog.WorkItem) (current joblog.Entry, means joblog.Meaning, err error) {
-	current, means, err = p.Log.Resolve(ctx, item)
-	if err != nil || means != joblog.StaleItem || current.Job != nil {
-		return current, means, err
+// isStale reports whether an unfinished job runs from another item than this one, or was erased.
+func isStale(item *genbusv1.WorkItem, current joblog.Entry, means joblog.Meaning) bool {
+	if current.Job == nil {
+		return means == joblog.StaleItem
 	}
-	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
-		return joblog.Entry{}, 0, err
+	return !current.Terminal() && !task.Carries(item, current.Job)
+}
+
+// isElsewhere reports whether a job without a log has another item of its request, on a
+// configured route: the log begins with that one.
+func (p Settler) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool, error) {
+	items, err := p.Queue.Items.All(ctx, joblog.NameOf(item))
+	for _, i := range items {
+		n, err := p.Queue.Items.NameOf(i)
+		if err != nil || !p.Queue.Configured(n.Kind, n.Route) {
+			continue
+		}
+		if other, err := i.Decode(); err == nil && task.SameRequest(other, item) {
+			return true, nil
+		}
 	}
-	return p.Log.Resolve(ctx, item)
+	return false, err
 }
 
 // endJob ends a job whose route is gone. The request of one that may have been submitted,
