@@ -139,7 +139,7 @@ func TestChatOutlivesARestart(t *testing.T) {
 		}
 	}
 	if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || text != content(ctx, t, c, end) {
-		t.Errorf("attempt %d ended as %s with %q", attempt, end.GetStatus(), text)
+		t.Errorf("attempt %d ended as %s, %v, with %q", attempt, end.GetStatus(), end.GetError(), text)
 	}
 }
 
