@@ -184,7 +184,10 @@ func (w *restarts) upstream() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	// Of its own: the clean-up of other tests closes connections of http.DefaultTransport.
+	transport := &http.Transport{}
 	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
 	front := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if dir, id := path.Split(r.URL.Path); r.Method == http.MethodGet && dir == "/v1/video/generations/" && w.unfinished.Load() {
 			out.Header().Set("Content-Type", "application/json")
@@ -195,7 +198,7 @@ func (w *restarts) upstream() string {
 	}))
 	w.t.Cleanup(func() {
 		front.Close()
-		http.DefaultClient.CloseIdleConnections() // those to the sandbox
+		transport.CloseIdleConnections() // those to the sandbox
 	})
 	return front.URL
 }
