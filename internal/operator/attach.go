@@ -124,7 +124,7 @@ func (l letter) task() *genbusv1.VideoTask {
 
 // unreadable says that no route reads the letter's task.
 func unreadable(l letter) *errcode.Error {
-	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then call again",
+	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure a route with that upstream, protocol and key again, then call again",
 		l.seq, pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 

@@ -101,9 +101,10 @@ type OperatorServiceClient interface {
 	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
 	// left alone.
 	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
-	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It is for
-	// operators who know that no replica serves the route any more; where one waits for its
-	// jobs, the call is refused with still_held.
+	// FailOrphans ends jobs of a route that is not configured, with upstream_removed, or with
+	// submission_outcome_unknown if their upstream may have them. A route without jobs is an
+	// empty success. It is for operators who know that no replica serves the route any more;
+	// where one waits for its jobs, the call is refused with still_held.
 	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
 	// ListTenants says how the tenants with the most unfinished jobs are doing.
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
@@ -470,9 +471,10 @@ type OperatorServiceServer interface {
 	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
 	// left alone.
 	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
-	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It is for
-	// operators who know that no replica serves the route any more; where one waits for its
-	// jobs, the call is refused with still_held.
+	// FailOrphans ends jobs of a route that is not configured, with upstream_removed, or with
+	// submission_outcome_unknown if their upstream may have them. A route without jobs is an
+	// empty success. It is for operators who know that no replica serves the route any more;
+	// where one waits for its jobs, the call is refused with still_held.
 	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
 	// ListTenants says how the tenants with the most unfinished jobs are doing.
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
