@@ -184,7 +184,7 @@ func (w *restarts) upstream() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// Of its own: the clean-up of other tests closes connections of http.DefaultTransport.
+	// Other tests close the idle connections of http.DefaultTransport when they end.
 	transport := &http.Transport{}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport

@@ -86,7 +86,7 @@ type Chat struct {
 	// Attempts at a queued chat in all: another one is made where the process dies, or the
 	// upstream fails in a way that may pass; 1 makes no other. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
-	// Events of inline chats: on publishes them next to the answer, as long as there is room; off publishes none. Default: on.
+	// Whether inline chats publish events: on, as long as there is room for them, or off. Default: on.
 	InlineEvents string `yaml:"inline_events"`
 	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
 	FinishForSubscribers bool `yaml:"finish_for_subscribers"`

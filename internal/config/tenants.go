@@ -18,9 +18,8 @@ type TenantLimits struct {
 	// Accepted, unfinished jobs of one tenant over all replicas, inline chats in each; 0 for no limit. Beyond it new ones
 	// are refused with tenant_full, and wait in the NATS inbox. Default: 0.
 	MaxJobs int `yaml:"max_jobs"`
-	// Dead letters of one tenant's jobs from which on none of its videos is submitted, until an operator resolves some: new
-	// ones are refused with dead_letters_full, those in the backlog wait, and those that were ready fail; 0 for no limit.
-	// Default: 1000.
+	// Dead letters that one tenant's jobs may have. At this number none of its videos is submitted until an operator resolves
+	// some: new ones are refused with dead_letters_full, those in the backlog wait, ready ones fail. 0: no limit. Default: 1000.
 	MaxDeadLetters int `yaml:"max_dead_letters"`
 	// Longest request body of one tenant, where http.max_body_bytes allows more; 0 for no other limit. Default: 0.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`

@@ -23,8 +23,8 @@ type backlog struct {
 	stalled bool            // a chat has waited for all its time, and none was stored since
 }
 
-// await waits up to most until there is room, and reports whether there is. While nothing is stored at all only the first chats wait: the events of the others
-// are given up at once.
+// await waits up to most until there is room, and reports whether there is. Once a chat has waited
+// in vain, the next ones do not wait until events of a chat are stored.
 func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
 	if b.ended < b.most || b.closed {

@@ -55,12 +55,11 @@ func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, recorded string) j
 func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 
 // Find returns a work item of a job as the streams' leaders have it, or
-// broker.ErrNoMessage. The backlog is asked first, and again last: an item is stored where
-// it goes before it is deleted where it was, either way, so that one that moves once is not
-// missed. Of the two at least one mostly has none, which only its leader says.
+// broker.ErrNoMessage. The backlog is read first: a job only goes from there to GENBUS_WORK, and
+// is stored there before it is deleted here. Of the two streams mostly one has none, which only
+// its leader says.
 func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
-	keys := s.itemKeys(n)
-	for _, k := range append(keys, keys[0]) {
+	for _, k := range s.itemKeys(n) {
 		m, err := s.b.Probe(ctx, k.stream, k.pattern)
 		if !errors.Is(err, broker.ErrNoMessage) {
 			return Item{Stream: k.stream, Stored: m}, err
@@ -73,11 +72,7 @@ func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
 // requests with one id came by different routes or had different bodies.
 func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 	var out []Item
-	keys := s.itemKeys(n)
-	for i, k := range append(keys, keys[0]) {
-		if i == len(keys) && len(out) > 0 {
-			break
-		}
+	for _, k := range s.itemKeys(n) {
 		last, err := s.b.Probe(ctx, k.stream, k.pattern)
 		if errors.Is(err, broker.ErrNoMessage) {
 			continue
