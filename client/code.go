@@ -27,15 +27,14 @@ const (
 
 // Errors of the operator's methods.
 const (
-	ErrOperatorRequired  Code = "operator_required"
-	ErrRouteNotFound     Code = "route_not_found"
-	ErrLetterNotFound    Code = "letter_not_found"
-	ErrLetterUnusable    Code = "letter_unusable"
-	ErrLetterResolved    Code = "letter_resolved"
-	ErrLetterUnresolved  Code = "letter_unresolved"
-	ErrRequestNotKept    Code = "request_not_kept"
-	ErrBodiesPrivate     Code = "bodies_private"
-	ErrOperationNotFound Code = "operation_not_found"
+	ErrOperatorRequired Code = "operator_required"
+	ErrRouteNotFound    Code = "route_not_found"
+	ErrLetterNotFound   Code = "letter_not_found"
+	ErrLetterUnusable   Code = "letter_unusable"
+	ErrLetterResolved   Code = "letter_resolved"
+	ErrLetterUnresolved Code = "letter_unresolved"
+	ErrRequestNotKept   Code = "request_not_kept"
+	ErrBodiesPrivate    Code = "bodies_private"
 )
 
 // Errors of genbus and its broker.

@@ -34,8 +34,7 @@ type operatorCommand struct {
 	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys, as each replica knows them."`
 	Replicas  replicasCommand  `cmd:"" help:"Show which replicas there are, and what each does."`
 
-	Bulk       bulkCommand       `cmd:"" help:"Cancel many jobs, or redrive, drop or attach many dead letters."`
-	Operations operationsCommand `cmd:"" help:"What bulk has started: how far it is, and stopping it."`
+	Bulk bulkCommand `cmd:"" help:"Cancel many jobs, or redrive, drop or attach many dead letters."`
 
 	Audit   auditCommand   `cmd:"" help:"What operators did, the newest first."`
 	Orphans orphansCommand `cmd:"" help:"Jobs of routes that are not configured."`
@@ -49,18 +48,23 @@ type operatorCall struct {
 
 // call connects, has f do its work within the time limit, and leaves.
 func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
-	key, err := c.key("GENBUS_OPERATOR_KEY")
-	if err == nil && key == "" {
-		err = wrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with (without one it refuses operators: \"service key new\" prints one to start it with), or name a file with --key-file")
-	}
-	if err == nil {
-		err = checkTimeout(c.Timeout)
-	}
-	if err != nil {
+	if err := checkTimeout(c.Timeout); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	return c.connect(ctx, out, f)
+}
+
+// connect connects, has f do its work, and leaves.
+func (c *operatorCommand) connect(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
+	key, err := c.key("GENBUS_OPERATOR_KEY")
+	if err == nil && key == "" {
+		err = wrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with (without one it refuses operators: \"service key new\" prints one to start it with), or name a file with --key-file")
+	}
+	if err != nil {
+		return err
+	}
 	return c.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return f(ctx, operatorCall{OperatorServiceClient: genbusv1.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}})
 	})

@@ -402,7 +402,7 @@ func TestOperatorFleetCommand(t *testing.T) {
 			t.Errorf("a limit of %s ended with %d: %s", limit, code, out)
 		}
 	}
-	for _, list := range [][]string{{"jobs", "list"}, {"dead", "list"}, {"audit"}, {"operations", "list"}} {
+	for _, list := range [][]string{{"jobs", "list"}, {"dead", "list"}, {"audit"}} {
 		if out, code := c.run(append(list, "--limit=-1")...); code != exitUsage || !strings.Contains(out, "--limit: -1 is no limit; want 1 or more, or 0 for all") {
 			t.Errorf("%v with a negative limit ended with %d: %s", list, code, out)
 		}

@@ -69,8 +69,8 @@ func auditTarget(r *genbusv1.AuditRecord) string {
 		return r.GetKind() + " route " + r.GetRoute()
 	case r.GetJobId() != "":
 		return r.GetJobId() + " of " + r.GetTenant()
-	case r.GetOperationId() != "":
-		return strings.TrimSpace("operation " + r.GetOperationId() + " " + r.GetOperationWork())
+	case r.GetBulk() != nil:
+		return r.GetBulk().GetFilter()
 	}
 	return ""
 }
@@ -82,6 +82,9 @@ func auditOutcome(r *genbusv1.AuditRecord) string {
 	out := strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"))
 	if r.GetJobs() > 0 {
 		out += ", " + plural.Count(r.GetJobs(), "job")
+	}
+	if b := r.GetBulk(); b != nil {
+		out += fmt.Sprintf(", %d of %d changed, %d failed", b.GetChanged(), b.GetTotal(), b.GetFailed())
 	}
 	if r.GetEdited() {
 		out += ", edited"

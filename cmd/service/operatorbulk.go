@@ -6,15 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nuid"
+	"google.golang.org/grpc"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/plural"
 )
 
@@ -27,9 +28,8 @@ type bulkCommand struct {
 
 // bulkFlags are those of all bulk commands.
 type bulkFlags struct {
-	Yes     bool   `help:"Do it; without it they are only counted."`
-	Wait    bool   `help:"Follow it to its end." default:"true" negatable:""`
-	Started string `help:"Id for it: called again with the same one, nothing is started twice. Default: a new one." name:"operation-id"`
+	Yes   bool   `help:"Do it; without it they are only counted."`
+	Token string `help:"Continue the run with this token, which printed it at its start; needs the same filter."`
 }
 
 type bulkCancelCommand struct {
@@ -44,8 +44,9 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *operatorCommand, out io.W
 	if err != nil {
 		return err
 	}
-	work := &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: filter}}
-	return c.run(ctx, o, out, "job", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
+	return c.run(ctx, o, out, "job", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+		return call.CancelJobs(ctx, &genbusv1.CancelJobsRequest{Filter: filter, Everything: c.All, DryRun: dryRun, Token: token})
+	})
 }
 
 // bulkLetters chooses the letters of a bulk command.
@@ -65,8 +66,9 @@ type bulkRedriveCommand struct {
 
 // Run redrives letters.
 func (c bulkRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	work := &genbusv1.OperationSpec_RedriveDeadLetters{RedriveDeadLetters: &genbusv1.RedriveDeadLetters{Filter: c.filter()}}
-	return c.run(ctx, o, out, "dead letter", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
+	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+		return call.RedriveDeadLetters(ctx, &genbusv1.RedriveDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
+	})
 }
 
 type bulkDropCommand struct {
@@ -75,13 +77,14 @@ type bulkDropCommand struct {
 
 // Run drops letters.
 func (c bulkDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	work := &genbusv1.OperationSpec_DropDeadLetters{DropDeadLetters: &genbusv1.DropDeadLetters{Filter: c.filter()}}
-	return c.run(ctx, o, out, "dead letter", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}, Everything: c.All})
+	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+		return call.DropDeadLetters(ctx, &genbusv1.DropDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
+	})
 }
 
 type bulkAttachCommand struct {
 	bulkFlags `embed:""`
-	List      string `arg:"" help:"File with a line for each letter: its sequence, and the upstream's id of the task where the letter has none. - for standard input."`
+	List      string `arg:"" help:"File with a line for each letter: its sequence, and the upstream's ID of the task where the letter has none. - for standard input."`
 }
 
 // Run attaches tasks.
@@ -90,8 +93,9 @@ func (c bulkAttachCommand) Run(ctx context.Context, o *operatorCommand, out io.W
 	if err != nil {
 		return err
 	}
-	work := &genbusv1.OperationSpec_AttachUpstreamTasks{AttachUpstreamTasks: &genbusv1.AttachUpstreamTasks{Tasks: tasks}}
-	return c.run(ctx, o, out, "dead letter", &genbusv1.StartOperationRequest{Spec: &genbusv1.OperationSpec{Work: work}})
+	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+		return call.AttachUpstreamTasks(ctx, &genbusv1.AttachUpstreamTasksRequest{Tasks: tasks, DryRun: dryRun, Token: token})
+	})
 }
 
 // readTasks reads the lines of a list. Empty ones are passed over.
@@ -113,7 +117,7 @@ func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 		}
 		seq, err := strconv.ParseUint(words[0], 10, 64)
 		if err != nil || len(words) > 2 {
-			return nil, wrongUse("line %d of %s must be the sequence of a letter, and the upstream's id of the task or nothing", n, name)
+			return nil, wrongUse("line %d of %s must be the sequence of a letter, and the upstream's ID of the task or nothing", n, name)
 		}
 		t := &genbusv1.LetterTask{Sequence: seq}
 		if len(words) == 2 {
@@ -124,112 +128,140 @@ func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 	return tasks, lines.Err()
 }
 
-// run counts what there is to do, starts it where that is wanted, and follows it.
-func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, what string, m *genbusv1.StartOperationRequest) error {
+// bulkStream is what every bulk action answers with.
+type bulkStream = grpc.ServerStreamingClient[genbusv1.BulkProgress]
+
+// bulkCall begins an action.
+type bulkCall func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error)
+
+// run counts what there is to do, and does it where that is wanted.
+func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, what string, begin bulkCall) error {
 	p := printer{out: out, json: o.JSON}
-	counted, err := c.start(ctx, o, out, m, true)
-	if err != nil {
-		return err
-	}
-	if !c.Yes {
-		return p.say(counted, "%s%s %s as of %s; with --yes it is done%s", atLeast(counted), plural.Count(counted.GetTotal(), what), plural.Form(counted.GetTotal(), "matches", "match"), moment(counted.GetAsOf()), beyondCount(counted))
-	}
-	m.Id, m.AsOf = c.Started, counted.GetAsOf()
-	if m.GetId() == "" {
-		m.Id = nuid.Next()
-	}
-	op, err := c.start(ctx, o, out, m, false)
-	if err != nil {
-		return err
-	}
-	if !c.Wait {
-		return p.say(op, "operation %s is to change %s%s%s", op.GetId(), atLeast(op), plural.Count(op.GetTotal(), what), beyondCount(op))
-	}
-	if !o.JSON {
-		if err := p.say(op, "operation %s: %s%s as of %s%s", op.GetId(), atLeast(op), plural.Count(op.GetTotal(), what), moment(op.GetAsOf()), beyondCount(op)); err != nil {
+	token := c.Token
+	if token == "" {
+		counted, err := c.count(ctx, o, out, begin)
+		if err != nil {
 			return err
 		}
+		if !c.Yes || counted.GetFailed() > 0 {
+			return p.counted(counted, what)
+		}
+		token = counted.GetToken()
+	} else if !c.Yes {
+		return wrongUse("--token continues a run, and so it needs --yes")
 	}
-	return o.follow(ctx, out, op)
+	last, err := o.bulk(ctx, p, begin, token)
+	if err != nil {
+		if token != "" && !isUsage(err) {
+			err = fmt.Errorf("%w\nto continue, run the same command with --token %s", err, token)
+		}
+		return err
+	}
+	if last.GetFailed() > 0 {
+		return exitError{exitNotPossible, fmt.Errorf("%d stayed as %s", last.GetFailed(), plural.Form(last.GetFailed(), "it is", "they are"))}
+	}
+	return nil
 }
 
-func (c bulkFlags) start(ctx context.Context, o *operatorCommand, out io.Writer, m *genbusv1.StartOperationRequest, countOnly bool) (op *genbusv1.Operation, err error) {
-	m.CountOnly = countOnly
+// count makes the dry run.
+func (c bulkFlags) count(ctx context.Context, o *operatorCommand, out io.Writer, begin bulkCall) (counted *genbusv1.BulkProgress, err error) {
 	err = o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		answer, err := call.StartOperation(ctx, m)
-		op = answer.GetOperation()
+		stream, err := begin(ctx, call, true, "")
+		if err == nil {
+			counted, err = stream.Recv()
+		}
 		return answered(err)
 	})
-	return op, err
+	return counted, err
 }
 
-func atLeast(op *genbusv1.Operation) string {
-	if op.GetTotalExact() {
+// bulk does an action to its end, however long that takes, and prints its progress.
+func (c *operatorCommand) bulk(ctx context.Context, p printer, begin bulkCall, token string) (last *genbusv1.BulkProgress, err error) {
+	err = c.connect(ctx, p.out, func(ctx context.Context, call operatorCall) error {
+		stream, err := begin(ctx, call, false, token)
+		for err == nil {
+			var now *genbusv1.BulkProgress
+			if now, err = stream.Recv(); err != nil {
+				break
+			}
+			if err := p.progress(last, now); err != nil {
+				return err
+			}
+			last = now
+		}
+		if errors.Is(err, io.EOF) && last.GetEnded() {
+			return nil
+		}
+		return answered(err)
+	})
+	if err == nil {
+		err = p.failures(last)
+	}
+	return last, err
+}
+
+// counted says what a dry run has counted.
+func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
+	if err := p.say(m, "%s%s %s as of %s; with --yes it is done%s", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m)); err != nil {
+		return err
+	}
+	if err := p.failures(m); err != nil || m.GetFailed() == 0 {
+		return err
+	}
+	return exitError{exitNotPossible, fmt.Errorf("%d of the list %s not there: take %s out of it", m.GetFailed(), plural.Form(m.GetFailed(), "is", "are"), plural.Form(m.GetFailed(), "it", "them"))}
+}
+
+// progress prints how far an action is, with its token first. In JSON each progress is a line.
+func (p printer) progress(last, now *genbusv1.BulkProgress) error {
+	line := fmt.Sprintf("%d of %s%d done: %d changed, %d failed", now.GetDone(), atLeast(now), now.GetTotal(), now.GetChanged(), now.GetFailed())
+	switch {
+	case p.json:
+		return p.asJSON(now)
+	case last == nil:
+		return p.say(now, "as of %s, token %s%s\n%s", moment(now.GetAsOf()), now.GetToken(), beyondCount(now), line)
+	case last.GetDone() == now.GetDone() && !now.GetEnded():
+		return nil
+	}
+	return p.say(now, "%s", line)
+}
+
+// failures lists what stayed as it is.
+func (p printer) failures(m *genbusv1.BulkProgress) error {
+	if p.json || m.GetFailed() == 0 {
+		return nil
+	}
+	var rows []string
+	for _, code := range slices.Sorted(maps.Keys(m.GetFailedByCode())) {
+		rows = append(rows, cells(code, fmt.Sprint(m.GetFailedByCode()[code]), strings.Join(examples(m, code), ", ")))
+	}
+	return p.table("CODE\tFAILED\tSUCH AS", rows)
+}
+
+// examples are the jobs and letters that failed with a code, as far as they are named.
+func examples(m *genbusv1.BulkProgress, code string) (names []string) {
+	for _, f := range m.GetFailures() {
+		switch {
+		case f.GetCode() != code:
+		case f.GetJobId() != "":
+			names = append(names, f.GetJobId())
+		default:
+			names = append(names, fmt.Sprint("letter ", f.GetLetter()))
+		}
+	}
+	return names
+}
+
+func atLeast(m *genbusv1.BulkProgress) string {
+	if m.GetTotalExact() {
 		return ""
 	}
 	return "at least "
 }
 
 // beyondCount says what a count of jobs may lack.
-func beyondCount(op *genbusv1.Operation) string {
-	if op.GetTotalExact() || op.GetCompleteSince() == nil {
+func beyondCount(m *genbusv1.BulkProgress) string {
+	if m.GetTotalExact() || m.GetCompleteSince() == nil {
 		return ""
 	}
-	return "; jobs that were accepted before " + moment(op.GetCompleteSince()) + " may be missing (limits.list_index)"
-}
-
-// followEvery is how often an operation is asked for.
-const followEvery = time.Second
-
-// follow prints how far an operation is until it ends, each call within the time limit. What
-// ends the command leaves the operation as it is.
-func (c *operatorCommand) follow(ctx context.Context, out io.Writer, op *genbusv1.Operation) error {
-	p, last := printer{out: out, json: c.JSON}, ""
-	for !hasEnded(op) {
-		if line := progressLine(op); line != last && !c.JSON {
-			last = line
-			if err := p.say(op, "%s", line); err != nil {
-				return err
-			}
-		}
-		if broker.Wait(ctx, followEvery) != nil {
-			return fmt.Errorf("operation %s goes on: see operator operations show %s: %w", op.GetId(), op.GetId(), context.Cause(ctx))
-		}
-		switch now, err := c.operation(ctx, out, op.GetId()); {
-		case err == nil:
-			op = now
-		case exitCode(err) != exitUnavailable: // else another replica, or this one later, says more
-			return err
-		}
-	}
-	return p.operationEnd(op)
-}
-
-func (c *operatorCommand) operation(ctx context.Context, out io.Writer, id string) (op *genbusv1.Operation, err error) {
-	err = c.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		answer, err := call.GetOperation(ctx, &genbusv1.GetOperationRequest{Id: id})
-		op = answer.GetOperation()
-		return answered(err)
-	})
-	return op, err
-}
-
-func hasEnded(op *genbusv1.Operation) bool {
-	s := op.GetProgress().GetState()
-	return s != genbusv1.OperationProgress_STATE_RUNNING && s != genbusv1.OperationProgress_STATE_STOPPING
-}
-
-// operationEnd prints what became of an operation, and returns what the exit code has to say.
-func (p printer) operationEnd(op *genbusv1.Operation) error {
-	if err := p.operation(op); err != nil {
-		return err
-	}
-	progress := op.GetProgress()
-	switch {
-	case progress.GetState() != genbusv1.OperationProgress_STATE_DONE:
-		return errors.New(strings.TrimSpace(fmt.Sprintf("operation %s is %s %s", op.GetId(), stateWord(op), progress.GetCode())))
-	case progress.GetFailed() > 0:
-		return exitError{exitNotPossible, fmt.Errorf("%d stayed as %s", progress.GetFailed(), plural.Form(progress.GetFailed(), "it is", "they are"))}
-	}
-	return nil
+	return "; jobs that were accepted before " + moment(m.GetCompleteSince()) + " may be missing (limits.list_index)"
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +17,6 @@ func TestOperatorBulkCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
-	if out := c.ok("operations", "list"); out != "no operations\n" {
-		t.Errorf("operations list printed\n%s", out)
-	}
 	c.ok("pause", "video", config.SandboxVideoRoute)
 	var ids []string
 	for range 3 {
@@ -30,8 +28,9 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if status := w.statusOf(t, ids[0]); status != "queued" {
 		t.Errorf("a count has made it %s", status)
 	}
-	out := c.ok("bulk", "cancel", "--route", config.SandboxVideoRoute, "--operation-id", "o1", "--yes")
-	if !strings.HasPrefix(out, "operation o1: 3 jobs as of ") || !strings.Contains(out, "3 of 3 done: 3 changed, 0 failed") || !strings.Contains(out, "cancel route="+config.SandboxVideoRoute) {
+	filter := []string{"bulk", "cancel", "--route", config.SandboxVideoRoute, "--yes"}
+	out := c.ok(filter...)
+	if !strings.HasPrefix(out, "as of ") || !strings.Contains(out, "0 of 3 done") || !strings.HasSuffix(out, "3 of 3 done: 3 changed, 0 failed\n") {
 		t.Errorf("bulk cancel printed\n%s", out)
 	}
 	for _, id := range ids {
@@ -39,20 +38,27 @@ func TestOperatorBulkCommand(t *testing.T) {
 			t.Errorf("%s is %s", id, status)
 		}
 	}
-	if again := c.ok("bulk", "cancel", "--route", config.SandboxVideoRoute, "--operation-id", "o1", "--yes"); !strings.Contains(again, "3 of 3 done") {
-		t.Errorf("called once more it printed\n%s", again)
+	token := regexp.MustCompile(`token (\S+)`).FindStringSubmatch(out)
+	if token == nil {
+		t.Fatalf("no token in\n%s", out)
+	}
+	if again := c.ok(append(filter, "--token", token[1])...); !strings.Contains(again, "0 of 0 done") {
+		t.Errorf("continued it printed\n%s", again)
+	}
+	if out, code := c.run("bulk", "cancel", "--yes", "--kind", "chat", "--token", token[1]); code != exitUsage || !strings.Contains(out, "token") {
+		t.Errorf("another filter with the token: %d\n%s", code, out)
 	}
 	if out, code := c.run("bulk", "cancel", "--yes"); code != exitUsage || !strings.Contains(out, "everything") {
 		t.Errorf("without a filter: %d\n%s", code, out)
 	}
-	c.ok("bulk", "redrive", "--code", "poisoned", "--operation-id", "o2", "--yes")
-	c.ok("bulk", "drop", "--all", "--operation-id", "o3", "--yes", "--no-wait")
+	c.ok("bulk", "redrive", "--code", "poisoned", "--yes")
+	c.ok("bulk", "drop", "--all", "--yes")
 
 	list := filepath.Join(t.TempDir(), "tasks")
 	if err := os.WriteFile(list, []byte("17 task_1\n\n18\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := c.run("bulk", "attach", list, "--operation-id", "o4", "--yes"); code != exitUsage || !strings.Contains(out, "there was no such letter") {
+	if out, code := c.run("bulk", "attach", list, "--yes"); code != exitNotPossible || !strings.Contains(out, "2 of the list are not there") || !strings.Contains(out, "letter 17, letter 18") {
 		t.Errorf("bulk attach of letters that there never were: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(list, []byte("17 task_1 x\n"), 0o600); err != nil {
@@ -62,22 +68,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 		t.Errorf("a wrong list: %d\n%s", code, out)
 	}
 
-	all := c.ok("operations", "list")
-	for _, id := range []string{"o1", "o2", "o3"} {
-		if !strings.Contains(all, "  "+id+"  ") {
-			t.Errorf("operations list printed\n%s", all)
-		}
-	}
-	if out := c.ok("operations", "show", "o1"); !strings.Contains(out, "done") || !strings.Contains(out, "3 changed") {
-		t.Errorf("operations show printed\n%s", out)
-	}
-	if out := c.ok("operations", "stop", "o1"); out != "operation o1 is done\n" {
-		t.Errorf("operations stop printed\n%s", out)
-	}
-	if _, code := c.run("operations", "show", "o5"); code != exitNotFound {
-		t.Errorf("an operation that is none: %d", code)
-	}
-	if out := c.ok("audit", "--action", "StartOperation"); strings.Count(out, "operation o1") != 2 {
+	if out := c.ok("audit", "--action", "CancelJobs"); strings.Count(out, "3 of 3 changed") != 1 || !strings.Contains(out, config.SandboxVideoRoute) {
 		t.Errorf("audit printed\n%s", out)
 	}
 }

@@ -40,8 +40,6 @@ var payloads = map[string]message{
 	"UsageEvent":         {"What one ended job consumed.", "CloudEventHeaders", []string{"genbus.v1.UsageEvent"}},
 	"UsageEventJSON":     {"What one ended job consumed.", "CloudEventHeaders", []string{"UsageEvent"}},
 	"AuditRecord":        {"What an operator did.", "AuditHeaders", []string{"genbus.v1.AuditRecord"}},
-	"Operation":          {"Work of an operator on many jobs or dead letters.", "AuditHeaders", []string{"genbus.v1.Operation"}},
-	"OperationProgress":  {"How far an operation is.", "AuditHeaders", []string{"genbus.v1.OperationProgress"}},
 	"DeadLetter":         {"What could not be processed, with the reason.", "DeadLetterHeaders", []string{"genbus.v1.DeadLetter"}},
 	"WorkItem":           {"An accepted, unfinished job.", "WorkHeaders", []string{"genbus.v1.WorkItem"}},
 }

@@ -26,8 +26,8 @@ const (
 	anID    = "{id}"
 	aSlot   = "{slot}"
 
-	aSequence   = "{sequence}"
-	anOperation = "{operation}"
+	aSequence = "{sequence}"
+	anAction  = "{action}"
 )
 
 var statuses = []any{"queued", "in_progress", "completed", "failed", "cancelled"}
@@ -85,16 +85,8 @@ func channels(n subject.Space) []channel {
 			description: "What operators did to the letter, by its sequence. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
-			id: "auditOperation", address: n.AuditOperation(anOperation), title: "What was done to an operation", stream: n.Ops(), action: "send",
-			description: "That operators started or stopped the operation. Only genbus writes it.", messages: []string{"AuditRecord"},
-		},
-		{
-			id: "operationBegun", address: n.OperationBegun(anOperation), title: "An operation", stream: n.Ops(), action: "send receive",
-			description: "What the operation is to do, one message. Only genbus writes and reads it.", messages: []string{"Operation"},
-		},
-		{
-			id: "operationProgress", address: n.OperationProgress(anOperation), title: "How far an operation is", stream: n.Ops(), action: "send receive",
-			description: "How far the operation is; the last message counts. Only genbus writes and reads it.", messages: []string{"OperationProgress"},
+			id: "auditBulk", address: n.AuditBulk(anAction), title: "What was done to many jobs or letters", stream: n.Ops(), action: "send",
+			description: "That operators ran the action, such as CancelJobs, with its filter and counts. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
 			id: "work", address: n.WorkItem(aKind, aRoute, aTenant, anID), title: "Work", stream: n.Work(), action: "send receive",

@@ -19,7 +19,7 @@ var sets = map[string][]errcode.Code{
 	},
 	"anyJob": {errcode.TaskNotFound, errcode.ChatNotFound},
 	"letter": {errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, errcode.NotTerminal, errcode.InputLost},
-	"start":  {errcode.IdempotencyKeyReused, errcode.IndexCatchingUp, errcode.StorageFull, errcode.AcceptanceUnknown},
+	"bulk":   {errcode.IndexCatchingUp, errcode.StorageFull},
 	"read":   {errcode.BrokerUnavailable},
 	"list":   {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
 	"task":   {errcode.BrokerUnavailable, errcode.TaskNotFound},

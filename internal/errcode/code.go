@@ -39,15 +39,14 @@ const (
 
 // Errors of the operator's methods.
 const (
-	OperatorRequired  Code = "operator_required"
-	RouteNotFound     Code = "route_not_found"
-	LetterNotFound    Code = "letter_not_found"
-	LetterUnusable    Code = "letter_unusable"
-	LetterResolved    Code = "letter_resolved"
-	LetterUnresolved  Code = "letter_unresolved"
-	RequestNotKept    Code = "request_not_kept"
-	BodiesPrivate     Code = "bodies_private"
-	OperationNotFound Code = "operation_not_found"
+	OperatorRequired Code = "operator_required"
+	RouteNotFound    Code = "route_not_found"
+	LetterNotFound   Code = "letter_not_found"
+	LetterUnusable   Code = "letter_unusable"
+	LetterResolved   Code = "letter_resolved"
+	LetterUnresolved Code = "letter_unresolved"
+	RequestNotKept   Code = "request_not_kept"
+	BodiesPrivate    Code = "bodies_private"
 )
 
 // Errors of genbus and its broker.
@@ -149,7 +148,6 @@ var table = []Meaning{
 	{LetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has a dead letter: its upstream may have its task, or has it, and a retry might be paid for twice.", "Redrive, attach or drop the letter that the message names."},
 	{RequestNotKept, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The request of the job does not exist any more.", "Give the whole request, or have the caller send it again; set keep_requests on its route for later jobs."},
 	{BodiesPrivate, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Operators do not read the requests and the replies of jobs here.", "Set operators_read_bodies, if they are to."},
-	{OperationNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no operation of this id, or not any more.", "List the operations; they are kept for nats.streams.ops.max_age."},
 
 	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
 	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant sends more requests a second than it may.", "Wait as long as Retry-After says, then send the same request."},

@@ -5,7 +5,6 @@
 package operator
 
 import (
-	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/operator/audit"
 )
 
@@ -20,9 +19,7 @@ type Operator struct {
 	// Requests are those of jobs; Letters has those of letters.
 	Requests Requests
 	Audit    audit.Log
-	// Operations is what there is to do to many jobs or letters, and Bulk does it.
-	Operations Operations
-	Bulk       *bulk.Runner
+	Bulk     Bulk
 
 	Replicas Replicas
 	Tenants  Tenants

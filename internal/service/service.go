@@ -24,7 +24,6 @@ import (
 	"github.com/genbus/genbus/internal/api/httpapi"
 	"github.com/genbus/genbus/internal/api/natsapi"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
@@ -70,7 +69,6 @@ type Service struct {
 	consumer *consumer.Consumer
 	inline   *inline.Runner
 	core     *core.Core
-	bulk     *bulk.Runner
 	grpc     *grpcapi.Server
 
 	http     *http.Server
@@ -193,9 +191,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	op.Replicas = operator.Replicas{Fleet: member}
 	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live, Fleet: member, Bodies: bodies}, operator.Streams{Broker: s.broker}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: s.broker}}, member)
-	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: s.core.Jobs.CancelForOperator}
-	op.Bulk = bulk.New(ctx, bulk.Options{Broker: s.broker, Steps: op.Operations.Steps, Self: s.tasks.Writer(), Logger: s.log})
-	s.bulk = op.Bulk
+	op.Bulk = operator.Bulk{Jobs: op.Jobs, Letters: op.Letters, Cancel: s.core.Jobs.CancelForOperator}
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
 	}
@@ -203,9 +199,6 @@ func (s *Service) startWork(ctx context.Context) error {
 		return err
 	}
 	if err := s.consumer.Start(ctx); err != nil {
-		return err
-	}
-	if err := s.bulk.Start(); err != nil {
 		return err
 	}
 	var err error
@@ -445,7 +438,6 @@ func (s *Service) stop(ctx context.Context) error {
 	group.Go(s.endCalls)
 	group.Go(func() error { return s.consumer.Drain(grace) })
 	group.Go(func() error { return s.inline.Close(grace) })
-	group.Go(func() error { s.bulk.Close(grace); return nil })
 	group.Go(func() error {
 		if err := s.http.Shutdown(grace); err != nil {
 			return fmt.Errorf("the grace period ended with calls in hand: answers by HTTP were cut off: %w", err)
@@ -465,9 +457,6 @@ func (s *Service) abort(ctx context.Context) error {
 	var err error
 	if s.index != nil {
 		s.index.Leave()
-	}
-	if s.bulk != nil {
-		s.bulk.Close(grace)
 	}
 	if s.consumer != nil {
 		err = s.consumer.Drain(grace)

@@ -22,21 +22,5 @@ func (s Space) AuditJob(k Kind, tenant, id string) string {
 // AuditLetter is the same of a dead letter: genbus.ops.audit.letter.<sequence>.
 func (s Space) AuditLetter(sequence string) string { return s.join("ops", "audit", "letter", sequence) }
 
-// AuditOperation is the same of an operation: genbus.ops.audit.operation.<id>.
-func (s Space) AuditOperation(id string) string { return s.join("ops", "audit", "operation", id) }
-
-// OperationBegun is what an operation is to do, one message: genbus.ops.operation.begun.<id>.
-func (s Space) OperationBegun(id string) string { return s.join("ops", "operation", "begun", id) }
-
-// OperationsBegun is the same of all operations: genbus.ops.operation.begun.*.
-func (s Space) OperationsBegun() string { return s.OperationBegun("*") }
-
-// Operations is where a replica says which operation it does, and is asked to stop one:
-// genbus.internal.operations.
-func (s Space) Operations() string { return s.join("internal", "operations") }
-
-// OperationProgress is how far an operation is, the last message counts:
-// genbus.ops.operation.progress.<id>.
-func (s Space) OperationProgress(id string) string {
-	return s.join("ops", "operation", "progress", id)
-}
+// AuditBulk is the records of an action on many jobs or letters: genbus.ops.audit.bulk.<action>.
+func (s Space) AuditBulk(action string) string { return s.join("ops", "audit", "bulk", action) }

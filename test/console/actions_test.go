@@ -56,9 +56,9 @@ func TestActionsAreDone(t *testing.T) {
 	b.record("ResumeRoute", "sandbox-video")
 }
 
-// TestAnOperationOnMany: what a list shows is counted, cancelled, followed to the end and
-// recorded; and a job that has ended so is submitted again.
-func TestAnOperationOnMany(t *testing.T) {
+// TestABulkAction: what a list shows is counted, cancelled and recorded, and its page says how far it
+// is; a job that has ended so is submitted again.
+func TestABulkAction(t *testing.T) {
 	t.Parallel()
 	w := start(t, withOperators, withTenants("acme", "globex"), func(c *config.Config) {
 		for i := range c.Routes {
@@ -72,11 +72,12 @@ func TestAnOperationOnMany(t *testing.T) {
 	other := w.video(request{tenant: "globex", model: "sandbox-video", behaviour: slow})
 	b.goTo("/console/jobs?tenant=acme")
 	b.shows("2 jobs")
-	b.leads(chromedp.Click(chromedp.CSS(`a[href*="/operations/new"]`)))
+	b.leads(chromedp.Click(chromedp.CSS(`a[href*="/console/bulk"]`)))
 	b.shows("2 unfinished jobs will be cancelled")
 	b.leads(chromedp.Click(chromedp.CSS("main form button")))
 	b.shows("2 of 2 done")
-	b.record("StartOperation", "")
+	b.shows("It has ended.")
+	b.record("CancelJobs", "")
 	b.goTo(other)
 	b.until("job of another tenant", `!document.querySelector(".headline").innerText.includes("cancelled")`)
 	b.goTo(job)

@@ -64,8 +64,8 @@ func startDemo(t *testing.T) (*demo, *browser) {
 		[...document.querySelectorAll("td .tag")].filter((e) => e.innerText.replace("_", " ") === s).length >= all.filter((o) => o === s).length)`)
 	b.goTo("/console/decisions")
 	b.until("letters", `document.querySelectorAll("tbody tr").length === 3`)
-	d.call(http.MethodPost, "/genbus/v1/operator/operations", opsKey, map[string]any{"id": "outage-1", "spec": map[string]any{"cancel_jobs": map[string]any{"filter": map[string]any{"labels": []string{"team=outage"}}}}})
-	b.goTo("/console/operations/outage-1")
+	b.goTo("/console/bulk?do=cancel&label=team%3Doutage")
+	b.leads(chromedp.Click(chromedp.CSS("main form button")))
 	b.shows("2 of 2 done")
 	return d, b
 }
@@ -93,9 +93,7 @@ func (d *demo) views() []view {
 		{"tenants", "/console/tenants", "globex"},
 		{"replicas", "/console/replicas", "serves"},
 		{"streams", "/console/streams", "GENBUS_TASKS"},
-		{"count", "/console/operations/new?do=redrive", "At stake"},
-		{"operations", "/console/operations", "cancel jobs"},
-		{"operation", "/console/operations/outage-1", "2 of 2 done"},
+		{"count", "/console/bulk?do=redrive", "At stake"},
 		{"bodies", d.finished + "/bodies", "paper boat"},
 		{"audit", "/console/audit", "PauseRoute"},
 		{"try", "/console/try", "talk-mini"},

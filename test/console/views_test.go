@@ -51,19 +51,18 @@ func TestEveryViewIsEmpty(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t, func(c *config.Config) { c.Upstreams, c.Routes, c.Sandbox.Enabled = nil, nil, false }).base)
 	for path, text := range map[string]string{
-		"":                          "No route is configured",
-		"/jobs":                     "There are no jobs yet",
-		"/decisions":                "Nothing needs a decision",
-		"/routes":                   "No route is configured",
-		"/upstreams":                "No upstream is configured",
-		"/tenants":                  "No tenant has jobs",
-		"/replicas":                 "serves",
-		"/streams":                  "GENBUS_TASKS",
-		"/operations":               "No operation was started",
-		"/operations/new?do=cancel": "There is nothing to do",
-		"/audit":                    "No record fits",
-		"/try":                      "No route is configured",
-		"/login":                    "no one who could log in",
+		"":                "No route is configured",
+		"/jobs":           "There are no jobs yet",
+		"/decisions":      "Nothing needs a decision",
+		"/routes":         "No route is configured",
+		"/upstreams":      "No upstream is configured",
+		"/tenants":        "No tenant has jobs",
+		"/replicas":       "serves",
+		"/streams":        "GENBUS_TASKS",
+		"/bulk?do=cancel": "There is nothing to do",
+		"/audit":          "No record fits",
+		"/try":            "No route is configured",
+		"/login":          "no one who could log in",
 	} {
 		b.goTo("/console" + path)
 		b.shows(text)
@@ -82,8 +81,7 @@ func TestEveryViewSaysWhatIsWrong(t *testing.T) {
 		"/audit?page_token=x":            "page_token",
 		"/jobs/video/default/video_none": "video_none",
 		"/decisions/7":                   "dead letter 7",
-		"/operations/none":               "none",
-		"/operations/new?do=odd":         "must be cancel",
+		"/bulk?do=odd":                   "must be cancel",
 		"/nothing":                       "There is no such page",
 	} {
 		b.goTo("/console" + path)

@@ -225,16 +225,20 @@ func (r *running) operated(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := op.StartOperation(ctx, &genbusv1.StartOperationRequest{Id: "none", Spec: &genbusv1.OperationSpec{
-				Work: &genbusv1.OperationSpec_DropDeadLetters{DropDeadLetters: &genbusv1.DropDeadLetters{Filter: &genbusv1.DeadLetterFilter{Code: "none"}}},
-			}})
-			await(t, "the end of an operation", func() error {
-				m, err := op.GetOperation(ctx, &genbusv1.GetOperationRequest{Id: "none"})
-				if err == nil && m.GetOperation().GetProgress().GetState() != genbusv1.OperationProgress_STATE_DONE {
-					err = errors.New("it goes on")
-				}
+			m := &genbusv1.DropDeadLettersRequest{Filter: &genbusv1.DeadLetterFilter{Code: "none"}, DryRun: true}
+			counted, err := op.DropDeadLetters(ctx, m)
+			if err != nil {
 				return err
-			})
+			}
+			p, err := counted.Recv()
+			if err != nil {
+				return err
+			}
+			m.DryRun, m.Token = false, p.GetToken()
+			run, err := op.DropDeadLetters(ctx, m)
+			for err == nil && !p.GetEnded() {
+				p, err = run.Recv()
+			}
 			return err
 		},
 		func() error { _, err := op.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}); return err },

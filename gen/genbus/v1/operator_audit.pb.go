@@ -125,14 +125,10 @@ type AuditRecord struct {
 	UpstreamTaskId string `protobuf:"bytes,17,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	// Status of the job afterwards, of CancelJob: one that had ended stays as it was.
 	Status JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
-	// Id of the operation, of StartOperation and StopOperation. jobs is then how many jobs or
-	// letters it was to change; 0 where a start found that there is an operation of this id
-	// already, maybe another operator's, and began none.
-	OperationId string `protobuf:"bytes,19,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Whether the operator gave the request of the new job, of RetryJob: it is not the tenant's then.
 	Edited bool `protobuf:"varint,20,opt,name=edited,proto3" json:"edited,omitempty"`
-	// What that operation does, by the name of its field in OperationSpec, such as "cancel_jobs".
-	OperationWork string `protobuf:"bytes,21,opt,name=operation_work,json=operationWork,proto3" json:"operation_work,omitempty"`
+	// Of CancelJobs, RedriveDeadLetters, DropDeadLetters and AttachUpstreamTasks; else absent.
+	Bulk          *BulkAction `protobuf:"bytes,19,opt,name=bulk,proto3" json:"bulk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,13 +282,6 @@ func (x *AuditRecord) GetStatus() JobStatus {
 	return JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
-func (x *AuditRecord) GetOperationId() string {
-	if x != nil {
-		return x.OperationId
-	}
-	return ""
-}
-
 func (x *AuditRecord) GetEdited() bool {
 	if x != nil {
 		return x.Edited
@@ -300,11 +289,102 @@ func (x *AuditRecord) GetEdited() bool {
 	return false
 }
 
-func (x *AuditRecord) GetOperationWork() string {
+func (x *AuditRecord) GetBulk() *BulkAction {
 	if x != nil {
-		return x.OperationWork
+		return x.Bulk
+	}
+	return nil
+}
+
+// BulkAction is what a bulk action was asked for, and how far it came.
+type BulkAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token of the dry run, which says what the action may touch.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The filter, or the list of letters, as JSON; cut after 4096 bytes.
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Counts as in BulkProgress, of this call; 0 in the record from before the action.
+	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// See total.
+	Done int64 `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	// See total.
+	Changed int64 `protobuf:"varint,5,opt,name=changed,proto3" json:"changed,omitempty"`
+	// See total.
+	Failed        int64 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkAction) Reset() {
+	*x = BulkAction{}
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkAction) ProtoMessage() {}
+
+func (x *BulkAction) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkAction.ProtoReflect.Descriptor instead.
+func (*BulkAction) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BulkAction) GetToken() string {
+	if x != nil {
+		return x.Token
 	}
 	return ""
+}
+
+func (x *BulkAction) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *BulkAction) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *BulkAction) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkAction) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *BulkAction) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
 }
 
 // StoredAuditRecord is a record and its place.
@@ -320,7 +400,7 @@ type StoredAuditRecord struct {
 
 func (x *StoredAuditRecord) Reset() {
 	*x = StoredAuditRecord{}
-	mi := &file_genbus_v1_operator_audit_proto_msgTypes[1]
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +412,7 @@ func (x *StoredAuditRecord) String() string {
 func (*StoredAuditRecord) ProtoMessage() {}
 
 func (x *StoredAuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_audit_proto_msgTypes[1]
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +425,7 @@ func (x *StoredAuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredAuditRecord.ProtoReflect.Descriptor instead.
 func (*StoredAuditRecord) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{1}
+	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StoredAuditRecord) GetSequence() uint64 {
@@ -387,7 +467,7 @@ type ListAuditRecordsRequest struct {
 
 func (x *ListAuditRecordsRequest) Reset() {
 	*x = ListAuditRecordsRequest{}
-	mi := &file_genbus_v1_operator_audit_proto_msgTypes[2]
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +479,7 @@ func (x *ListAuditRecordsRequest) String() string {
 func (*ListAuditRecordsRequest) ProtoMessage() {}
 
 func (x *ListAuditRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_audit_proto_msgTypes[2]
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +492,7 @@ func (x *ListAuditRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{2}
+	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListAuditRecordsRequest) GetOperator() string {
@@ -484,7 +564,7 @@ type ListAuditRecordsResponse struct {
 
 func (x *ListAuditRecordsResponse) Reset() {
 	*x = ListAuditRecordsResponse{}
-	mi := &file_genbus_v1_operator_audit_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +576,7 @@ func (x *ListAuditRecordsResponse) String() string {
 func (*ListAuditRecordsResponse) ProtoMessage() {}
 
 func (x *ListAuditRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_audit_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_audit_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +589,7 @@ func (x *ListAuditRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{3}
+	return file_genbus_v1_operator_audit_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListAuditRecordsResponse) GetRecords() []*StoredAuditRecord {
@@ -530,7 +610,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x05\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x05\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -551,16 +631,23 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"request_id\x18\x0e \x01(\tR\trequestId\x12\x14\n" +
 	"\x05begun\x18\x0f \x01(\x04R\x05begun\x12(\n" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
-	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12!\n" +
-	"\foperation_id\x18\x13 \x01(\tR\voperationId\x12\x16\n" +
-	"\x06edited\x18\x14 \x01(\bR\x06edited\x12%\n" +
-	"\x0eoperation_work\x18\x15 \x01(\tR\roperationWork\"p\n" +
+	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12\x16\n" +
+	"\x06edited\x18\x14 \x01(\bR\x06edited\x12)\n" +
+	"\x04bulk\x18\x13 \x01(\v2\x15.genbus.v1.BulkActionR\x04bulk\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +
 	"\x0fOUTCOME_REFUSED\x10\x02\x12\x12\n" +
 	"\x0eOUTCOME_FAILED\x10\x03\x12\x11\n" +
-	"\rOUTCOME_BEGUN\x10\x04\"_\n" +
+	"\rOUTCOME_BEGUN\x10\x04\"\x96\x01\n" +
+	"\n" +
+	"BulkAction\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
+	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\x03R\x04done\x12\x18\n" +
+	"\achanged\x18\x05 \x01(\x03R\achanged\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x03R\x06failed\"_\n" +
 	"\x11StoredAuditRecord\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12.\n" +
 	"\x06record\x18\x02 \x01(\v2\x16.genbus.v1.AuditRecordR\x06record\"\xe6\x01\n" +
@@ -591,28 +678,30 @@ func file_genbus_v1_operator_audit_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_audit_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_audit_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_genbus_v1_operator_audit_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_genbus_v1_operator_audit_proto_goTypes = []any{
 	(AuditRecord_Outcome)(0),         // 0: genbus.v1.AuditRecord.Outcome
 	(*AuditRecord)(nil),              // 1: genbus.v1.AuditRecord
-	(*StoredAuditRecord)(nil),        // 2: genbus.v1.StoredAuditRecord
-	(*ListAuditRecordsRequest)(nil),  // 3: genbus.v1.ListAuditRecordsRequest
-	(*ListAuditRecordsResponse)(nil), // 4: genbus.v1.ListAuditRecordsResponse
-	(*timestamppb.Timestamp)(nil),    // 5: google.protobuf.Timestamp
-	(JobStatus)(0),                   // 6: genbus.v1.JobStatus
+	(*BulkAction)(nil),               // 2: genbus.v1.BulkAction
+	(*StoredAuditRecord)(nil),        // 3: genbus.v1.StoredAuditRecord
+	(*ListAuditRecordsRequest)(nil),  // 4: genbus.v1.ListAuditRecordsRequest
+	(*ListAuditRecordsResponse)(nil), // 5: genbus.v1.ListAuditRecordsResponse
+	(*timestamppb.Timestamp)(nil),    // 6: google.protobuf.Timestamp
+	(JobStatus)(0),                   // 7: genbus.v1.JobStatus
 }
 var file_genbus_v1_operator_audit_proto_depIdxs = []int32{
-	5, // 0: genbus.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	5, // 1: genbus.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	6, // 0: genbus.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	6, // 1: genbus.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
 	0, // 2: genbus.v1.AuditRecord.outcome:type_name -> genbus.v1.AuditRecord.Outcome
-	6, // 3: genbus.v1.AuditRecord.status:type_name -> genbus.v1.JobStatus
-	1, // 4: genbus.v1.StoredAuditRecord.record:type_name -> genbus.v1.AuditRecord
-	2, // 5: genbus.v1.ListAuditRecordsResponse.records:type_name -> genbus.v1.StoredAuditRecord
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7, // 3: genbus.v1.AuditRecord.status:type_name -> genbus.v1.JobStatus
+	2, // 4: genbus.v1.AuditRecord.bulk:type_name -> genbus.v1.BulkAction
+	1, // 5: genbus.v1.StoredAuditRecord.record:type_name -> genbus.v1.AuditRecord
+	3, // 6: genbus.v1.ListAuditRecordsResponse.records:type_name -> genbus.v1.StoredAuditRecord
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_audit_proto_init() }
@@ -627,7 +716,7 @@ func file_genbus_v1_operator_audit_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_audit_proto_rawDesc), len(file_genbus_v1_operator_audit_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

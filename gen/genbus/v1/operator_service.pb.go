@@ -2013,7 +2013,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\"genbus/v1/operator_operation.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1dgenbus/v1/operator_bulk.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -2142,7 +2142,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	" \x03(\tR\amissing\"n\n" +
 	"\rRouteOverview\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
-	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xa2\x11\n" +
+	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\x97\x11\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -2168,11 +2168,12 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponse\x12L\n" +
 	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponse\x12C\n" +
 	"\bRetryJob\x12\x1a.genbus.v1.RetryJobRequest\x1a\x1b.genbus.v1.RetryJobResponse\x12O\n" +
-	"\fGetJobBodies\x12\x1e.genbus.v1.GetJobBodiesRequest\x1a\x1f.genbus.v1.GetJobBodiesResponse\x12U\n" +
-	"\x0eStartOperation\x12 .genbus.v1.StartOperationRequest\x1a!.genbus.v1.StartOperationResponse\x12O\n" +
-	"\fGetOperation\x12\x1e.genbus.v1.GetOperationRequest\x1a\x1f.genbus.v1.GetOperationResponse\x12U\n" +
-	"\x0eListOperations\x12 .genbus.v1.ListOperationsRequest\x1a!.genbus.v1.ListOperationsResponse\x12R\n" +
-	"\rStopOperation\x12\x1f.genbus.v1.StopOperationRequest\x1a .genbus.v1.StopOperationResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\fGetJobBodies\x12\x1e.genbus.v1.GetJobBodiesRequest\x1a\x1f.genbus.v1.GetJobBodiesResponse\x12E\n" +
+	"\n" +
+	"CancelJobs\x12\x1c.genbus.v1.CancelJobsRequest\x1a\x17.genbus.v1.BulkProgress0\x01\x12U\n" +
+	"\x12RedriveDeadLetters\x12$.genbus.v1.RedriveDeadLettersRequest\x1a\x17.genbus.v1.BulkProgress0\x01\x12O\n" +
+	"\x0fDropDeadLetters\x12!.genbus.v1.DropDeadLettersRequest\x1a\x17.genbus.v1.BulkProgress0\x01\x12W\n" +
+	"\x13AttachUpstreamTasks\x12%.genbus.v1.AttachUpstreamTasksRequest\x1a\x17.genbus.v1.BulkProgress0\x01B1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_service_proto_rawDescOnce sync.Once
@@ -2239,10 +2240,10 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*GetOverviewRequest)(nil),         // 48: genbus.v1.GetOverviewRequest
 	(*RetryJobRequest)(nil),            // 49: genbus.v1.RetryJobRequest
 	(*GetJobBodiesRequest)(nil),        // 50: genbus.v1.GetJobBodiesRequest
-	(*StartOperationRequest)(nil),      // 51: genbus.v1.StartOperationRequest
-	(*GetOperationRequest)(nil),        // 52: genbus.v1.GetOperationRequest
-	(*ListOperationsRequest)(nil),      // 53: genbus.v1.ListOperationsRequest
-	(*StopOperationRequest)(nil),       // 54: genbus.v1.StopOperationRequest
+	(*CancelJobsRequest)(nil),          // 51: genbus.v1.CancelJobsRequest
+	(*RedriveDeadLettersRequest)(nil),  // 52: genbus.v1.RedriveDeadLettersRequest
+	(*DropDeadLettersRequest)(nil),     // 53: genbus.v1.DropDeadLettersRequest
+	(*AttachUpstreamTasksRequest)(nil), // 54: genbus.v1.AttachUpstreamTasksRequest
 	(*ListJobsResponse)(nil),           // 55: genbus.v1.ListJobsResponse
 	(*GetJobResponse)(nil),             // 56: genbus.v1.GetJobResponse
 	(*ListTenantsResponse)(nil),        // 57: genbus.v1.ListTenantsResponse
@@ -2252,10 +2253,7 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListAuditRecordsResponse)(nil),   // 61: genbus.v1.ListAuditRecordsResponse
 	(*RetryJobResponse)(nil),           // 62: genbus.v1.RetryJobResponse
 	(*GetJobBodiesResponse)(nil),       // 63: genbus.v1.GetJobBodiesResponse
-	(*StartOperationResponse)(nil),     // 64: genbus.v1.StartOperationResponse
-	(*GetOperationResponse)(nil),       // 65: genbus.v1.GetOperationResponse
-	(*ListOperationsResponse)(nil),     // 66: genbus.v1.ListOperationsResponse
-	(*StopOperationResponse)(nil),      // 67: genbus.v1.StopOperationResponse
+	(*BulkProgress)(nil),               // 64: genbus.v1.BulkProgress
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
@@ -2306,10 +2304,10 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	48, // 45: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
 	49, // 46: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
 	50, // 47: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
-	51, // 48: genbus.v1.OperatorService.StartOperation:input_type -> genbus.v1.StartOperationRequest
-	52, // 49: genbus.v1.OperatorService.GetOperation:input_type -> genbus.v1.GetOperationRequest
-	53, // 50: genbus.v1.OperatorService.ListOperations:input_type -> genbus.v1.ListOperationsRequest
-	54, // 51: genbus.v1.OperatorService.StopOperation:input_type -> genbus.v1.StopOperationRequest
+	51, // 48: genbus.v1.OperatorService.CancelJobs:input_type -> genbus.v1.CancelJobsRequest
+	52, // 49: genbus.v1.OperatorService.RedriveDeadLetters:input_type -> genbus.v1.RedriveDeadLettersRequest
+	53, // 50: genbus.v1.OperatorService.DropDeadLetters:input_type -> genbus.v1.DropDeadLettersRequest
+	54, // 51: genbus.v1.OperatorService.AttachUpstreamTasks:input_type -> genbus.v1.AttachUpstreamTasksRequest
 	55, // 52: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
 	56, // 53: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
 	1,  // 54: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
@@ -2333,10 +2331,10 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	31, // 72: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
 	62, // 73: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
 	63, // 74: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
-	64, // 75: genbus.v1.OperatorService.StartOperation:output_type -> genbus.v1.StartOperationResponse
-	65, // 76: genbus.v1.OperatorService.GetOperation:output_type -> genbus.v1.GetOperationResponse
-	66, // 77: genbus.v1.OperatorService.ListOperations:output_type -> genbus.v1.ListOperationsResponse
-	67, // 78: genbus.v1.OperatorService.StopOperation:output_type -> genbus.v1.StopOperationResponse
+	64, // 75: genbus.v1.OperatorService.CancelJobs:output_type -> genbus.v1.BulkProgress
+	64, // 76: genbus.v1.OperatorService.RedriveDeadLetters:output_type -> genbus.v1.BulkProgress
+	64, // 77: genbus.v1.OperatorService.DropDeadLetters:output_type -> genbus.v1.BulkProgress
+	64, // 78: genbus.v1.OperatorService.AttachUpstreamTasks:output_type -> genbus.v1.BulkProgress
 	52, // [52:79] is the sub-list for method output_type
 	25, // [25:52] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
@@ -2351,8 +2349,8 @@ func file_genbus_v1_operator_service_proto_init() {
 	}
 	file_genbus_v1_job_proto_init()
 	file_genbus_v1_operator_audit_proto_init()
+	file_genbus_v1_operator_bulk_proto_init()
 	file_genbus_v1_operator_job_proto_init()
-	file_genbus_v1_operator_operation_proto_init()
 	file_genbus_v1_operator_overview_proto_init()
 	file_genbus_v1_operator_replica_proto_init()
 	file_genbus_v1_operator_retry_proto_init()

@@ -21,33 +21,33 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OperatorService_ListJobs_FullMethodName           = "/genbus.v1.OperatorService/ListJobs"
-	OperatorService_GetJob_FullMethodName             = "/genbus.v1.OperatorService/GetJob"
-	OperatorService_ListDeadLetters_FullMethodName    = "/genbus.v1.OperatorService/ListDeadLetters"
-	OperatorService_GetDeadLetter_FullMethodName      = "/genbus.v1.OperatorService/GetDeadLetter"
-	OperatorService_RedriveDeadLetter_FullMethodName  = "/genbus.v1.OperatorService/RedriveDeadLetter"
-	OperatorService_DropDeadLetter_FullMethodName     = "/genbus.v1.OperatorService/DropDeadLetter"
-	OperatorService_AttachUpstreamTask_FullMethodName = "/genbus.v1.OperatorService/AttachUpstreamTask"
-	OperatorService_LookUpUpstreamTask_FullMethodName = "/genbus.v1.OperatorService/LookUpUpstreamTask"
-	OperatorService_CancelJob_FullMethodName          = "/genbus.v1.OperatorService/CancelJob"
-	OperatorService_EraseJob_FullMethodName           = "/genbus.v1.OperatorService/EraseJob"
-	OperatorService_ListRoutes_FullMethodName         = "/genbus.v1.OperatorService/ListRoutes"
-	OperatorService_PauseRoute_FullMethodName         = "/genbus.v1.OperatorService/PauseRoute"
-	OperatorService_ResumeRoute_FullMethodName        = "/genbus.v1.OperatorService/ResumeRoute"
-	OperatorService_ListOrphans_FullMethodName        = "/genbus.v1.OperatorService/ListOrphans"
-	OperatorService_FailOrphans_FullMethodName        = "/genbus.v1.OperatorService/FailOrphans"
-	OperatorService_ListTenants_FullMethodName        = "/genbus.v1.OperatorService/ListTenants"
-	OperatorService_ListStreams_FullMethodName        = "/genbus.v1.OperatorService/ListStreams"
-	OperatorService_ListUpstreams_FullMethodName      = "/genbus.v1.OperatorService/ListUpstreams"
-	OperatorService_ListReplicas_FullMethodName       = "/genbus.v1.OperatorService/ListReplicas"
-	OperatorService_ListAuditRecords_FullMethodName   = "/genbus.v1.OperatorService/ListAuditRecords"
-	OperatorService_GetOverview_FullMethodName        = "/genbus.v1.OperatorService/GetOverview"
-	OperatorService_RetryJob_FullMethodName           = "/genbus.v1.OperatorService/RetryJob"
-	OperatorService_GetJobBodies_FullMethodName       = "/genbus.v1.OperatorService/GetJobBodies"
-	OperatorService_StartOperation_FullMethodName     = "/genbus.v1.OperatorService/StartOperation"
-	OperatorService_GetOperation_FullMethodName       = "/genbus.v1.OperatorService/GetOperation"
-	OperatorService_ListOperations_FullMethodName     = "/genbus.v1.OperatorService/ListOperations"
-	OperatorService_StopOperation_FullMethodName      = "/genbus.v1.OperatorService/StopOperation"
+	OperatorService_ListJobs_FullMethodName            = "/genbus.v1.OperatorService/ListJobs"
+	OperatorService_GetJob_FullMethodName              = "/genbus.v1.OperatorService/GetJob"
+	OperatorService_ListDeadLetters_FullMethodName     = "/genbus.v1.OperatorService/ListDeadLetters"
+	OperatorService_GetDeadLetter_FullMethodName       = "/genbus.v1.OperatorService/GetDeadLetter"
+	OperatorService_RedriveDeadLetter_FullMethodName   = "/genbus.v1.OperatorService/RedriveDeadLetter"
+	OperatorService_DropDeadLetter_FullMethodName      = "/genbus.v1.OperatorService/DropDeadLetter"
+	OperatorService_AttachUpstreamTask_FullMethodName  = "/genbus.v1.OperatorService/AttachUpstreamTask"
+	OperatorService_LookUpUpstreamTask_FullMethodName  = "/genbus.v1.OperatorService/LookUpUpstreamTask"
+	OperatorService_CancelJob_FullMethodName           = "/genbus.v1.OperatorService/CancelJob"
+	OperatorService_EraseJob_FullMethodName            = "/genbus.v1.OperatorService/EraseJob"
+	OperatorService_ListRoutes_FullMethodName          = "/genbus.v1.OperatorService/ListRoutes"
+	OperatorService_PauseRoute_FullMethodName          = "/genbus.v1.OperatorService/PauseRoute"
+	OperatorService_ResumeRoute_FullMethodName         = "/genbus.v1.OperatorService/ResumeRoute"
+	OperatorService_ListOrphans_FullMethodName         = "/genbus.v1.OperatorService/ListOrphans"
+	OperatorService_FailOrphans_FullMethodName         = "/genbus.v1.OperatorService/FailOrphans"
+	OperatorService_ListTenants_FullMethodName         = "/genbus.v1.OperatorService/ListTenants"
+	OperatorService_ListStreams_FullMethodName         = "/genbus.v1.OperatorService/ListStreams"
+	OperatorService_ListUpstreams_FullMethodName       = "/genbus.v1.OperatorService/ListUpstreams"
+	OperatorService_ListReplicas_FullMethodName        = "/genbus.v1.OperatorService/ListReplicas"
+	OperatorService_ListAuditRecords_FullMethodName    = "/genbus.v1.OperatorService/ListAuditRecords"
+	OperatorService_GetOverview_FullMethodName         = "/genbus.v1.OperatorService/GetOverview"
+	OperatorService_RetryJob_FullMethodName            = "/genbus.v1.OperatorService/RetryJob"
+	OperatorService_GetJobBodies_FullMethodName        = "/genbus.v1.OperatorService/GetJobBodies"
+	OperatorService_CancelJobs_FullMethodName          = "/genbus.v1.OperatorService/CancelJobs"
+	OperatorService_RedriveDeadLetters_FullMethodName  = "/genbus.v1.OperatorService/RedriveDeadLetters"
+	OperatorService_DropDeadLetters_FullMethodName     = "/genbus.v1.OperatorService/DropDeadLetters"
+	OperatorService_AttachUpstreamTasks_FullMethodName = "/genbus.v1.OperatorService/AttachUpstreamTasks"
 )
 
 // OperatorServiceClient is the client API for OperatorService service.
@@ -130,16 +130,16 @@ type OperatorServiceClient interface {
 	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
 	GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error)
-	// StartOperation does something to all jobs or dead letters that a filter chooses, in the
-	// background, to the end, whichever replicas stop or die. Or it counts them.
-	StartOperation(ctx context.Context, in *StartOperationRequest, opts ...grpc.CallOption) (*StartOperationResponse, error)
-	// GetOperation says how far an operation is.
-	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
-	// ListOperations lists operations, those that were started last first.
-	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
-	// StopOperation stops an operation. What it has done stays, and one that has ended stays as
-	// it is.
-	StopOperation(ctx context.Context, in *StopOperationRequest, opts ...grpc.CallOption) (*StopOperationResponse, error)
+	// CancelJobs ends the jobs that have not ended and match a filter, as CancelJob does. The call
+	// that runs it does the work and reports progress: when the stream breaks, the run stops, and a
+	// call with the same token continues it. This holds for the next three methods too.
+	CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	// RedriveDeadLetters submits the requests of the letters that match again, as new jobs.
+	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	// DropDeadLetters removes the letters that match, and their bodies.
+	DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	// AttachUpstreamTasks makes new jobs of tasks that upstreams have; nothing is submitted.
+	AttachUpstreamTasks(ctx context.Context, in *AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
 }
 
 type operatorServiceClient struct {
@@ -380,45 +380,81 @@ func (c *operatorServiceClient) GetJobBodies(ctx context.Context, in *GetJobBodi
 	return out, nil
 }
 
-func (c *operatorServiceClient) StartOperation(ctx context.Context, in *StartOperationRequest, opts ...grpc.CallOption) (*StartOperationResponse, error) {
+func (c *operatorServiceClient) CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(StartOperationResponse)
-	err := c.cc.Invoke(ctx, OperatorService_StartOperation_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[0], OperatorService_CancelJobs_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[CancelJobsRequest, BulkProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
-func (c *operatorServiceClient) GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error) {
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_CancelJobsClient = grpc.ServerStreamingClient[BulkProgress]
+
+func (c *operatorServiceClient) RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetOperationResponse)
-	err := c.cc.Invoke(ctx, OperatorService_GetOperation_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[1], OperatorService_RedriveDeadLetters_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[RedriveDeadLettersRequest, BulkProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
-func (c *operatorServiceClient) ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error) {
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_RedriveDeadLettersClient = grpc.ServerStreamingClient[BulkProgress]
+
+func (c *operatorServiceClient) DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListOperationsResponse)
-	err := c.cc.Invoke(ctx, OperatorService_ListOperations_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[2], OperatorService_DropDeadLetters_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[DropDeadLettersRequest, BulkProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
-func (c *operatorServiceClient) StopOperation(ctx context.Context, in *StopOperationRequest, opts ...grpc.CallOption) (*StopOperationResponse, error) {
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_DropDeadLettersClient = grpc.ServerStreamingClient[BulkProgress]
+
+func (c *operatorServiceClient) AttachUpstreamTasks(ctx context.Context, in *AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(StopOperationResponse)
-	err := c.cc.Invoke(ctx, OperatorService_StopOperation_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[3], OperatorService_AttachUpstreamTasks_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[AttachUpstreamTasksRequest, BulkProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_AttachUpstreamTasksClient = grpc.ServerStreamingClient[BulkProgress]
 
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
@@ -500,16 +536,16 @@ type OperatorServiceServer interface {
 	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
 	GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error)
-	// StartOperation does something to all jobs or dead letters that a filter chooses, in the
-	// background, to the end, whichever replicas stop or die. Or it counts them.
-	StartOperation(context.Context, *StartOperationRequest) (*StartOperationResponse, error)
-	// GetOperation says how far an operation is.
-	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
-	// ListOperations lists operations, those that were started last first.
-	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
-	// StopOperation stops an operation. What it has done stays, and one that has ended stays as
-	// it is.
-	StopOperation(context.Context, *StopOperationRequest) (*StopOperationResponse, error)
+	// CancelJobs ends the jobs that have not ended and match a filter, as CancelJob does. The call
+	// that runs it does the work and reports progress: when the stream breaks, the run stops, and a
+	// call with the same token continues it. This holds for the next three methods too.
+	CancelJobs(*CancelJobsRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	// RedriveDeadLetters submits the requests of the letters that match again, as new jobs.
+	RedriveDeadLetters(*RedriveDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	// DropDeadLetters removes the letters that match, and their bodies.
+	DropDeadLetters(*DropDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	// AttachUpstreamTasks makes new jobs of tasks that upstreams have; nothing is submitted.
+	AttachUpstreamTasks(*AttachUpstreamTasksRequest, grpc.ServerStreamingServer[BulkProgress]) error
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -589,17 +625,17 @@ func (UnimplementedOperatorServiceServer) RetryJob(context.Context, *RetryJobReq
 func (UnimplementedOperatorServiceServer) GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJobBodies not implemented")
 }
-func (UnimplementedOperatorServiceServer) StartOperation(context.Context, *StartOperationRequest) (*StartOperationResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method StartOperation not implemented")
+func (UnimplementedOperatorServiceServer) CancelJobs(*CancelJobsRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+	return status.Error(codes.Unimplemented, "method CancelJobs not implemented")
 }
-func (UnimplementedOperatorServiceServer) GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetOperation not implemented")
+func (UnimplementedOperatorServiceServer) RedriveDeadLetters(*RedriveDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+	return status.Error(codes.Unimplemented, "method RedriveDeadLetters not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListOperations not implemented")
+func (UnimplementedOperatorServiceServer) DropDeadLetters(*DropDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+	return status.Error(codes.Unimplemented, "method DropDeadLetters not implemented")
 }
-func (UnimplementedOperatorServiceServer) StopOperation(context.Context, *StopOperationRequest) (*StopOperationResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method StopOperation not implemented")
+func (UnimplementedOperatorServiceServer) AttachUpstreamTasks(*AttachUpstreamTasksRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+	return status.Error(codes.Unimplemented, "method AttachUpstreamTasks not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
 func (UnimplementedOperatorServiceServer) testEmbeddedByValue()                         {}
@@ -1036,77 +1072,49 @@ func _OperatorService_GetJobBodies_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
-func _OperatorService_StartOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(StartOperationRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+func _OperatorService_CancelJobs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(CancelJobsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(OperatorServiceServer).StartOperation(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OperatorService_StartOperation_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).StartOperation(ctx, req.(*StartOperationRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(OperatorServiceServer).CancelJobs(m, &grpc.GenericServerStream[CancelJobsRequest, BulkProgress]{ServerStream: stream})
 }
 
-func _OperatorService_GetOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetOperationRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_CancelJobsServer = grpc.ServerStreamingServer[BulkProgress]
+
+func _OperatorService_RedriveDeadLetters_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RedriveDeadLettersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(OperatorServiceServer).GetOperation(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OperatorService_GetOperation_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).GetOperation(ctx, req.(*GetOperationRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(OperatorServiceServer).RedriveDeadLetters(m, &grpc.GenericServerStream[RedriveDeadLettersRequest, BulkProgress]{ServerStream: stream})
 }
 
-func _OperatorService_ListOperations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListOperationsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_RedriveDeadLettersServer = grpc.ServerStreamingServer[BulkProgress]
+
+func _OperatorService_DropDeadLetters_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DropDeadLettersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(OperatorServiceServer).ListOperations(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OperatorService_ListOperations_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListOperations(ctx, req.(*ListOperationsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(OperatorServiceServer).DropDeadLetters(m, &grpc.GenericServerStream[DropDeadLettersRequest, BulkProgress]{ServerStream: stream})
 }
 
-func _OperatorService_StopOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(StopOperationRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_DropDeadLettersServer = grpc.ServerStreamingServer[BulkProgress]
+
+func _OperatorService_AttachUpstreamTasks_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AttachUpstreamTasksRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(OperatorServiceServer).StopOperation(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OperatorService_StopOperation_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).StopOperation(ctx, req.(*StopOperationRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(OperatorServiceServer).AttachUpstreamTasks(m, &grpc.GenericServerStream[AttachUpstreamTasksRequest, BulkProgress]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperatorService_AttachUpstreamTasksServer = grpc.ServerStreamingServer[BulkProgress]
 
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -1207,23 +1215,28 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GetJobBodies",
 			Handler:    _OperatorService_GetJobBodies_Handler,
 		},
+	},
+	Streams: []grpc.StreamDesc{
 		{
-			MethodName: "StartOperation",
-			Handler:    _OperatorService_StartOperation_Handler,
+			StreamName:    "CancelJobs",
+			Handler:       _OperatorService_CancelJobs_Handler,
+			ServerStreams: true,
 		},
 		{
-			MethodName: "GetOperation",
-			Handler:    _OperatorService_GetOperation_Handler,
+			StreamName:    "RedriveDeadLetters",
+			Handler:       _OperatorService_RedriveDeadLetters_Handler,
+			ServerStreams: true,
 		},
 		{
-			MethodName: "ListOperations",
-			Handler:    _OperatorService_ListOperations_Handler,
+			StreamName:    "DropDeadLetters",
+			Handler:       _OperatorService_DropDeadLetters_Handler,
+			ServerStreams: true,
 		},
 		{
-			MethodName: "StopOperation",
-			Handler:    _OperatorService_StopOperation_Handler,
+			StreamName:    "AttachUpstreamTasks",
+			Handler:       _OperatorService_AttachUpstreamTasks_Handler,
+			ServerStreams: true,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
 	Metadata: "genbus/v1/operator_service.proto",
 }

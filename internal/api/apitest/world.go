@@ -32,7 +32,6 @@ import (
 	"github.com/genbus/genbus/internal/api/httpapi"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
@@ -200,11 +199,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet, Bodies: bodies}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
 	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
-	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelForOperator}
-	op.Bulk = bulk.New(w.T.Context(), bulk.Options{Broker: w.Broker, Steps: op.Operations.Steps, Self: w.Log.Writer(), Logger: brokertest.Logger(w.T)})
-	if err := op.Bulk.Start(); err != nil {
-		w.T.Fatal(err)
-	}
+	op.Bulk = operator.Bulk{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelForOperator}
 	w.startServers(live, op)
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {
@@ -214,7 +209,6 @@ func (w *World) startAPI(alter func(*Parts)) {
 		w.HTTP.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), brokertest.Patience)
 		defer cancel()
-		op.Bulk.Close(ctx)
 		if err := runner.Close(ctx); err != nil {
 			w.T.Errorf("inline: %v", err)
 		}

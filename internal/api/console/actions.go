@@ -19,8 +19,6 @@ var actions = map[string]action{
 	"/jobs/{kind}/{tenant}/{id}/cancel": cancelJob,
 	"/jobs/{kind}/{tenant}/{id}/erase":  eraseJob,
 	"/jobs/{kind}/{tenant}/{id}/retry":  retryJob,
-	"/operations":                       startOperation,
-	"/operations/{id}/stop":             stopOperation,
 	"/decisions/{sequence}/redrive":     redrive,
 	"/decisions/{sequence}/attach":      attach,
 	"/decisions/{sequence}/look-up":     lookUp,
@@ -35,8 +33,6 @@ var done = map[string]string{
 	"cancelled": "The job was cancelled. One that had ended stays as it was.",
 	"erased":    "The job was erased.",
 	"retried":   "The request was submitted again, as this job.",
-	"started":   "The operation was started. It goes on when this page is closed.",
-	"stopping":  "The operation stops; what it has done stays.",
 	"redriven":  "The request was sent again, as this job.",
 	"found":     "The upstream has the task. Attach it without an id: the upstream is asked again then.",
 	"unseen":    "The upstream sees no such task now. That does not prove that there is none.",
@@ -49,14 +45,8 @@ var done = map[string]string{
 
 // act has an action done, and leads to the page that shows what came of it.
 func (c *Console) act(w http.ResponseWriter, r *http.Request, a action) {
-	who, err := c.viewer(r)
-	if needsLogin(err) {
-		c.askForLogin(w, r)
-		return
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		c.refuse(w, r, http.StatusBadRequest, "The form cannot be read, and nothing was done: it may be too large.")
+	who, ok := c.form(w, r)
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
@@ -69,6 +59,21 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, a action) {
 		return
 	}
 	http.Redirect(w, r, next+"?done="+word, http.StatusSeeOther)
+}
+
+// form reads a form and who has sent it; where that cannot be, it answers.
+func (c *Console) form(w http.ResponseWriter, r *http.Request) (who viewer, ok bool) {
+	who, err := c.viewer(r)
+	if needsLogin(err) {
+		c.askForLogin(w, r)
+		return who, false
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		c.refuse(w, r, http.StatusBadRequest, "The form cannot be read, and nothing was done: it may be too large.")
+		return who, false
+	}
+	return who, true
 }
 
 // message is what a page shows that says why something was not done.

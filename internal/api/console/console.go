@@ -91,6 +91,7 @@ func New(o Options) (*Console, error) {
 	for pattern, a := range actions {
 		c.mux.HandleFunc("POST "+Path+pattern, func(w http.ResponseWriter, r *http.Request) { c.act(w, r, a) })
 	}
+	c.mux.HandleFunc("POST "+Path+"/bulk", c.runBulk)
 	c.mux.HandleFunc("GET "+Path+"/find", c.find)
 	c.mux.HandleFunc("GET "+Path+"/jobs/video/{tenant}/{id}/content", c.bodiesOnly(o.Content))
 	c.mux.HandleFunc("GET "+Path+"/jobs/chat/{tenant}/{id}/events", c.bodiesOnly(o.ChatEvents))

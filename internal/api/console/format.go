@@ -41,8 +41,6 @@ var functions = template.FuncMap{
 	"onReplicas": onReplicas,
 	"form":       form,
 	"query":      query1,
-	"work":       workOf, "isRunning": isRunning, "operationURL": operationURL,
-	"rfc3339": func(t *timestamppb.Timestamp) string { return t.AsTime().Format(time.RFC3339Nano) },
 
 	"pausedRoutes": pausedRoutes, "lastMinute": lastMinute, "lastHour": lastHour,
 	"sparkAccepted": func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetAccepted) },
@@ -69,7 +67,6 @@ var menu = []entry{
 	{"tenants", "/tenants", "Tenants"},
 	{"replicas", "/replicas", "Replicas"},
 	{"streams", "/streams", "Streams"},
-	{"operations", "/operations", "Operations"},
 	{"audit", "/audit", "Audit"},
 	{"try", "/try", "Try"},
 }

@@ -96,7 +96,7 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 		}
 		request := r.Clone(context.WithoutCancel(r.Context())) // the feed may outlive this viewer
 		c.stream(w, r, key, who, func(ctx context.Context, reader viewer) ([]byte, bool) {
-			p, code := c.load(ctx, request, reader, v)
+			p, code := c.load(ctx, &query{Request: request, values: request.URL.Query()}, reader, v)
 			if code >= http.StatusInternalServerError {
 				return nil, false
 			}
@@ -104,17 +104,17 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 		})
 		return
 	}
-	p, code := c.load(r.Context(), r, who, v)
+	p, code := c.load(r.Context(), &query{Request: r, values: r.URL.Query()}, who, v)
 	c.write(w, r, code, v.template, p)
 }
 
 // load reads what a page shows.
-func (c *Console) load(ctx context.Context, r *http.Request, who viewer, v view) (page, int) {
-	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: r.URL, Live: v.live, Done: done[r.URL.Query().Get("done")]}
+func (c *Console) load(ctx context.Context, q *query, who viewer, v view) (page, int) {
+	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: q.URL, Live: v.live, Done: done[q.get("done")]}
 	ctx, cancel := context.WithTimeout(withKey(ctx, who), loadTimeout)
 	defer cancel()
 	var err error
-	if p.Data, err = v.load(ctx, c, &query{Request: r, values: r.URL.Query()}); err != nil {
+	if p.Data, err = v.load(ctx, c, q); err != nil {
 		p.Err, p.Data = explain(err), nil
 		return p, errcode.MeaningOf(errcodeOf(err)).HTTP
 	}

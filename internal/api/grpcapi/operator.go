@@ -44,15 +44,10 @@ type operatorService struct {
 // record has an action done, keeps that in the audit log, and logs it, whatever became of it.
 // Of a refusal only the code is logged: its text may say what a request holds.
 func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
-	return s.recordBy(ctx, s.operator.Audit.Record, r, do)
-}
-
-// recordBy is record by one of the ways that the audit log has.
-func (s operatorService) recordBy(ctx context.Context, record func(context.Context, *genbusv1.AuditRecord, func(*genbusv1.AuditRecord) error) error, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
 	c := callOf(ctx)
 	r.Operator, r.Action, r.RequestId = c.operator, c.method.name(), c.id[0]
 	clip(r)
-	err := record(ctx, r, func(r *genbusv1.AuditRecord) error {
+	err := s.operator.Audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
 		if err := do(r); err != nil {
 			return core.Explain(ctx, subject.TaskName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
 		}
@@ -81,7 +76,6 @@ func (s operatorService) recordBy(ctx context.Context, record func(context.Conte
 func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
-	r.OperationId = errcode.Clip(r.GetOperationId(), 64)
 	r.UpstreamTaskId = errcode.Clip(r.GetUpstreamTaskId(), 1024)
 }
 
@@ -98,8 +92,8 @@ func attributes(r *genbusv1.AuditRecord) (attrs []any) {
 	if r.GetLetter() != 0 {
 		attrs = append(attrs, telemetry.KeySequence, r.GetLetter())
 	}
-	if r.GetOperationId() != "" {
-		attrs = append(attrs, "operation", r.GetOperationId())
+	if b := r.GetBulk(); b != nil {
+		attrs = append(attrs, "total", b.GetTotal(), "changed", b.GetChanged(), "failed", b.GetFailed())
 	}
 	if r.GetJobs() != 0 {
 		attrs = append(attrs, "jobs", r.GetJobs())

@@ -154,11 +154,6 @@ func (w *world) filledForOperator(template, method string) string {
 		sequence = fmt.Sprint(w.PutLetter(apitest.OrphanedLetter("default")))
 	case strings.Contains(template, "/orphans/"):
 		route = "removed"
-	case strings.Contains(template, "/operations/"):
-		id = "none"
-		if a := w.Do(http.MethodPost, "/genbus/v1/operator/operations", dropNone, apitest.ByOperator...); a.Status != http.StatusOK {
-			w.T.Errorf("%d %s", a.Status, a.Body)
-		}
 	case strings.Contains(template, "{id}") && (method == http.MethodDelete || strings.HasSuffix(template, "/retry")):
 		id = w.CreateVideo()
 		w.EndVideo(w.StartVideo("default", id))

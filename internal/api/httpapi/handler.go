@@ -111,6 +111,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 		h.serveConsole(o.Console)
 	}
 	h.routes(rules)
+	h.bulkRoutes(o.GRPC)
 	h.root = http.HandlerFunc(h.serve)
 	// Without a collector the wrapper would only cost; contexts of callers are
 	// passed on all the same.

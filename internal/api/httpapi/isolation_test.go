@@ -75,19 +75,6 @@ func ofLostLetter(method, action string) isolation {
 	}}
 }
 
-// dropNone starts an operation on letters that there are none of.
-const dropNone = `{"id":"none","spec":{"drop_dead_letters":{"filter":{"code":"none"}}}}`
-
-// ofOperation is forOperators for an operation, which is started before.
-func ofOperation(method, path string) isolation {
-	return isolation{operators: func(*tenancy) []call {
-		return []call{
-			{method: http.MethodPost, path: "/genbus/v1/operator/operations", body: dropNone},
-			{method: method, path: "/genbus/v1/operator/" + path},
-		}
-	}}
-}
-
 func and(rows ...isolation) (out isolation) {
 	for _, r := range rows {
 		if r.about != nil {
@@ -186,10 +173,10 @@ func isolations() map[string]isolation {
 		"GET /genbus/v1/operator/audit":                            forOperators(http.MethodGet, "audit", ""),
 		"POST /genbus/v1/operator/orphans/{kind}/{name}/fail":      forOperators(http.MethodPost, "orphans/{kind}/gone/fail", `{"no_replica_serves_it":true}`),
 
-		"GET /genbus/v1/operator/operations":            forOperators(http.MethodGet, "operations", ""),
-		"POST /genbus/v1/operator/operations":           forOperators(http.MethodPost, "operations", dropNone),
-		"GET /genbus/v1/operator/operations/{id}":       ofOperation(http.MethodGet, "operations/none"),
-		"POST /genbus/v1/operator/operations/{id}/stop": ofOperation(http.MethodPost, "operations/none/stop"),
+		"POST /genbus/v1/operator/jobs/cancel":          forOperators(http.MethodPost, "jobs/cancel", `{"dry_run":true}`),
+		"POST /genbus/v1/operator/dead-letters/redrive": forOperators(http.MethodPost, "dead-letters/redrive", `{"dry_run":true}`),
+		"POST /genbus/v1/operator/dead-letters/drop":    forOperators(http.MethodPost, "dead-letters/drop", `{"dry_run":true}`),
+		"POST /genbus/v1/operator/dead-letters/attach":  forOperators(http.MethodPost, "dead-letters/attach", `{"tasks":[{"sequence":"1"}],"dry_run":true}`),
 
 		"POST /jimeng/{$}": jimengRow,
 	}

@@ -49,20 +49,6 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 	return l.end(ctx, r, begun, do(r))
 }
 
-// RecordIfRoom is Record for an action that ends others: where the stream has no room it is done
-// all the same, and the log of the process alone tells of it.
-func (l Log) RecordIfRoom(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
-	begun, err := l.begin(ctx, r)
-	switch {
-	case errors.Is(err, broker.ErrFull):
-		l.Logger.WarnContext(ctx, "an operator's action is not recorded: the stream of what operators did has no room", telemetry.KeyOp, r.GetAction(), "operator", r.GetOperator())
-		return do(r)
-	case err != nil:
-		return refusal(err)
-	}
-	return l.end(ctx, r, begun, do(r))
-}
-
 // begin stores the record from before the action.
 func (l Log) begin(ctx context.Context, r *genbusv1.AuditRecord) (begun uint64, err error) {
 	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
@@ -73,6 +59,9 @@ func (l Log) begin(ctx context.Context, r *genbusv1.AuditRecord) (begun uint64, 
 func (l Log) end(ctx context.Context, r *genbusv1.AuditRecord, begun uint64, err error) error {
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
 	r.Outcome, r.Code = outcome(err)
+	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_REFUSED && r.GetBulk().GetDone() > 0 {
+		r.Outcome = genbusv1.AuditRecord_OUTCOME_FAILED
+	}
 	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && f.JobID != r.GetJobId() {
 		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // it was made all the same, or may have been
 	}
@@ -137,8 +126,8 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 		return names.AuditJob(subject.Kind(r.GetKind()), r.GetTenant(), r.GetJobId())
 	case r.GetRoute() != "" && legal(r.GetKind(), r.GetRoute()):
 		return names.AuditRoute(subject.Kind(r.GetKind()), r.GetRoute())
-	case r.GetOperationId() != "" && legal(r.GetOperationId()):
-		return names.AuditOperation(r.GetOperationId())
+	case r.GetBulk() != nil && legal(r.GetAction()):
+		return names.AuditBulk(r.GetAction())
 	}
 	return names.AuditLetter(strconv.FormatUint(r.GetLetter(), 10))
 }
@@ -203,9 +192,6 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 				page.Next = strconv.FormatUint(r.GetSequence(), 10)
 				return page, nil
 			}
-		}
-		if uint64(len(records)) < window/8 { // others have most of the stream, and the broker skips those
-			window *= 8
 		}
 		if before = from; scanned >= maxScan && before > first {
 			page.Next = strconv.FormatUint(before, 10)

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"html"
 	"net/http"
 	"net/url"
@@ -26,51 +27,53 @@ func formOf(body string) url.Values {
 	return form
 }
 
-// TestAnOperationIsCountedAndStarted once, however often its form is sent, for the jobs that
-// the list has shown.
-func TestAnOperationIsCountedAndStarted(t *testing.T) {
+// TestABulkActionIsCountedAndRun for the jobs that the list has shown, and for no others.
+func TestABulkActionIsCountedAndRun(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t, apitest.TwoTenants, withOperators)
 	w.Durables()
 	acme, globex := w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByGlobex...)
 	ops, viewer := newBrowser(w).login(apitest.OperatorKey), newBrowser(w).login(viewerKey)
 	w.Await("the index has both jobs", func() bool { return strings.Contains(ops.get("/console/jobs").body, "<strong>2</strong>") })
-	link := regexp.MustCompile(`href="(/console/operations/new[^"]*)"`).FindStringSubmatch(ops.get("/console/jobs?tenant=acme&page_token=").body)
+	link := regexp.MustCompile(`href="(/console/bulk[^"]*)"`).FindStringSubmatch(ops.get("/console/jobs?tenant=acme&page_token=").body)
 	if link == nil {
-		t.Fatal("the list offers no operation")
+		t.Fatal("the list offers no bulk action")
 	}
-	if strings.Contains(viewer.get("/console/jobs?tenant=acme").body, "/console/operations/new") {
-		t.Error("the list offers one who only reads an operation")
+	if strings.Contains(viewer.get("/console/jobs?tenant=acme").body, "/console/bulk") {
+		t.Error("the list offers one who only reads a bulk action")
 	}
 	page := ops.get(strings.ReplaceAll(link[1], "&amp;", "&"))
-	if page.status != http.StatusOK || !strings.Contains(page.body, "<strong>1</strong>\nunfinished job will be cancelled") && !strings.Contains(page.body, "<strong>1</strong> unfinished job will be cancelled") {
+	if page.status != http.StatusOK || !strings.Contains(page.body, "<strong>1</strong> unfinished job will be cancelled") {
 		t.Fatalf("the count: %d %s", page.status, page.body)
 	}
 	form := formOf(page.body)
-	if a := viewer.post("/console/operations", form); a.status != http.StatusForbidden {
-		t.Errorf("started by one who only reads: %d", a.status)
+	if a := viewer.post("/console/bulk", form); a.status != http.StatusForbidden {
+		t.Errorf("run by one who only reads: %d", a.status)
 	}
-	first, second := ops.post("/console/operations", form), ops.post("/console/operations", form)
-	if first.status != http.StatusSeeOther || first.location != second.location {
-		t.Fatalf("%d to %q %s, and then to %q %s", first.status, first.location, first.body, second.location, second.body)
+	later := w.CreateVideo(apitest.ByAcme...)
+	if a := ops.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "1 of 1 done: 1 changed, 0 failed") || !strings.Contains(a.body, "It has ended.") || !strings.HasSuffix(strings.TrimSpace(a.body), "</html>") {
+		t.Fatalf("%d %s", a.status, a.body)
 	}
-	s := ops.open(strings.TrimSuffix(first.location, "?done=started"))
-	until(t, s, ">done<")
-	if got := w.Entry(subject.Video, "acme", acme).Job.GetStatus(); got != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
-		t.Errorf("the job is %v", got)
+	if a := ops.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "0 of 0 done") {
+		t.Errorf("once more: %d %s", a.status, a.body)
 	}
-	if got := w.Entry(subject.Video, "globex", globex).Job.GetStatus(); got != genbusv1.JobStatus_JOB_STATUS_QUEUED {
-		t.Errorf("another tenant's job is %v", got)
+	for _, j := range []struct {
+		tenant, id string
+		want       genbusv1.JobStatus
+	}{
+		{"acme", acme, genbusv1.JobStatus_JOB_STATUS_CANCELLED}, {"acme", later, genbusv1.JobStatus_JOB_STATUS_QUEUED}, {"globex", globex, genbusv1.JobStatus_JOB_STATUS_QUEUED},
+	} {
+		if got := w.Entry(subject.Video, j.tenant, j.id).Job.GetStatus(); got != j.want {
+			t.Errorf("job %s of %s is %v", j.id, j.tenant, got)
+		}
 	}
-	if a := ops.get("/console/operations"); strings.Count(a.body, "cancel jobs") != 1 {
-		t.Errorf("the operations: %s", a.body)
+	if a := ops.get("/console/audit"); strings.Count(a.body, "<td>CancelJobs</td>") != 2 || !strings.Contains(a.body, "1 of 1 changed") {
+		t.Errorf("the audit: %s", a.body)
 	}
-	w.Drain(nil)
-	s.Rest()
 }
 
-// TestAnOperationHasAllFilters of the list, also several labels.
-func TestAnOperationHasAllFilters(t *testing.T) {
+// TestABulkActionHasAllFilters of the list, also several labels.
+func TestABulkActionHasAllFilters(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
 	w.Durables()
@@ -78,48 +81,66 @@ func TestAnOperationHasAllFilters(t *testing.T) {
 	other := w.CreateVideo("Genbus-Labels", "team=red,env=prod")
 	b := newBrowser(w)
 	w.Await("the index has both jobs", func() bool { return strings.Contains(b.get("/console/jobs").body, "<strong>2</strong>") })
-	page := b.get("/console/operations/new?do=cancel&label=team%3Dred&label=env%3Dtest")
+	page := b.get("/console/bulk?do=cancel&label=team%3Dred&label=env%3Dtest")
 	if !strings.Contains(page.body, "<strong>1</strong>") {
 		t.Fatalf("the count: %s", page.body)
 	}
-	s := b.open(strings.TrimSuffix(b.post("/console/operations", formOf(page.body)).location, "?done=started"))
-	until(t, s, ">done<")
+	if a := b.post("/console/bulk", formOf(page.body)); !strings.Contains(a.body, "1 of 1 done: 1 changed") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 	if got := w.Entry(subject.Video, "default", other).Job.GetStatus(); got != genbusv1.JobStatus_JOB_STATUS_QUEUED {
 		t.Errorf("a job with another label is %v", got)
 	}
-	w.Drain(nil)
-	s.Rest()
 }
 
-// TestAnOperationOnAll wants it said.
-func TestAnOperationOnAll(t *testing.T) {
+// TestABulkActionOnAll wants it said.
+func TestABulkActionOnAll(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
 	w.PutLetter(apitest.OrphanedLetter("acme"))
 	w.PutLetter(apitest.OrphanedLetter("globex"))
 	b := newBrowser(w)
-	page := b.get("/console/operations/new?do=drop")
+	page := b.get("/console/bulk?do=drop")
 	if !strings.Contains(page.body, `name="everything" value="yes" required`) || !strings.Contains(page.body, "<strong>2</strong>") {
 		t.Fatalf("%d %s", page.status, page.body)
 	}
 	form := formOf(page.body)
-	if a := b.post("/console/operations", form); a.status != http.StatusBadRequest || !strings.Contains(a.body, "everything") {
+	if a := b.post("/console/bulk", form); a.status != http.StatusBadRequest || !strings.Contains(a.body, "everything") {
 		t.Errorf("without a word that it is everything: %d %s", a.status, a.body)
 	}
 	form.Set("everything", "yes")
-	if a := b.post("/console/operations", form); a.status != http.StatusSeeOther {
+	if a := b.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "2 of 2 done: 2 changed") {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	w.Await("no letter is left", func() bool { return strings.Contains(b.get("/console/decisions").body, "Nothing needs a decision") })
-	for path, want := range map[string]string{
-		"/console/operations/new?do=odd": "do: must be", "/console/operations/none": "none",
-	} {
-		if a := b.get(path); !strings.Contains(a.body, want) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+	if a := b.get("/console/decisions"); !strings.Contains(a.body, "Nothing needs a decision") {
+		t.Errorf("letters are left: %s", a.body)
 	}
-	if a := b.post("/console/operations", url.Values{"do": {"attach"}, "tasks": {"17 up_1\nseventeen"}}); a.status != http.StatusBadRequest || !strings.Contains(a.body, "line 2") {
+	if a := b.get("/console/bulk?do=odd"); !strings.Contains(a.body, "do: must be") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestAListIsCountedFirst: its letters that are not there are named, and the others attached.
+func TestAListIsCountedFirst(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	seq := w.PutLetter(apitest.OrphanedLetter("acme"))
+	b := newBrowser(w)
+	if page := b.get("/console/bulk?do=attach"); !strings.Contains(page.body, `<textarea id="tasks"`) {
+		t.Fatalf("%d %s", page.status, page.body)
+	}
+	if a := b.post("/console/bulk", url.Values{"do": {"attach"}, "tasks": {"17 up_1\nseventeen"}}); a.status != http.StatusBadRequest || !strings.Contains(a.body, "line 2") {
 		t.Errorf("a list that cannot be read: %d %s", a.status, a.body)
+	}
+	list := fmt.Sprintf("%d task_1\n%d task_2", seq, seq+7)
+	page := b.post("/console/bulk", url.Values{"do": {"attach"}, "tasks": {list}})
+	if page.status != http.StatusOK || !strings.Contains(page.body, fmt.Sprintf("Letter %d</a> <code>letter_not_found", seq+7)) {
+		t.Fatalf("%d %s", page.status, page.body)
+	}
+	form := formOf(page.body)
+	form.Set("tasks", list)
+	if a := b.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "2 of 2 done: 1 changed, 1 failed") {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+// eventProgress is the SSE event of a genbus.v1.BulkProgress.
+const eventProgress = "genbus.bulk.progress.v1"
+
+// bulkRoutes mounts the bulk actions of operators, by conn. The generated gateway has no
+// server-sent events, and no way to tell a client of an error after the first message.
+func (h *Handler) bulkRoutes(conn grpc.ClientConnInterface) {
+	service := genbusv1.NewOperatorServiceClient(conn)
+	h.mux.HandleFunc("POST "+operatorPrefix+"jobs/cancel", bulk(h, service.CancelJobs))
+	h.mux.HandleFunc("POST "+operatorPrefix+"dead-letters/redrive", bulk(h, service.RedriveDeadLetters))
+	h.mux.HandleFunc("POST "+operatorPrefix+"dead-letters/drop", bulk(h, service.DropDeadLetters))
+	h.mux.HandleFunc("POST "+operatorPrefix+"dead-letters/attach", bulk(h, service.AttachUpstreamTasks))
+}
+
+// bulk serves a method that streams progress as server-sent events. An error before the first
+// progress is a status, and a later one the last event, genbus.error.v1. The method runs as long as
+// the client stays connected.
+func bulk[M any, Request interface {
+	*M
+	proto.Message
+}](h *Handler, call func(context.Context, Request, ...grpc.CallOption) (grpc.ServerStreamingClient[genbusv1.BulkProgress], error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{response: h.asResponse(w, r), r: r, h: h}
+		m := Request(new(M))
+		err := x.enterAsOperator()
+		if err == nil {
+			err = x.message(m)
+		}
+		if err == nil {
+			err = x.bulk(func(ctx context.Context) (grpc.ServerStreamingClient[genbusv1.BulkProgress], error) {
+				return call(ctx, m)
+			})
+		}
+		if err != nil {
+			x.fail(err)
+		}
+	}
+}
+
+// message reads the body of a request as a message; an empty one is a message without fields.
+func (x *exchange) message(m proto.Message) error {
+	raw, err := x.body()
+	if err != nil || len(raw) == 0 {
+		return err
+	}
+	if err := protojson.Unmarshal(raw, m); err != nil {
+		return errcode.New(errcode.InvalidRequest, "the body is no JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	return nil
+}
+
+func (x *exchange) bulk(call func(context.Context) (grpc.ServerStreamingClient[genbusv1.BulkProgress], error)) error {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(x.ctx(),
+		"authorization", x.r.Header.Get("Authorization"), "x-request-id", x.r.Header.Get("X-Request-Id")))
+	defer cancel() // also where a progress cannot be written: the method stops then
+	stream, err := call(ctx)
+	if err != nil {
+		return errcode.FromStatus(err)
+	}
+	out := x.newSSE()
+	defer out.stop()
+	for {
+		p, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return out.endEvents(errcode.FromStatus(err))
+		}
+		data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(p)
+		if err != nil {
+			return err
+		}
+		if err := out.event("", eventProgress, data); err != nil {
+			return err
+		}
+	}
+}

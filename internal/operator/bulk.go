@@ -1,0 +1,292 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+const (
+	// maxTasks bounds the list of AttachUpstreamTasks.
+	maxTasks = 1000
+	// maxNamedTasks is how many wrong entries of that list a refusal names.
+	maxNamedTasks = 10
+	// settled is how far past as_of the index must be before jobs are listed. The first event of a
+	// job is stored after the moment of its acceptance, and the clocks of replicas differ.
+	settled = 2 * time.Second
+	// indexWait is how long a run waits for that, and indexPoll how often it looks.
+	indexWait = 15 * time.Second
+	indexPoll = 200 * time.Millisecond
+	// countTime bounds the count of letters, which are read one by one.
+	countTime = 5 * time.Second
+)
+
+// Bulk is what operators do to many jobs or dead letters in one call. Each method checks a request;
+// the Action that it returns does the work. All fields are required.
+type Bulk struct {
+	Jobs    Jobs
+	Letters *DeadLetterActions
+	// Cancel ends a job for which holds is true in the log, and returns the job's status afterwards.
+	Cancel func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error)
+}
+
+// CancelJobs ends the jobs that have not ended and match a filter.
+func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
+	f := m.GetFilter()
+	var wrong []errcode.Violation
+	if f.GetOldestFirst() || f.GetPageSize() != 0 || f.GetPageToken() != "" {
+		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "must have no oldest_first, page_size or page_token: it is about all jobs that match"})
+	}
+	if s := f.GetStatus(); s != "" && s != jobindex.Unfinished && task.TerminalWord(s) {
+		wrong = append(wrong, errcode.Violation{Field: "filter.status", Description: "must be a status of jobs that have not ended: the others cannot be cancelled"})
+	}
+	if f != nil {
+		if _, err := searchOf(f); err != nil {
+			return Action{}, err
+		}
+	}
+	rest := proto.CloneOf(f)
+	if rest.GetStatus() == jobindex.Unfinished {
+		rest.Status = ""
+	}
+	asked := &genbusv1.CancelJobsRequest{Filter: f}
+	return newAction(m, asked, append(wrong, checkEverything(m, m.GetEverything(), proto.Size(rest) == 0)...), work{
+		existing: func(context.Context) (deadletter.Extent, error) { return deadletter.Extent{At: time.Now()}, nil },
+		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
+			page, err := b.Jobs.Search(ctx, jobFilter(f, at.At, ""))
+			if err == nil {
+				p.Total, p.TotalExact, p.CompleteSince = page.GetTotal(), page.GetTotalExact(), page.GetCompleteSince()
+			}
+			return err
+		},
+		steps: func(ctx context.Context, at deadletter.Extent, cursor string) ([]step, string, error) {
+			return b.cancels(ctx, jobFilter(f, at.At, cursor), at.At)
+		},
+	})
+}
+
+// RedriveDeadLetters submits the requests of letters again, as new jobs.
+func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action, error) {
+	asked := &genbusv1.RedriveDeadLettersRequest{Filter: m.GetFilter()}
+	return b.eachLetter(m, asked, m.GetFilter(), m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
+		_, err := letters.Redrive(ctx, seq)
+		return err
+	})
+}
+
+// DropDeadLetters removes letters and their bodies.
+func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error) {
+	asked := &genbusv1.DropDeadLettersRequest{Filter: m.GetFilter()}
+	return b.eachLetter(m, asked, m.GetFilter(), m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
+		return letters.Drop(ctx, seq)
+	})
+}
+
+// AttachUpstreamTasks makes jobs of the tasks that upstreams have for letters. A letter that is not
+// there fails: its sequence may be mistyped.
+func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Action, error) {
+	tasks := m.GetTasks()
+	return newAction(m, &genbusv1.AttachUpstreamTasksRequest{Tasks: tasks}, checkTasks(tasks), work{
+		existing: b.Letters.Streams.Extent,
+		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
+			p.Total, p.TotalExact = int64(len(tasks)), true
+			if !m.GetDryRun() {
+				return nil // each step finds out
+			}
+			letters := b.Letters.within(at)
+			for _, t := range tasks {
+				_, err := letters.letter(ctx, t.GetSequence())
+				switch {
+				case errcode.CodeOf(err) == errcode.LetterNotFound:
+					addFailure(p, step{letter: t.GetSequence()}, errcode.LetterNotFound)
+				case err != nil:
+					return err
+				}
+			}
+			return nil
+		},
+		steps: func(_ context.Context, at deadletter.Extent, _ string) (steps []step, next string, err error) {
+			letters := b.Letters.within(at)
+			for _, t := range tasks {
+				steps = append(steps, step{letter: t.GetSequence(), do: func(ctx context.Context) (bool, error) {
+					_, err := letters.Attach(ctx, t.GetSequence(), t.GetUpstreamTaskId())
+					return err == nil, err
+				}})
+			}
+			return steps, "", nil
+		},
+	})
+}
+
+// eachLetter is an action on the letters that a filter chooses.
+func (b Bulk) eachLetter(m bulkRequest, asked proto.Message, f *genbusv1.DeadLetterFilter, everything bool, do func(context.Context, *DeadLetterActions, uint64) error) (Action, error) {
+	query := func(at deadletter.Extent, token string) Query {
+		return Query{Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token, stored: &at}
+	}
+	return newAction(m, asked, checkEverything(m, everything, proto.Size(f) == 0), work{
+		existing: b.Letters.Streams.Extent,
+		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
+			begin := time.Now()
+			for token := ""; ; {
+				page, err := b.Letters.List(ctx, query(at, token))
+				if err != nil {
+					return err
+				}
+				p.Total += int64(len(page.Letters))
+				if token = page.Next; token == "" {
+					p.TotalExact = true
+					return nil
+				}
+				if time.Since(begin) > countTime {
+					return nil
+				}
+			}
+		},
+		steps: func(ctx context.Context, at deadletter.Extent, cursor string) (steps []step, next string, err error) {
+			page, err := b.Letters.List(ctx, query(at, cursor))
+			letters := b.Letters.within(at)
+			for _, l := range page.Letters {
+				steps = append(steps, step{letter: l.GetSequence(), do: func(ctx context.Context) (bool, error) {
+					err := do(ctx, letters, l.GetSequence())
+					return err == nil, ifThere(err)
+				}})
+			}
+			return steps, page.Next, err
+		},
+	})
+}
+
+// bulkRequest is any request of a bulk action.
+type bulkRequest interface {
+	proto.Message
+	GetDryRun() bool
+	GetToken() string
+}
+
+// checkEverything refuses a run on all there is that does not say so.
+func checkEverything(m bulkRequest, everything, all bool) []errcode.Violation {
+	if !all || everything || m.GetDryRun() {
+		return nil
+	}
+	return []errcode.Violation{{Field: "everything", Description: "must be true (--all on the command line) where the filter is empty, which chooses all there are, of all tenants"}}
+}
+
+func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {
+	add := func(field, format string, args ...any) {
+		wrong = append(wrong, errcode.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+	}
+	if n := len(tasks); n == 0 || n > maxTasks {
+		add("tasks", "has %d letters; it must have 1 to %d", n, maxTasks)
+	}
+	listed := map[uint64]bool{}
+	for i, t := range tasks {
+		switch at := fmt.Sprintf("tasks[%d].sequence", i); {
+		case len(wrong) >= maxNamedTasks:
+			return wrong
+		case t.GetSequence() == 0:
+			add(at, "is required")
+		case listed[t.GetSequence()]:
+			add(at, "is listed twice; a letter becomes one job")
+		}
+		listed[t.GetSequence()] = true
+	}
+	return wrong
+}
+
+// isKnown reports whether this version knows all fields of a message. A filter of a newer client
+// may have one that this version would leave out, and so choose more.
+func isKnown(m protoreflect.Message) bool {
+	known := len(m.GetUnknown()) == 0
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil || f.IsMap(): // no request has a map
+		case f.IsList():
+			for i := range v.List().Len() {
+				known = known && isKnown(v.List().Get(i).Message())
+			}
+		default:
+			known = known && isKnown(v.Message())
+		}
+		return known
+	})
+	return known
+}
+
+// jobFilter asks the index for the jobs that were accepted by a moment, from the oldest on: a job
+// that was cancelled leaves the filter, and the place of the next page stays.
+func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) *genbusv1.ListJobsRequest {
+	f := &genbusv1.ListJobsRequest{}
+	if given != nil {
+		f = proto.CloneOf(given)
+	}
+	if f.GetStatus() == "" {
+		f.Status = jobindex.Unfinished
+	}
+	f.OldestFirst, f.PageSize, f.PageToken = true, maxPage, cursor
+	if end := until.Add(1); f.GetCreatedBefore() == nil || end.Before(f.GetCreatedBefore().AsTime()) {
+		f.CreatedBefore = timestamppb.New(end)
+	}
+	return f
+}
+
+// cancels are the steps of a page of jobs, when the index has all that were accepted by a moment.
+func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until time.Time) (steps []step, next string, err error) {
+	var page *genbusv1.ListJobsResponse
+	for begin := time.Now(); ; {
+		if page, err = b.Jobs.Search(ctx, f); err != nil {
+			return nil, "", err
+		}
+		if !page.GetAsOf().AsTime().Before(until.Add(settled)) {
+			break
+		}
+		if time.Since(begin) > indexWait {
+			return nil, "", errcode.New(errcode.IndexCatchingUp, "the index of jobs is more than %s behind and may lack jobs that match", indexWait).WithRetryAfter(indexWait)
+		}
+		if err := broker.Wait(ctx, indexPoll); err != nil {
+			return nil, "", err
+		}
+	}
+	holds := func(e joblog.Entry) bool { return stillMatches(f, e) }
+	for _, j := range page.GetJobs() {
+		n := subject.TaskName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
+		steps = append(steps, step{jobID: n.ID, do: func(ctx context.Context) (bool, error) {
+			status, err := b.Cancel(ctx, n, holds)
+			return status == genbusv1.JobStatus_JOB_STATUS_CANCELLED, ifThere(err)
+		}})
+	}
+	return steps, page.GetNextPageToken(), nil
+}
+
+// stillMatches reports whether a job fits the filter by which it was found, as the log has it
+// now: the index is behind, and a step may wait. What never changes is not looked at.
+func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	facts, updated := publisher.FactsOf(e.Job), e.Job.GetUpdatedAt().AsTime().UnixNano()
+	from, before := jobindex.Bound(f.GetUpdatedAfter()), jobindex.Bound(f.GetUpdatedBefore())
+	status := f.GetStatus() == jobindex.Unfinished && !e.Terminal() || is(f.GetStatus(), task.StatusWord(e.Job.GetStatus()))
+	return status && is(f.GetPhase(), facts.Phase) && is(f.GetRoute(), facts.Route) && is(f.GetUpstream(), facts.Upstream) &&
+		is(f.GetUpstreamKey(), facts.Key) && is(f.GetErrorCode(), facts.ErrorCode) && (from == 0 || updated >= from) && (before == 0 || updated < before)
+}
+
+// ifThere leaves out that a job or letter is gone: an earlier run or another operator was first.
+func ifThere(err error) error {
+	if slices.Contains([]errcode.Code{errcode.TaskNotFound, errcode.ChatNotFound, errcode.LetterNotFound}, errcode.CodeOf(err)) {
+		return nil
+	}
+	return err
+}

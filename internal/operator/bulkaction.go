@@ -1,0 +1,257 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// parallel is how many steps of an action run at a time.
+	parallel = 8
+	// stepTime bounds one step.
+	stepTime = 30 * time.Second
+	// tellEvery is how often a run tells of its progress.
+	tellEvery = time.Second
+	// maxFailures is how many failures a progress names.
+	maxFailures = 10
+)
+
+// step is what an action does to one job or letter. A step that is repeated changes nothing more.
+type step struct {
+	// jobID or letter is what it is about.
+	jobID  string
+	letter uint64
+	// do reports whether it has changed the job or letter.
+	do func(context.Context) (changed bool, err error)
+}
+
+// work is what an action consists of.
+type work struct {
+	// existing returns what there is now.
+	existing func(context.Context) (deadletter.Extent, error)
+	// count says in a progress how much there is to do of what existed.
+	count func(context.Context, deadletter.Extent, *genbusv1.BulkProgress) error
+	// steps returns a page of steps, and the cursor of the next page, empty after the last one.
+	steps func(ctx context.Context, existed deadletter.Extent, cursor string) ([]step, string, error)
+}
+
+// Action is a bulk action whose request was checked.
+type Action struct {
+	// Filter is what was asked for, as JSON.
+	Filter string
+
+	work
+	dryRun  bool
+	given   string // the token, empty in a dry run
+	request [8]byte
+}
+
+// newAction checks what all requests have, and returns the action. asked is the request without
+// token, dry_run and everything.
+func newAction(m bulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
+	if !isKnown(m.ProtoReflect()) {
+		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "has a field that this version of genbus does not know, and would leave out"})
+	}
+	if m.GetToken() == "" && !m.GetDryRun() {
+		wrong = append(wrong, errcode.Violation{Field: "token", Description: "is required: take it from the answer to the same request with dry_run"})
+	}
+	if len(wrong) > 0 {
+		return Action{}, errcode.Invalid(wrong)
+	}
+	a := Action{work: w, dryRun: m.GetDryRun(), given: m.GetToken()}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(asked)
+	if err != nil {
+		return Action{}, err
+	}
+	a.Filter = string(text)
+	a.request, err = hashOf(asked)
+	return a, err
+}
+
+// DryRun reports whether the action only counts.
+func (a Action) DryRun() bool { return a.dryRun }
+
+// Run counts what there is to do, and does it unless the action is a dry run. tell is called with
+// the progress at the start, about once a second, and at the end; its error stops the run, as the
+// end of ctx does. Steps that have begun are finished. What Run returns is the progress at its end,
+// and why the run stopped before it: then the same token continues it.
+func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.BulkProgress) error) (*genbusv1.BulkProgress, error) {
+	token, err := a.token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &genbusv1.BulkProgress{Token: token.String(), AsOf: timestamppb.New(token.existed.At)}
+	if err := a.count(ctx, token.existed, p); err != nil {
+		return nil, err
+	}
+	if a.dryRun {
+		return p, tell(p)
+	}
+	r := run{progress: p, tell: tell, log: log}
+	return p, r.all(ctx, token.existed, a.steps)
+}
+
+// token is the one that was given, or in a dry run one for what exists now.
+func (a Action) token(ctx context.Context) (bulkToken, error) {
+	if a.dryRun {
+		existing, err := a.existing(ctx)
+		return bulkToken{existed: existing, request: a.request}, err
+	}
+	t, err := parseBulkToken(a.given)
+	if err == nil && t.request != a.request {
+		err = wrongToken("is of a dry run of another action, filter or list")
+	}
+	return t, err
+}
+
+// run is an action while it does its steps.
+type run struct {
+	progress *genbusv1.BulkProgress
+	tell     func(*genbusv1.BulkProgress) error
+	told     time.Time
+	log      *slog.Logger
+}
+
+// result is what came of a step.
+type result struct {
+	step    step
+	changed bool
+	err     error
+}
+
+// all does page after page of steps.
+func (r *run) all(ctx context.Context, existed deadletter.Extent, page func(context.Context, deadletter.Extent, string) ([]step, string, error)) error {
+	if err := r.say(); err != nil {
+		return err
+	}
+	for cursor := ""; ; {
+		steps, next, err := page(ctx, existed, cursor)
+		if err == nil {
+			err = r.do(ctx, steps)
+		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if cursor = next; cursor == "" {
+			r.progress.Ended = true
+			return r.say()
+		}
+	}
+}
+
+func (r *run) say() error {
+	r.told = time.Now()
+	return r.tell(proto.CloneOf(r.progress))
+}
+
+// do does steps, a few at a time, and counts what comes of them. It stops early where ctx ends,
+// the progress cannot be told, or the broker is unavailable.
+func (r *run) do(ctx context.Context, steps []step) (stopped error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	results := make(chan result)
+	go func() {
+		defer close(results)
+		var group errgroup.Group
+		group.SetLimit(parallel)
+		for _, s := range steps {
+			if ctx.Err() != nil {
+				break
+			}
+			group.Go(func() error {
+				changed, err := r.try(ctx, s)
+				results <- result{s, changed, err}
+				return nil
+			})
+		}
+		_ = group.Wait() // each result has its error
+	}()
+	for done := range results {
+		err := r.add(done)
+		if err == nil && time.Since(r.told) >= tellEvery && stopped == nil {
+			err = r.say()
+		}
+		if err != nil && stopped == nil {
+			stopped = err
+			stop()
+		}
+	}
+	return stopped
+}
+
+// try does a step, also where the run is stopped meanwhile. A step that panics has failed.
+func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("panic in a step of a bulk action", telemetry.KeyJobID, s.jobID, telemetry.KeySequence, s.letter, telemetry.KeyError, p, "stack", string(debug.Stack()))
+			changed, err = false, errcode.New(errcode.Internal, "a bug in genbus stopped this step")
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, fmt.Errorf("a step of a bulk action took longer than %s", stepTime))
+	defer cancel()
+	return s.do(ctx)
+}
+
+// add counts a step. The error is that of an unavailable broker, without which the other steps
+// would fail too; the step is not counted then, since a later run repeats it.
+func (r *run) add(done result) error {
+	code := codeOf(done.err)
+	if code == errcode.BrokerUnavailable {
+		return errcode.New(code, "stopped after %d of %d: %s; call again with the same token to continue", r.progress.GetDone(), r.progress.GetTotal(), broker.Reason(done.err)).Because(done.err).WithRetryAfter(time.Second)
+	}
+	r.progress.Done++
+	switch {
+	case done.err != nil:
+		addFailure(r.progress, done.step, code)
+		r.log.Warn("bulk action left a job or letter", telemetry.KeyJobID, done.step.jobID, telemetry.KeySequence, done.step.letter, telemetry.KeyCode, string(code))
+	case done.changed:
+		r.progress.Changed++
+	}
+	return nil
+}
+
+// addFailure counts a job or letter that stays as it is.
+func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code) {
+	p.Failed++
+	if p.FailedByCode == nil {
+		p.FailedByCode = map[string]int64{}
+	}
+	p.FailedByCode[string(code)]++
+	if len(p.GetFailures()) < maxFailures {
+		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.letter, Code: string(code)})
+	}
+}
+
+// codeOf is the code of an error of a step; empty for none.
+func codeOf(err error) errcode.Code {
+	coded, ok := errors.AsType[*errcode.Error](err)
+	switch {
+	case err == nil:
+		return ""
+	case ok:
+		return coded.Code
+	case errors.Is(err, broker.ErrFull):
+		return errcode.StorageFull
+	case broker.Unavailable(err):
+		return errcode.BrokerUnavailable
+	}
+	return errcode.From(err).Code
+}

@@ -1,0 +1,56 @@
+package operator
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+// bulkToken is what a dry run hands to the run: which letters and jobs existed, and a hash of the
+// request, so that no other filter runs by mistake. It is not signed: an operator who makes one up
+// could have passed any filter.
+type bulkToken struct {
+	existed deadletter.Extent
+	request [8]byte
+}
+
+// hashOf is a hash of what a request asks for. The message must have neither token nor dry_run set.
+func hashOf(m proto.Message) (hash [8]byte, err error) {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return hash, err
+	}
+	sum := sha256.Sum256(append([]byte(m.ProtoReflect().Descriptor().FullName()), data...))
+	return [8]byte(sum[:8]), nil
+}
+
+// String returns the token as callers get it.
+func (t bulkToken) String() string {
+	data := binary.BigEndian.AppendUint64(nil, uint64(t.existed.At.UnixNano()))
+	data = binary.BigEndian.AppendUint64(data, t.existed.Dead)
+	data = binary.BigEndian.AppendUint64(data, t.existed.Rejected)
+	return base64.RawURLEncoding.EncodeToString(append(data, t.request[:]...))
+}
+
+// parseBulkToken reads what String has written. The error is an invalid_request.
+func parseBulkToken(text string) (bulkToken, error) {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(data) != 32 {
+		return bulkToken{}, wrongToken("is not one of a dry run")
+	}
+	at := time.Unix(0, int64(binary.BigEndian.Uint64(data)))
+	return bulkToken{
+		existed: deadletter.Extent{At: at, Dead: binary.BigEndian.Uint64(data[8:]), Rejected: binary.BigEndian.Uint64(data[16:])},
+		request: [8]byte(data[24:]),
+	}, nil
+}
+
+func wrongToken(description string) error {
+	return errcode.Invalid([]errcode.Violation{{Field: "token", Description: description}})
+}
