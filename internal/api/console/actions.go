@@ -3,8 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"strconv"
-	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
@@ -27,22 +25,6 @@ var actions = map[string]action{
 	"/routes/{kind}/{name}/resume":      resumeRoute,
 }
 
-// done are what a page says after an action, by the word in its address: a link can have it
-// say nothing else.
-var done = map[string]string{
-	"cancelled": "The job was cancelled. One that had ended stays as it was.",
-	"erased":    "The job was erased.",
-	"retried":   "The request was submitted again, as this job.",
-	"redriven":  "The request was sent again, as this job.",
-	"found":     "The upstream has the task. Attach it without an id: the upstream is asked again then.",
-	"unseen":    "The upstream sees no such task now. That does not prove that there is none.",
-	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",
-	"attached":  "The upstream's task is followed, as this job.",
-	"dropped":   "The dead letter was removed.",
-	"paused":    "The route is paused: waiting jobs wait, and jobs in hand go on.",
-	"resumed":   "The route goes on.",
-}
-
 // act has an action done, and leads to the page that shows what came of it.
 func (c *Console) act(w http.ResponseWriter, r *http.Request, a action) {
 	who, ok := c.form(w, r)
@@ -61,24 +43,6 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, a action) {
 	http.Redirect(w, r, next+"?done="+word, http.StatusSeeOther)
 }
 
-// form reads a form and who has sent it; where that cannot be, it answers.
-func (c *Console) form(w http.ResponseWriter, r *http.Request) (who viewer, ok bool) {
-	who, err := c.viewer(r)
-	if needsLogin(err) {
-		c.askForLogin(w, r)
-		return who, false
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		c.refuse(w, r, http.StatusBadRequest, "The form cannot be read, and nothing was done: it may be too large.")
-		return who, false
-	}
-	return who, true
-}
-
-// message is what a page shows that says why something was not done.
-type message struct{ Code, JobID, Back string }
-
 func cancelJob(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
 	kind, tenant, id := r.PathValue("kind"), r.PathValue("tenant"), r.PathValue("id")
 	_, err = c.api.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: kind, Tenant: tenant, Id: id})
@@ -91,85 +55,6 @@ func eraseJob(ctx context.Context, c *Console, r *http.Request) (next, word stri
 		return jobURL(kind, tenant, id), "", err
 	}
 	return Path + "/jobs", "erased", nil
-}
-
-// sequenceOf is the letter that a path names.
-func sequenceOf(r *http.Request) (uint64, error) {
-	seq, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
-	if err != nil {
-		return 0, errcode.New(errcode.LetterNotFound, "there is no dead letter %s", errcode.Clip(r.PathValue("sequence"), 32))
-	}
-	return seq, nil
-}
-
-func letterURL(seq uint64) string { return Path + "/decisions/" + strconv.FormatUint(seq, 10) }
-
-// letter reads a letter without its request.
-func (c *Console) letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
-	out, err := c.api.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: seq, WithoutData: true})
-	return out.GetLetter(), err
-}
-
-func redrive(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
-	return c.resolve(ctx, r, "redriven", func(seq uint64) (string, error) {
-		out, err := c.api.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: seq})
-		return out.GetId(), err
-	})
-}
-
-func attach(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
-	return c.resolve(ctx, r, "attached", func(seq uint64) (string, error) {
-		out, err := c.api.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: seq, UpstreamTaskId: strings.TrimSpace(r.PostFormValue("upstream_task_id"))})
-		return out.GetId(), err
-	})
-}
-
-// lookUp asks the upstream for a letter's task, and leads back to the letter.
-func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
-	seq, err := sequenceOf(r)
-	if err != nil {
-		return Path + "/decisions", "", err
-	}
-	out, err := c.api.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: seq})
-	if err != nil {
-		return letterURL(seq), "", err
-	}
-	switch out.GetLookUp().GetResult() {
-	case genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND:
-		return letterURL(seq), "found", nil
-	case genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE:
-		return letterURL(seq), "unseen", nil
-	default:
-		return letterURL(seq), "unknown", nil
-	}
-}
-
-// resolve makes a job of a letter, and leads to it.
-func (c *Console) resolve(ctx context.Context, r *http.Request, word string, settle func(seq uint64) (id string, err error)) (string, string, error) {
-	seq, err := sequenceOf(r)
-	if err != nil {
-		return Path + "/decisions", "", err
-	}
-	id, err := settle(seq)
-	if err != nil {
-		return letterURL(seq), "", err
-	}
-	j, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id})
-	if err != nil { // it was made all the same
-		return Path + "/decisions", word, nil //nolint:nilerr // the job is in the list
-	}
-	return jobURL(j.GetJob().GetKind(), j.GetJob().GetTenant(), id), word, nil
-}
-
-func drop(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
-	seq, err := sequenceOf(r)
-	if err != nil {
-		return Path + "/decisions", "", err
-	}
-	if _, err = c.api.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq}); err != nil {
-		return letterURL(seq), "", err
-	}
-	return Path + "/decisions", "dropped", nil
 }
 
 func pauseRoute(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {

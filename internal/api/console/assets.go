@@ -2,9 +2,9 @@ package console
 
 import (
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"io/fs"
-	"net/http"
 	"path"
 )
 
@@ -40,17 +40,5 @@ func (a assets) url(name string) string {
 	return Path + "/static/" + name + "?v=" + a[name].version
 }
 
-// asset serves a file. It needs no login: it holds no data.
-func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
-	a, ok := c.assets[r.PathValue("file")]
-	if !ok {
-		c.missing(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", a.contentType)
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	if r.URL.Query().Get("v") != a.version {
-		w.Header().Set("Cache-Control", "no-cache")
-	}
-	_, _ = w.Write(a.body) // a client that went away is no error of ours
-}
+//go:embed templates static
+var files embed.FS

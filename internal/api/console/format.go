@@ -1,11 +1,11 @@
 package console
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"html/template"
-	"net/url"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,81 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/plural"
-	"github.com/genbus/genbus/internal/task"
 )
-
-// functions are what templates can call.
-var functions = template.FuncMap{
-	"when":       when,
-	"clock":      clock,
-	"span":       span,
-	"statusWord": task.StatusWord,
-	"phaseWord":  task.PhaseWord,
-	"tone":       tone,
-	"enum":       enum,
-	"size":       size,
-	"percent":    func(part float64) string { return strconv.FormatFloat(part*100, 'f', 1, 64) + " %" },
-	"rate":       rate,
-	"jobURL":     jobURL,
-	"letterURL":  letterURL,
-	"lookUpText": task.LookUpText,
-	"json":       indented,
-	"meaning":    func(code string) errcode.Meaning { return errcode.MeaningOf(errcode.Code(code)) },
-	"stakes":     stakesOf,
-	"onReplicas": onReplicas,
-	"form":       form,
-	"query":      query1,
-
-	"pausedRoutes": pausedRoutes, "lastMinute": lastMinute, "lastHour": lastHour,
-	"sparkAccepted": func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetAccepted) },
-	"sparkStarted":  func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetStarted) },
-	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },
-	"sparkFailed":   func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetFailed) },
-
-	"short":   short,
-	"trimmed": strings.TrimPrefix,
-	"menu":    func() []entry { return menu },
-	"list":    func(values ...string) []string { return values },
-	"codes":   func() []errcode.Code { return letterCodes },
-}
-
-// entry is one of the menu.
-type entry struct{ Nav, Path, Title string }
-
-var menu = []entry{
-	{"overview", "", "Overview"},
-	{"jobs", "/jobs", "Jobs"},
-	{"decisions", "/decisions", "Decisions"},
-	{"routes", "/routes", "Routes"},
-	{"upstreams", "/upstreams", "Upstreams"},
-	{"tenants", "/tenants", "Tenants"},
-	{"replicas", "/replicas", "Replicas"},
-	{"streams", "/streams", "Streams"},
-	{"audit", "/audit", "Audit"},
-	{"try", "/try", "Try"},
-}
-
-// jobURL is the page of a job.
-func jobURL(kind, tenant, id string) string {
-	return Path + "/jobs/" + url.PathEscape(kind) + "/" + url.PathEscape(tenant) + "/" + url.PathEscape(id)
-}
-
-// query1 is the address of a page with parameters, given as names and values; empty ones are
-// left out.
-func query1(path string, pairs ...string) string {
-	q := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			q.Set(pairs[i], pairs[i+1])
-		}
-	}
-	if len(q) == 0 {
-		return Path + path
-	}
-	return Path + path + "?" + q.Encode()
-}
 
 // when is a time. The browser says how long ago it was, so that a page of old times does not
 // change each second.
@@ -208,4 +135,17 @@ func onReplicas(all []*genbusv1.UpstreamOnReplica, name string) (out []*genbusv1
 		}
 	}
 	return out
+}
+
+func ended(s genbusv1.JobStatus) bool {
+	return s == genbusv1.JobStatus_JOB_STATUS_COMPLETED || s == genbusv1.JobStatus_JOB_STATUS_FAILED || s == genbusv1.JobStatus_JOB_STATUS_CANCELLED
+}
+
+// reindent writes JSON in the one way.
+func reindent(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
 }

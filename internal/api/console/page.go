@@ -3,11 +3,8 @@ package console
 import (
 	"bytes"
 	"context"
-	"html/template"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -56,15 +53,6 @@ func (p page) To(path, name, value string) string {
 	return Path + path + "?" + q.Encode()
 }
 
-// view is a page that reads something.
-type view struct {
-	template, title, nav string
-	// load reads what the page shows.
-	load func(ctx context.Context, c *Console, r *query) (any, error)
-	// live is whether the page is kept up to date. What a script has written on one that is not stays.
-	live bool
-}
-
 // query is what a page is asked for.
 type query struct {
 	*http.Request
@@ -81,45 +69,6 @@ func (q *query) number(name string) uint64 {
 
 // loadTimeout bounds the reads of one page.
 const loadTimeout = 10 * time.Second
-
-// view serves a page, or the stream that keeps it up to date.
-func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
-	who, err := c.viewer(r)
-	if needsLogin(err) {
-		c.askForLogin(w, r)
-		return
-	}
-	if v.live && wantsEvents(r) {
-		key := r.URL.RequestURI()
-		if who.Acts {
-			key = "acts " + key
-		}
-		request := r.Clone(context.WithoutCancel(r.Context())) // the feed may outlive this viewer
-		c.stream(w, r, key, who, func(ctx context.Context, reader viewer) ([]byte, bool) {
-			p, code := c.load(ctx, &query{Request: request, values: request.URL.Query()}, reader, v)
-			if code >= http.StatusInternalServerError {
-				return nil, false
-			}
-			return c.render(v.template, "main", p), true
-		})
-		return
-	}
-	p, code := c.load(r.Context(), &query{Request: r, values: r.URL.Query()}, who, v)
-	c.write(w, r, code, v.template, p)
-}
-
-// load reads what a page shows.
-func (c *Console) load(ctx context.Context, q *query, who viewer, v view) (page, int) {
-	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: q.URL, Live: v.live, Done: done[q.get("done")]}
-	ctx, cancel := context.WithTimeout(withKey(ctx, who), loadTimeout)
-	defer cancel()
-	var err error
-	if p.Data, err = v.load(ctx, c, q); err != nil {
-		p.Err, p.Data = explain(err), nil
-		return p, errcode.MeaningOf(errcodeOf(err)).HTTP
-	}
-	return p, http.StatusOK
-}
 
 // withKey has calls made with the key of who looks.
 func withKey(ctx context.Context, who viewer) context.Context {
@@ -157,31 +106,29 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, code int, text 
 	c.write(w, r, code, "message", page{Title: "genbus", Err: text})
 }
 
-func (c *Console) missing(w http.ResponseWriter, r *http.Request) {
-	c.refuse(w, r, http.StatusNotFound, "There is no such page.")
+// errcodeOf is the code of a call's error.
+func errcodeOf(err error) errcode.Code { return errcode.FromStatus(err).Code }
+
+// wantsEvents reports whether a request is for a page's stream and not for the page.
+func wantsEvents(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// parse reads the templates of all pages, by the pages' names. Each page's is one with the
-// layout and the parts that pages share.
-func parse(a assets) (map[string]*template.Template, error) {
-	shared, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"asset": a.url}).ParseFS(files, "templates/layout.html", "templates/parts.html")
-	if err != nil {
-		return nil, err
-	}
-	pages, err := fs.Glob(files, "templates/*.html")
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]*template.Template{}
-	for _, p := range pages {
-		t, err := shared.Clone()
-		if err == nil {
-			t, err = t.ParseFS(files, p)
-		}
-		if err != nil {
-			return nil, err
-		}
-		out[strings.TrimSuffix(path.Base(p), ".html")] = t
-	}
-	return out, nil
+// message is what a page shows that says why something was not done.
+type message struct{ Code, JobID, Back string }
+
+// done are what a page says after an action, by the word in its address: a link can have it
+// say nothing else.
+var done = map[string]string{
+	"cancelled": "The job was cancelled. One that had ended stays as it was.",
+	"erased":    "The job was erased.",
+	"retried":   "The request was submitted again, as this job.",
+	"redriven":  "The request was sent again, as this job.",
+	"found":     "The upstream has the task. Attach it without an id: the upstream is asked again then.",
+	"unseen":    "The upstream sees no such task now. That does not prove that there is none.",
+	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",
+	"attached":  "The upstream's task is followed, as this job.",
+	"dropped":   "The dead letter was removed.",
+	"paused":    "The route is paused: waiting jobs wait, and jobs in hand go on.",
+	"resumed":   "The route goes on.",
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -75,16 +76,6 @@ func newGCM(key [32]byte) (cipher.AEAD, error) {
 		return nil, err
 	}
 	return cipher.NewGCM(block)
-}
-
-// viewer is who looks at the console.
-type viewer struct {
-	Name string
-	// Acts is whether the key opens what changes something.
-	Acts bool
-	// Local is whether no login was needed.
-	Local         bool
-	authorization string
 }
 
 // viewer finds the operator of a request. The error is operator_required or invalid_api_key
@@ -209,4 +200,41 @@ func localPath(path string) string {
 		return path
 	}
 	return ""
+}
+
+// isLocal reports whether a request needs no login: no key of anyone is configured, and it is
+// one of this machine, as far as that can be told. The listener is at loopback. A page of
+// another site that has its name resolve to loopback is told by the name, and what a proxy
+// passes on by what most proxies add; one that adds nothing is told by nothing, which is why
+// a service with keys of tenants, which others use, needs a login.
+func (c *Console) isLocal(r *http.Request) bool {
+	if cfg := c.Config.Now(); c.LocalKey == "" || len(cfg.OperatorKeys) > 0 || len(cfg.APIKeys) > 0 {
+		return false
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if r.Header[name] != nil { // also an empty one, to which a proxy adds a line
+			return false
+		}
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// form reads a form and who has sent it; where that cannot be, it answers.
+func (c *Console) form(w http.ResponseWriter, r *http.Request) (who viewer, ok bool) {
+	who, err := c.viewer(r)
+	if needsLogin(err) {
+		c.askForLogin(w, r)
+		return who, false
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		c.refuse(w, r, http.StatusBadRequest, "The form cannot be read, and nothing was done: it may be too large.")
+		return who, false
+	}
+	return who, true
 }

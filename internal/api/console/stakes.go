@@ -38,3 +38,8 @@ func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 	}
 	return s
 }
+
+// letterCodes are the codes by which letters are chosen in the list: those that need most care.
+var letterCodes = []errcode.Code{
+	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
+}

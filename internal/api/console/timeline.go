@@ -1,8 +1,6 @@
 package console
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -63,13 +61,4 @@ func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 	}
 	t.Total = spanOf(total)
 	return t
-}
-
-// reindent writes JSON in the one way.
-func reindent(raw []byte) string {
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return string(raw)
-	}
-	return b.String()
 }

@@ -1,16 +1,11 @@
 package console
 
 import (
-	"context"
 	"strconv"
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
-
-func loadOverview(ctx context.Context, c *Console, _ *query) (any, error) {
-	return c.api.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
-}
 
 // sparkHeight is the height of a sparkline in its own units; a minute is one unit wide.
 const sparkHeight = 20

@@ -1,0 +1,112 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+func loadDecisions(ctx context.Context, c *Console, r *query) (any, error) {
+	return c.api.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{
+		Kind: r.get("kind"), Tenant: r.get("tenant"), Code: r.get("code"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
+	})
+}
+
+type decisionPage struct {
+	*genbusv1.StoredDeadLetter
+	Stakes stakes
+}
+
+// loadDecision reads a letter without its request, which is a prompt: who reads that is recorded.
+func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
+	seq, err := sequenceOf(r.Request)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.letter(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	return decisionPage{StoredDeadLetter: l, Stakes: stakesOf(l)}, nil
+}
+
+// sequenceOf is the letter that a path names.
+func sequenceOf(r *http.Request) (uint64, error) {
+	seq, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
+	if err != nil {
+		return 0, errcode.New(errcode.LetterNotFound, "there is no dead letter %s", errcode.Clip(r.PathValue("sequence"), 32))
+	}
+	return seq, nil
+}
+
+// letter reads a letter without its request.
+func (c *Console) letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+	out, err := c.api.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: seq, WithoutData: true})
+	return out.GetLetter(), err
+}
+
+func redrive(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
+	return c.resolve(ctx, r, "redriven", func(seq uint64) (string, error) {
+		out, err := c.api.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: seq})
+		return out.GetId(), err
+	})
+}
+
+func attach(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
+	return c.resolve(ctx, r, "attached", func(seq uint64) (string, error) {
+		out, err := c.api.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: seq, UpstreamTaskId: strings.TrimSpace(r.PostFormValue("upstream_task_id"))})
+		return out.GetId(), err
+	})
+}
+
+// lookUp asks the upstream for a letter's task, and leads back to the letter.
+func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
+	seq, err := sequenceOf(r)
+	if err != nil {
+		return Path + "/decisions", "", err
+	}
+	out, err := c.api.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: seq})
+	if err != nil {
+		return letterURL(seq), "", err
+	}
+	switch out.GetLookUp().GetResult() {
+	case genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND:
+		return letterURL(seq), "found", nil
+	case genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE:
+		return letterURL(seq), "unseen", nil
+	default:
+		return letterURL(seq), "unknown", nil
+	}
+}
+
+// resolve makes a job of a letter, and leads to it.
+func (c *Console) resolve(ctx context.Context, r *http.Request, word string, settle func(seq uint64) (id string, err error)) (string, string, error) {
+	seq, err := sequenceOf(r)
+	if err != nil {
+		return Path + "/decisions", "", err
+	}
+	id, err := settle(seq)
+	if err != nil {
+		return letterURL(seq), "", err
+	}
+	j, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id})
+	if err != nil { // it was made all the same
+		return Path + "/decisions", word, nil //nolint:nilerr // the job is in the list
+	}
+	return jobURL(j.GetJob().GetKind(), j.GetJob().GetTenant(), id), word, nil
+}
+
+func drop(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
+	seq, err := sequenceOf(r)
+	if err != nil {
+		return Path + "/decisions", "", err
+	}
+	if _, err = c.api.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq}); err != nil {
+		return letterURL(seq), "", err
+	}
+	return Path + "/decisions", "dropped", nil
+}

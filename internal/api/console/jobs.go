@@ -1,0 +1,127 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// jobsPageSize is how many jobs a page of the list has.
+const jobsPageSize = 50
+
+// filters are the parameters of the list of jobs that go into its request as they are.
+var filters = []string{"kind", "status", "phase", "tenant", "route", "model", "upstream", "upstream_key", "error_code", "id", "label", "created_after", "created_before", "updated_after", "updated_before"}
+
+func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
+	m, err := jobsRequest(r)
+	if err != nil {
+		return nil, err
+	}
+	return c.api.ListJobs(ctx, m)
+}
+
+// Filtered reports whether the list of jobs leaves anything out by a filter.
+func (p page) Filtered() bool {
+	return slices.ContainsFunc(filters, func(name string) bool { return p.Query(name) != "" })
+}
+
+// jobsRequest is what a list of jobs is asked for by its address.
+func jobsRequest(r *query) (*genbusv1.ListJobsRequest, error) {
+	m := &genbusv1.ListJobsRequest{
+		Kind: r.get("kind"), Status: r.get("status"), Phase: r.get("phase"), Tenant: r.get("tenant"), Route: r.get("route"), Model: r.get("model"),
+		Upstream: r.get("upstream"), UpstreamKey: r.get("upstream_key"), ErrorCode: r.get("error_code"), Id: strings.TrimSpace(r.get("id")),
+		OldestFirst: r.get("order") == "oldest", PageSize: jobsPageSize, PageToken: r.get("page_token"),
+	}
+	for _, label := range r.values["label"] {
+		if label = strings.TrimSpace(label); label != "" {
+			m.Labels = append(m.Labels, label)
+		}
+	}
+	var wrong []errcode.Violation
+	for name, at := range map[string]**timestamppb.Timestamp{
+		"created_after": &m.CreatedAfter, "created_before": &m.CreatedBefore, "updated_after": &m.UpdatedAfter, "updated_before": &m.UpdatedBefore,
+	} {
+		t, ok := readTime(r.get(name))
+		if !ok {
+			wrong = append(wrong, errcode.Violation{Field: name, Description: "must be a time in UTC, such as 2026-11-26T15:04"})
+		} else if !t.IsZero() {
+			*at = timestamppb.New(t)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, errcode.Invalid(wrong)
+	}
+	return m, nil
+}
+
+// readTime reads a time as browsers' fields and RFC 3339 have it; zero for an empty one.
+func readTime(text string) (t time.Time, ok bool) {
+	if text == "" {
+		return t, true
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return t, false
+}
+
+type jobPage struct {
+	*genbusv1.GetJobResponse
+	Timeline timeline
+	Ended    bool
+	// Bodies is whether operators read requests and replies.
+	Bodies bool
+	// Paused is whether it waits because its route is paused.
+	Paused bool
+	// TraceURL is where the job's trace is shown; empty where that is not configured.
+	TraceURL string
+}
+
+func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
+	var header metadata.MD
+	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")}, grpc.Header(&header))
+	if err != nil {
+		return nil, err
+	}
+	return jobPage{
+		GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus()),
+		Paused: slices.Contains(header.Get(subject.HeaderNotice), core.NoticeRoutePaused), Bodies: c.Config.Now().OperatorsReadBodies, TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
+	}, nil
+}
+
+// find leads to the job with an id, of whatever sort, or to the list of those that may be meant.
+func (c *Console) find(w http.ResponseWriter, r *http.Request) {
+	who, err := c.viewer(r)
+	if needsLogin(err) {
+		c.askForLogin(w, r)
+		return
+	}
+	id, tenant := strings.TrimSpace(r.URL.Query().Get("q")), strings.TrimSpace(r.URL.Query().Get("tenant"))
+	if id == "" {
+		http.Redirect(w, r, Path+"/jobs", http.StatusSeeOther)
+		return
+	}
+	ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
+	defer cancel()
+	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id, Tenant: tenant})
+	if err == nil {
+		j := out.GetJob()
+		http.Redirect(w, r, jobURL(j.GetKind(), j.GetTenant(), j.GetId()), http.StatusSeeOther)
+		return
+	}
+	http.Redirect(w, r, Path+"/jobs?"+url.Values{"id": {id}, "tenant": {tenant}}.Encode(), http.StatusSeeOther)
+}

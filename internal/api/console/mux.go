@@ -1,0 +1,88 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// policy has a browser load nothing from elsewhere, and run no script but the console's own.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// New builds a console. It starts nothing. The error is about the files in the binary.
+func New(o Options) (*Console, error) {
+	assets, err := readAssets()
+	if err != nil {
+		return nil, err
+	}
+	templates, err := parse(assets)
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{
+		Options: o, api: genbusv1.NewOperatorServiceClient(o.GRPC), mux: http.NewServeMux(),
+		origin: http.NewCrossOriginProtection(), seen: &seen{at: map[string]time.Time{}}, assets: assets, templates: templates,
+	}
+	c.live = newHub(c.Logger, func(v viewer) bool { return !c.isGone(v) })
+	c.mux.HandleFunc("GET "+Path+"/static/{file}", c.asset)
+	c.mux.HandleFunc("GET "+Path+"/login", c.showLogin)
+	c.mux.HandleFunc("POST "+Path+"/login", c.login)
+	c.mux.HandleFunc("POST "+Path+"/logout", c.logout)
+	for pattern, v := range views {
+		c.mux.HandleFunc("GET "+Path+pattern, func(w http.ResponseWriter, r *http.Request) { c.view(w, r, v) })
+	}
+	for pattern, a := range actions {
+		c.mux.HandleFunc("POST "+Path+pattern, func(w http.ResponseWriter, r *http.Request) { c.act(w, r, a) })
+	}
+	c.mux.HandleFunc("POST "+Path+"/bulk", c.runBulk)
+	c.mux.HandleFunc("GET "+Path+"/find", c.find)
+	c.mux.HandleFunc("GET "+Path+"/jobs/video/{tenant}/{id}/content", c.bodiesOnly(o.Content))
+	c.mux.HandleFunc("GET "+Path+"/jobs/chat/{tenant}/{id}/events", c.bodiesOnly(o.ChatEvents))
+	c.mux.HandleFunc("GET "+Path+"/", c.missing)
+	return c, nil
+}
+
+// ServeHTTP serves a page, or has an action done.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store") // an asset says otherwise
+	// A stream, and what is served in many parts, moves it on.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // a test's recorder has none
+	if err := c.origin.Check(r); err != nil {
+		c.refuse(w, r, http.StatusForbidden, "The request came from another site, and nothing was done.")
+		return
+	}
+	c.mux.ServeHTTP(w, r)
+}
+
+// Redirects reports whether a request for / is to be sent to the console: a browser's, while
+// there is a console for it.
+func (c *Console) Redirects(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && (len(c.Config.Now().OperatorKeys) > 0 || c.isLocal(r))
+}
+
+// asset serves a file. It needs no login: it holds no data.
+func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
+	a, ok := c.assets[r.PathValue("file")]
+	if !ok {
+		c.missing(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.contentType)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	if r.URL.Query().Get("v") != a.version {
+		w.Header().Set("Cache-Control", "no-cache")
+	}
+	_, _ = w.Write(a.body) // a client that went away is no error of ours
+}
+
+func (c *Console) missing(w http.ResponseWriter, r *http.Request) {
+	c.refuse(w, r, http.StatusNotFound, "There is no such page.")
+}

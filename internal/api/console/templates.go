@@ -1,0 +1,89 @@
+package console
+
+import (
+	"html/template"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// parse reads the templates of all pages, by the pages' names. Each page's is one with the
+// layout and the parts that pages share.
+func parse(a assets) (map[string]*template.Template, error) {
+	shared, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"asset": a.url}).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	pages, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*template.Template{}
+	for _, p := range pages {
+		t, err := shared.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[strings.TrimSuffix(path.Base(p), ".html")] = t
+	}
+	return out, nil
+}
+
+// functions are what templates can call.
+var functions = template.FuncMap{
+	"when":       when,
+	"clock":      clock,
+	"span":       span,
+	"statusWord": task.StatusWord,
+	"phaseWord":  task.PhaseWord,
+	"tone":       tone,
+	"enum":       enum,
+	"size":       size,
+	"percent":    func(part float64) string { return strconv.FormatFloat(part*100, 'f', 1, 64) + " %" },
+	"rate":       rate,
+	"jobURL":     jobURL,
+	"letterURL":  letterURL,
+	"lookUpText": task.LookUpText,
+	"json":       indented,
+	"meaning":    func(code string) errcode.Meaning { return errcode.MeaningOf(errcode.Code(code)) },
+	"stakes":     stakesOf,
+	"onReplicas": onReplicas,
+	"form":       form,
+	"query":      query1,
+
+	"pausedRoutes": pausedRoutes, "lastMinute": lastMinute, "lastHour": lastHour,
+	"sparkAccepted": func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetAccepted) },
+	"sparkStarted":  func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetStarted) },
+	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },
+	"sparkFailed":   func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetFailed) },
+
+	"short":   short,
+	"trimmed": strings.TrimPrefix,
+	"menu":    func() []entry { return menu },
+	"list":    func(values ...string) []string { return values },
+	"codes":   func() []errcode.Code { return letterCodes },
+}
+
+// entry is one of the menu.
+type entry struct{ Nav, Path, Title string }
+
+var menu = []entry{
+	{"overview", "", "Overview"},
+	{"jobs", "/jobs", "Jobs"},
+	{"decisions", "/decisions", "Decisions"},
+	{"routes", "/routes", "Routes"},
+	{"upstreams", "/upstreams", "Upstreams"},
+	{"tenants", "/tenants", "Tenants"},
+	{"replicas", "/replicas", "Replicas"},
+	{"streams", "/streams", "Streams"},
+	{"audit", "/audit", "Audit"},
+	{"try", "/try", "Try"},
+}
