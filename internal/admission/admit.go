@@ -118,8 +118,8 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 }
 
 // checkCapacity refuses before anything is stored: when the route's queue is full, so
-// that one dead route does not fill the work stream, and when the log has no room for the
-// whole life of another job. That room is reserved until release is called. Of the item that
+// that one dead route does not fill the work stream, and when the log has no capacity for
+// another job. What it takes is reserved until release is called. Of the item that
 // is measured only the reference to a large body is missing: the body is not stored yet.
 func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {

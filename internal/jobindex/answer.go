@@ -162,8 +162,6 @@ func (r *reading) answer(q question) answer {
 		a.Jobs = r.table.unfinishedOf(q.Tenant)
 	case q.Gone != nil:
 		r.table.gone(*q.Gone)
-	case q.Totals:
-		a.Totals = r.table.unfinishedByKind()
 	case q.Rates:
 		rates := r.rated()
 		a.Rates = &rates

@@ -35,7 +35,6 @@ type question struct {
 
 	List   *window   `json:"list,omitempty"`
 	Tenant string    `json:"tenant,omitempty"` // how many unfinished jobs it has
-	Totals bool      `json:"totals,omitempty"` // how many there are by kind
 	Gone   *wireGone `json:"gone,omitempty"`   // a job that the log does not have; it has no answer
 	Search *Search   `json:"search,omitempty"`
 	Rates  bool      `json:"rates,omitempty"` // what happened lately
@@ -53,14 +52,13 @@ type answer struct {
 	// AsOf is the last event that the keeper has heard of.
 	AsOf uint64 `json:"as_of"`
 
-	Rows   []wireRow                          `json:"rows,omitempty"`
-	NoRow  bool                               `json:"no_row,omitempty"` // the job is unknown that the list is to begin after
-	Jobs   int                                `json:"jobs,omitempty"`
-	Totals map[subject.Kind]joblog.Unfinished `json:"totals,omitempty"`
-	Found  *Found                             `json:"found,omitempty"`
-	Rates  *Rates                             `json:"rates,omitempty"`
-	ByName map[string]int64                   `json:"by_name,omitempty"` // unfinished jobs of tenants
-	InAll  int64                              `json:"in_all,omitempty"`  // and of all of them
+	Rows   []wireRow        `json:"rows,omitempty"`
+	NoRow  bool             `json:"no_row,omitempty"` // the job is unknown that the list is to begin after
+	Jobs   int              `json:"jobs,omitempty"`
+	Found  *Found           `json:"found,omitempty"`
+	Rates  *Rates           `json:"rates,omitempty"`
+	ByName map[string]int64 `json:"by_name,omitempty"` // unfinished jobs of tenants
+	InAll  int64            `json:"in_all,omitempty"`  // and of all of them
 }
 
 // Errors of an answer.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -88,8 +87,8 @@ type own struct {
 	at  time.Time
 }
 
-// New returns an index that hears of the commits of this process, and counts for the log's
-// capacity. Start has it hear of the others'.
+// New returns an index that hears of the commits of this process. Start makes it hear of the
+// others'.
 func New(o Options) *Index {
 	if o.Size == 0 {
 		o.Size = DefaultSize
@@ -102,7 +101,6 @@ func New(o Options) *Index {
 		x.role = newRole(x, o)
 	}
 	o.Log.OnCommit(x.committed)
-	o.Log.Capacity.CountBy(x.totals)
 	return x
 }
 
@@ -205,11 +203,7 @@ func (x *Index) upto() uint64 {
 
 // rowOf is the row of an event. It keeps the id as it is.
 func rowOf(n joblog.Notice) row {
-	r := row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, seq: n.Seq, status: unique.Make(n.Status).Value(), facts: factsOf(n)}
-	if isUnfinished(n) {
-		r.unfinished = n.Bytes
-	}
-	return r
+	return row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, seq: n.Seq, status: unique.Make(n.Status).Value(), unfinished: isUnfinished(n), facts: factsOf(n)}
 }
 
 // Unfinished is how many of a tenant's jobs, of both kinds and on all replicas, have begun
@@ -235,13 +229,4 @@ func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (j
 	}
 	a, err := x.ask(ctx, question{Largest: n, Tenants: also}, false, countPatience)
 	return a.ByName, a.InAll, err
-}
-
-// totals are the unfinished jobs of all tenants; false where no replica has the index ready.
-func (x *Index) totals(ctx context.Context) (map[subject.Kind]joblog.Unfinished, bool) {
-	if r := x.ready(); r != nil {
-		return r.table.unfinishedByKind(), true
-	}
-	a, err := x.ask(ctx, question{Totals: true, Upto: x.upto()}, true, countPatience)
-	return a.Totals, err == nil
 }

@@ -85,9 +85,7 @@ func (r *reading) rated() Rates {
 	r.mu.Unlock()
 	out := r.rates.all(time.Now())
 	out.AsOf = reached.UnixNano()
-	for _, u := range r.table.unfinishedByKind() {
-		out.Unfinished += u.Jobs
-	}
+	_, out.Unfinished = r.table.unfinishedByTenant(0, nil)
 	return out
 }
 

@@ -18,7 +18,7 @@ func life(now time.Time, id string, accepted, begun, ended int) (events []joblog
 	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
 	n := joblog.Notice{
 		Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: ago(accepted), Time: ago(accepted), Version: 1,
-		Facts: publisher.Facts{Route: "film", Phase: "queued"}, Bytes: 900,
+		Facts: publisher.Facts{Route: "film", Phase: "queued"},
 	}
 	events = append(events, n)
 	if begun >= 0 {

@@ -179,7 +179,7 @@ func TestALargeLogIsReadForLong(t *testing.T) {
 // than a page.
 func FuzzQuestion(f *testing.F) {
 	for _, q := range []question{
-		{Tenant: "acme", Upto: 7}, {Totals: true}, {Gone: &wireGone{subject.Video, "acme", false, wireRow{1, "video_1", "queued", 1}}},
+		{Tenant: "acme", Upto: 7}, {Largest: 3, Tenants: []string{"acme"}}, {Gone: &wireGone{subject.Video, "acme", false, wireRow{1, "video_1", "queued", 1}}},
 		{Search: &Search{Size: 5, Filter: Filter{Route: "r", Labels: map[string]string{"a": "b"}}}},
 		{List: &window{Kind: subject.Video, Tenant: "acme", Before: math.MaxInt64, N: 5, AfterJob: "video_2"}},
 		{List: &window{Kind: subject.Video, Tenant: "acme", N: -1, Skip: -1}},
@@ -198,7 +198,7 @@ func FuzzQuestion(f *testing.F) {
 		r := &reading{table: newTable(1000)}
 		for i := range int64(300) {
 			id := "video_" + string(rune('0'+i%10)) + string(rune('a'+i/10))
-			r.table.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, row{created: i, id: id, status: "queued", seq: uint64(i), unfinished: 1})
+			r.table.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, row{created: i, id: id, status: "queued", seq: uint64(i), unfinished: true})
 		}
 		if a := r.answer(q); len(a.Rows) > MaxPage+1 || a.Jobs > 300 {
 			t.Errorf("%d rows and %d jobs", len(a.Rows), a.Jobs)
@@ -210,8 +210,7 @@ func FuzzQuestion(f *testing.F) {
 func TestAnswersAreReadBack(t *testing.T) {
 	t.Parallel()
 	want := answer{
-		AsOf: 9, Rows: []wireRow{{1, "video_1", "queued", 8}}, NoRow: true, Jobs: 3,
-		Totals: map[subject.Kind]joblog.Unfinished{subject.Video: {Jobs: 1, Bytes: 900}},
+		AsOf: 9, Rows: []wireRow{{1, "video_1", "queued", 8}}, NoRow: true, Jobs: 3, ByName: map[string]int64{"acme": 1}, InAll: 2,
 	}
 	data, err := json.Marshal(want)
 	if err != nil {

@@ -135,10 +135,6 @@ func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 			if knows := told[i].knows("video_00"); knows != r.Ready() {
 				t.Errorf("replica %d keeps the index: %t, and its observer hears of events: %t", i, r.Ready(), knows)
 			}
-			figures, err := r.Capacity.Figures(t.Context())
-			if err != nil || figures.Ends == 0 {
-				t.Errorf("the figures of replica %d: %+v, %v", i, figures, err)
-			}
 		}
 		if n := keep(all...); n != 2 {
 			t.Errorf("%d replicas keep the index", n)
@@ -392,9 +388,6 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 	}
 	if n, known := r.Unfinished(t.Context(), "acme"); known {
 		t.Errorf("%d jobs are known", n)
-	}
-	if _, err := r.Capacity.Figures(t.Context()); err != nil {
-		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the caller is gone")

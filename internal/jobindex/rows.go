@@ -22,9 +22,9 @@ type list struct {
 	// cut is the newest row that fell out. Jobs before it that have ended are not taken in
 	// again: after it the rows have no gaps, and before it they are of jobs that had not ended.
 	cut row
-	// unfinished are the jobs that have not ended, those included that fell out of
+	// unfinished counts the jobs that have not ended, those included that fell out of
 	// the rows: evicted has them by their ids.
-	unfinished joblog.Unfinished
+	unfinished int
 	evicted    map[string]evictedJob
 }
 
@@ -33,15 +33,14 @@ type row struct {
 	id         string
 	status     string
 	seq        uint64 // of the latest event that is known
-	unfinished int    // what its latest event takes in the log, in bytes; 0 where it has ended
+	unfinished bool   // it counts as a job that has not ended
 	facts
 }
 
 // evictedJob is what is known of an unfinished job whose row fell out.
 type evictedJob struct {
-	bytes   int // what its latest event takes
 	created int64
-	seq     uint64 // of that event
+	seq     uint64 // of its latest event
 }
 
 // facts are what jobs are looked for by, in addition to the status.
@@ -107,18 +106,17 @@ func (l *list) change(before, r row) {
 
 // remove drops a row, whose job counts no more.
 func (l *list) remove(r row) {
-	l.count(r.unfinished, 0)
+	l.count(r.unfinished, false)
 	l.rows.Delete(r)
 }
 
 // count follows a row that has changed.
-func (l *list) count(before, after int) {
-	l.unfinished.Bytes += int64(after - before)
+func (l *list) count(before, after bool) {
 	switch {
-	case after > 0 && before == 0:
-		l.unfinished.Jobs++
-	case before > 0 && after == 0:
-		l.unfinished.Jobs--
+	case after && !before:
+		l.unfinished++
+	case before && !after:
+		l.unfinished--
 	}
 }
 
@@ -127,7 +125,7 @@ func (l *list) count(before, after int) {
 func (l *list) drop(n int) {
 	var ended, others []row
 	l.rows.Scan(func(r row) bool {
-		if r.unfinished == 0 {
+		if !r.unfinished {
 			ended = append(ended, r)
 		} else if len(others) < n {
 			others = append(others, r)
@@ -147,7 +145,7 @@ func (l *list) drop(n int) {
 // ended, it is not taken in again.
 func (l *list) fellOut(r row) bool {
 	known, kept := l.evicted[r.id]
-	return kept && known.created == r.created || compareRows(r, l.cut) <= 0 && r.unfinished == 0
+	return kept && known.created == r.created || compareRows(r, l.cut) <= 0 && !r.unfinished
 }
 
 // recount follows a job that fell out of the rows.
@@ -162,28 +160,28 @@ func (l *list) recount(r row) {
 // keep remembers a job whose row falls out of the index, if it has not ended: it goes on
 // counting until it does.
 func (l *list) keep(r row) {
-	if r.unfinished == 0 {
+	if !r.unfinished {
 		return
 	}
 	if l.evicted == nil {
 		l.evicted = map[string]evictedJob{}
 	}
-	l.evicted[r.id] = evictedJob{bytes: r.unfinished, created: r.created, seq: r.seq}
+	l.evicted[r.id] = evictedJob{created: r.created, seq: r.seq}
 }
 
-// recall is what a job counts with already that comes back into the index.
-func (l *list) recall(r row) int {
+// recall reports whether a job that re-enters the index is counted already.
+func (l *list) recall(r row) bool {
 	known, kept := l.evicted[r.id]
 	if !kept || known.created != r.created {
-		return 0
+		return false
 	}
 	delete(l.evicted, r.id)
-	return known.bytes
+	return true
 }
 
 // lose drops a job whose row fell out, unless a later event of it was heard than r has.
 func (l *list) lose(r row) {
 	if known, kept := l.evicted[r.id]; kept && known.created == r.created && known.seq <= r.seq {
-		l.count(l.recall(r), 0)
+		l.count(l.recall(r), false)
 	}
 }

@@ -40,7 +40,7 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 				},
 			}
 			if r.status != "failed" {
-				r.unfinished = 1
+				r.unfinished = true
 			}
 			x.put(n, r)
 			all = append(all, foundJob(place{Created: r.created, Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}, &r))
@@ -122,7 +122,7 @@ func TestSearchLooksAtLongLists(t *testing.T) {
 	x := newTable(jobs)
 	for i := range jobs {
 		n := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: fmt.Sprintf("chat_%06d", i)}
-		x.put(n, row{created: int64(i / 3), id: n.ID, status: "queued", unfinished: 1})
+		x.put(n, row{created: int64(i / 3), id: n.ID, status: "queued", unfinished: true})
 	}
 	found, err := x.search(t.Context(), Search{Size: 2})
 	if err != nil || found.Total != jobs || found.Jobs[0].ID != fmt.Sprintf("chat_%06d", jobs-1) || !found.More || found.Since != 0 {
@@ -142,7 +142,7 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprintf("video_%d", i)}
 		r := row{created: int64(i), id: n.ID, status: status, seq: uint64(i)}
 		if status == "queued" {
-			r.unfinished = 1
+			r.unfinished = true
 		}
 		x.put(n, r)
 	}
@@ -187,7 +187,7 @@ func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
 	x := newTable(10)
 	for i := range 4 {
 		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%2), ID: fmt.Sprintf("video_%d", i)}
-		x.put(n, row{created: int64(i), id: n.ID, status: "queued", unfinished: 1, seq: uint64(i + 1)})
+		x.put(n, row{created: int64(i), id: n.ID, status: "queued", unfinished: true, seq: uint64(i + 1)})
 	}
 	x.expire(4)
 	found, err := x.search(t.Context(), Search{Size: 10})
@@ -224,7 +224,7 @@ func BenchmarkSearch(b *testing.B) {
 	for i := range jobs {
 		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%1000), ID: fmt.Sprintf("video_%026d", i)}
 		x.put(n, row{
-			created: begin + int64(i)*1e6, id: n.ID, status: "queued", unfinished: 1, seq: uint64(i + 1),
+			created: begin + int64(i)*1e6, id: n.ID, status: "queued", unfinished: true, seq: uint64(i + 1),
 			facts: facts{
 				task: fmt.Sprintf("task_%020d", i), labels: "customer=4711&env=prod",
 				shared: unique.Make(words{phase: "queued", route: fmt.Sprint("r", i%50), model: "sora-2", upstream: "mock"}),
@@ -251,7 +251,7 @@ func BenchmarkSearch(b *testing.B) {
 func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
-	queued := row{created: 1, id: n.ID, status: "queued", unfinished: 700, seq: 5}
+	queued := row{created: 1, id: n.ID, status: "queued", unfinished: true, seq: 5}
 	ended := row{created: 1, id: n.ID, status: "cancelled", seq: 6}
 	erased := wireGone{Kind: n.Kind, Tenant: n.Tenant, Erased: true, wireRow: wireRow{Created: 1, ID: n.ID, Seq: 6}}
 	steps := map[string]func(x *table){
@@ -268,7 +268,7 @@ func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 		if err != nil || found.Total != 0 || x.unfinishedOf("acme") != 0 {
 			t.Fatalf("%+v, %v; %d unfinished", found, err, x.unfinishedOf("acme"))
 		}
-		later := row{created: 9, id: n.ID, status: "queued", unfinished: 700, seq: 8}
+		later := row{created: 9, id: n.ID, status: "queued", unfinished: true, seq: 8}
 		x.put(n, later)
 		if found, err := x.search(t.Context(), Search{Size: 5}); err != nil || found.Total != 1 || x.unfinishedOf("acme") != 1 {
 			t.Fatalf("a later job of the same id: %+v, %v; %d unfinished", found, err, x.unfinishedOf("acme"))
@@ -286,7 +286,7 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			job := rapid.IntRange(0, 7).Draw(t, "job")
 			n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprint("video_", job)}
-			r := row{created: int64(job + 1), id: n.ID, status: "queued", unfinished: 1}
+			r := row{created: int64(job + 1), id: n.ID, status: "queued", unfinished: true}
 			last, lives := alive[job]
 			switch step := rapid.SampledFrom([]string{"event", "event", "event", "erased", "forgotten", "expired"}).Draw(t, "step"); {
 			case step == "event":
@@ -316,7 +316,7 @@ func TestAMarkWithoutRoomIsNothing(t *testing.T) {
 	t.Parallel()
 	for range 50 { // which tenant's row falls out is not said
 		x := newTable(1)
-		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, row{created: 1, id: "video_1", status: "queued", unfinished: 1, seq: 1})
+		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, row{created: 1, id: "video_1", status: "queued", unfinished: true, seq: 1})
 		x.gone(wireGone{Kind: subject.Video, Tenant: "globex", Erased: true, wireRow: wireRow{Created: 2, ID: "video_2", Seq: 2}})
 		if x.size > 1 || x.unfinishedOf("acme") != 1 || x.unfinishedOf("globex") != 0 {
 			t.Fatalf("%d rows, %d and %d unfinished jobs", x.size, x.unfinishedOf("acme"), x.unfinishedOf("globex"))

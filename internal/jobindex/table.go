@@ -142,7 +142,7 @@ func (x *table) erase(n subject.TaskName, r row) {
 	defer x.mu.Unlock()
 	l := x.list(n)
 	l.lose(r)
-	r.unfinished, r.facts = 0, facts{erased: true}
+	r.unfinished, r.facts = false, facts{erased: true}
 	switch before, found := l.rows.Get(r); {
 	case !found:
 		x.insert(l, r)

@@ -10,18 +10,6 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// unfinishedByKind are those of each kind, of all tenants.
-func (x *table) unfinishedByKind() map[subject.Kind]joblog.Unfinished {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	out := map[subject.Kind]joblog.Unfinished{}
-	for key, l := range x.lists {
-		u := out[key.kind]
-		out[key.kind] = joblog.Unfinished{Jobs: u.Jobs + l.unfinished.Jobs, Bytes: u.Bytes + l.unfinished.Bytes}
-	}
-	return out
-}
-
 // unfinishedOf is how many a tenant has of both kinds.
 func (x *table) unfinishedOf(tenant string) int {
 	x.mu.RLock()
@@ -29,7 +17,7 @@ func (x *table) unfinishedOf(tenant string) int {
 	n := 0
 	for _, kind := range subject.Kinds {
 		if of := x.lists[listKey{kind, tenant}]; of != nil {
-			n += int(of.unfinished.Jobs)
+			n += of.unfinished
 		}
 	}
 	return n
@@ -41,9 +29,9 @@ func (x *table) unfinishedByTenant(n int, also []string) (jobs map[string]int64,
 	x.mu.RLock()
 	all := make(map[string]int64, len(x.lists))
 	for key, l := range x.lists {
-		if l.unfinished.Jobs > 0 {
-			all[key.tenant] += l.unfinished.Jobs
-			total += l.unfinished.Jobs
+		if l.unfinished > 0 {
+			all[key.tenant] += int64(l.unfinished)
+			total += int64(l.unfinished)
 		}
 	}
 	x.mu.RUnlock()

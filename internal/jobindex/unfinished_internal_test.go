@@ -25,24 +25,23 @@ func TestUnfinishedIsCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := newTable(rapid.IntRange(1, 5).Draw(t, "limit"))
-		want := map[string]int{}
+		want := map[string]bool{}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			i := rapid.IntRange(0, 11).Draw(t, "job")
 			n := subject.TaskName{Kind: subject.Video, Tenant: []string{"acme", "globex"}[i%2], ID: fmt.Sprintf("video_%d", i)}
 			open, had := want[n.ID]
-			if had && open == 0 {
+			if had && !open {
 				continue // terminal stays terminal
 			}
-			r := row{created: int64(i), id: n.ID, unfinished: rapid.IntRange(0, 3).Draw(t, "bytes")}
+			r := row{created: int64(i), id: n.ID, unfinished: rapid.Bool().Draw(t, "unfinished")}
 			x.put(n, r)
 			want[n.ID] = r.unfinished
 		}
-		count, bytes := map[string]int{}, 0
+		count := map[string]int{}
 		for id, open := range want {
 			var i int
 			_, _ = fmt.Sscanf(id, "video_%d", &i)
-			bytes += open
-			if open > 0 {
+			if open {
 				count[[]string{"acme", "globex"}[i%2]]++
 			}
 		}
@@ -50,9 +49,6 @@ func TestUnfinishedIsCounted(t *testing.T) {
 			if got := x.unfinishedOf(tenant); got != count[tenant] {
 				t.Fatalf("%s has %d unfinished jobs, want %d", tenant, got, count[tenant])
 			}
-		}
-		if got := x.unfinishedByKind()[subject.Video].Bytes; got != int64(bytes) {
-			t.Fatalf("the unfinished jobs have events of %d bytes, want %d", got, bytes)
 		}
 		if x.size > x.limit {
 			t.Fatalf("%d rows, the limit is %d", x.size, x.limit)
@@ -88,21 +84,21 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 				ended[tenant]++
 			}
 		}
-		put := func(e event, bytes int) {
+		put := func(e event, unfinished bool) {
 			n := subject.TaskName{Kind: subject.Video, Tenant: e.tenant, ID: fmt.Sprintf("video_%04d", e.job)}
-			x.put(n, row{created: int64(e.job + 1), id: n.ID, unfinished: bytes})
+			x.put(n, row{created: int64(e.job + 1), id: n.ID, unfinished: unfinished})
 		}
 		first := events
 		if rapid.Bool().Draw(t, "as at a start") {
 			first = rapid.Permutation(events).Draw(t, "order")
 		}
 		for _, e := range first {
-			put(e, 1)
+			put(e, true)
 		}
 		for _, e := range rapid.Permutation(events).Draw(t, "later events") {
-			put(e, 2)
+			put(e, true)
 			if e.ends {
-				put(e, 0)
+				put(e, false)
 			}
 		}
 		shortest := limit
@@ -144,7 +140,7 @@ func all(rows []row, _ bool) []row { return rows }
 func TestForgottenJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	x := newTable(10)
-	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: 700}
+	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: true}
 	later := r
 	later.seq = 2
 	x.put(n, later)
@@ -166,7 +162,7 @@ func TestAnEndCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	x := newTable(10)
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
-	queued := row{created: 1, id: n.ID, status: "queued", unfinished: 700}
+	queued := row{created: 1, id: n.ID, status: "queued", unfinished: true}
 	x.wrote(n, queued)
 	x.wrote(n, row{created: 1, id: n.ID, status: "cancelled"})
 	if got := x.unfinishedOf("acme"); got != 0 {
@@ -190,7 +186,7 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: "video_1"}
 	r := &reading{x: x, table: newTable(10), ready: true}
 	x.current.Store(r)
-	r.hear(joblog.Notice{Name: n, Status: "queued", CreatedAt: first.Job.GetCreatedAt().AsTime(), Version: 1, Seq: 1, Bytes: 700})
+	r.hear(joblog.Notice{Name: n, Status: "queued", CreatedAt: first.Job.GetCreatedAt().AsTime(), Version: 1, Seq: 1})
 	listed := func() int {
 		page, err := x.List(t.Context(), q)
 		if err != nil {
@@ -223,15 +219,15 @@ func TestTheLargestTenants(t *testing.T) {
 	t.Parallel()
 	x := newTable(100)
 	for i, job := range []struct {
-		kind   subject.Kind
-		tenant string
-		bytes  int
+		kind       subject.Kind
+		tenant     string
+		unfinished bool
 	}{
-		{subject.Video, "acme", 1}, {subject.Chat, "acme", 1}, {subject.Chat, "acme", 1}, {subject.Video, "globex", 1}, {subject.Video, "globex", 1},
-		{subject.Video, "small", 1}, {subject.Video, "done", 0}, {subject.Chat, "tiny", 1},
+		{subject.Video, "acme", true}, {subject.Chat, "acme", true}, {subject.Chat, "acme", true}, {subject.Video, "globex", true}, {subject.Video, "globex", true},
+		{subject.Video, "small", true}, {subject.Video, "done", false}, {subject.Chat, "tiny", true},
 	} {
 		n := subject.TaskName{Kind: job.kind, Tenant: job.tenant, ID: fmt.Sprint(i)}
-		x.put(n, row{created: int64(i), id: n.ID, unfinished: job.bytes})
+		x.put(n, row{created: int64(i), id: n.ID, unfinished: job.unfinished})
 	}
 	jobs, total := x.unfinishedByTenant(2, []string{"tiny", "done", "none"})
 	if want := map[string]int64{"acme": 3, "globex": 2, "tiny": 1}; !maps.Equal(jobs, want) || total != 7 {

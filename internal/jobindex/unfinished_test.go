@@ -96,9 +96,6 @@ func TestJobsOfALostLogDoNotCount(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
 	for unfinished(t, l, "acme") != 0 {
-		if _, err := l.Capacity.Figures(ctx); err != nil {
-			t.Error(err)
-		}
 		if broker.Wait(ctx, 5*time.Millisecond) != nil {
 			t.Fatalf("%d jobs count that the log does not have", unfinished(t, l, "acme"))
 		}

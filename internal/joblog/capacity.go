@@ -10,20 +10,19 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// SpareReply is the size up to which a reply is part of any chat's end; what a longer one
-// takes is asked for.
+// SpareReply is the size up to which a reply is part of any chat's end. A longer one asks for
+// its bytes.
 const SpareReply = 4 << 10
 
-// FullError says that the log has no room for another job.
+// FullError says that the log has no capacity for another job.
 type FullError struct {
 	Figures
-	// Life is what the job would take.
-	Life int64
+	// Job is what the job would take.
+	Job int64
 }
 
 func (e *FullError) Error() string {
@@ -32,69 +31,32 @@ func (e *FullError) Error() string {
 		limit += fmt.Sprintf(" less %d for which the disk has no room (nats.max_store_bytes)", e.Short)
 	}
 	return fmt.Sprintf("the task log has used %d bytes, %d are reserved for accepted jobs, and this job would take %d; together they may take %s",
-		e.Used, e.Reserved, e.Life, limit)
+		e.Used, e.Reserved+e.Granted, e.Job, limit)
 }
 
-// Capacity is the bytes of the log, and what they may be used for: the owner of the rule
-// that an end always has room. It is safe for concurrent use.
+// Capacity grants the bytes of the log, so that the end of an accepted job always has its own.
+// It is safe for concurrent use.
 type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder
 	metrics  *telemetry.Metrics
-	counts   func(context.Context) (map[subject.Kind]Unfinished, bool) // nil: none are known
-	last     census
-	lives    *lives
 	reserved reservations
 }
 
-// Unfinished are jobs that have begun and not ended, and what their latest events take.
-type Unfinished struct{ Jobs, Bytes int64 }
-
-// CountBy has the unfinished jobs counted by f, which is false where it does not know, and
-// bounds its own time. CountBy is called before the first reservation.
-func (c *Capacity) CountBy(f func(context.Context) (map[subject.Kind]Unfinished, bool)) {
-	c.counts = f
-}
-
-// census is what the unfinished jobs were when they were counted.
-type census struct {
-	at time.Time
-	of map[subject.Kind]Unfinished
-}
-
-// censusFor is how long a count holds that is followed by no other: after that, jobs that
-// have ended would hide as many larger ones.
-const censusFor = 10 * time.Second
-
-// unfinished counts the unfinished jobs. It is called by one reader at a time.
-func (c *Capacity) unfinished(ctx context.Context) map[subject.Kind]Unfinished {
-	if c.counts == nil {
-		return nil
-	}
-	now := time.Now()
-	if of, known := c.counts(ctx); known {
-		c.last = census{now, of}
-	} else if now.Sub(c.last.at) > censusFor {
-		c.last = census{}
-	}
-	return c.last.of
-}
-
-// ReserveJob reserves the bytes of a whole life of a new job, until its first event is
-// stored: at least those of that event and of an end without a submission. The error is a
-// *FullError where there is no room, and else that of a broker that did not say.
+// ReserveJob reserves what a new job takes until its first event is stored. From the moment that
+// its work item is stored it is among the unfinished jobs that the figures count. Without
+// capacity the error is a *FullError; any other is of a broker that did not answer.
 func (c *Capacity) ReserveJob(ctx context.Context, first task.Job) (Release, error) {
-	event := int64(c.bytesOf(proto.Size(first)))
-	life := max(c.lives.life(subject.Kind(task.Kind(first))), event+2*(event+endMore))
-	figures, release, err := c.reserved.take(ctx, toAdmit, life)
+	job := int64(c.bytesOf(proto.Size(first))) + c.jobBytes()
+	figures, release, err := c.reserved.take(ctx, toAdmit, job)
 	if errors.Is(err, errNoCapacity) {
-		return nil, &FullError{Figures: figures, Life: life}
+		return nil, &FullError{Figures: figures, Job: job}
 	}
 	return release, err
 }
 
-// ReserveSubmission reports whether an accepted job may be submitted or attempted: that it
-// was is stored, and all that it and the others in work write from there on has room.
+// ReserveSubmission reports whether an accepted job may be submitted or attempted. The event
+// that says so is then stored, and the log keeps capacity for the ends of all jobs.
 func (c *Capacity) ReserveSubmission(ctx context.Context, job task.Job) (Release, bool) {
 	return c.grant(ctx, toSubmit, c.bytesOf(proto.Size(job)))
 }
@@ -118,6 +80,13 @@ func (c *Capacity) ReserveEnd(ctx context.Context, e task.Event) (Release, bool)
 	return c.grant(ctx, toSpare, 2*c.bytesOf(proto.Size(e.Job)))
 }
 
+func (c *Capacity) jobBytes() int64 {
+	if c.enc.Encoding == publisher.JSON {
+		return 2 * jobBytes
+	}
+	return jobBytes
+}
+
 // bytesOf is what an event of some bytes in Protobuf may take. As JSON it has them twice: for
 // readers, and in Base64.
 func (c *Capacity) bytesOf(n int) int {
@@ -133,7 +102,7 @@ func (c *Capacity) grant(ctx context.Context, p purpose, bytes int) (Release, bo
 	return release, err == nil
 }
 
-// Figures are what is known of the log, about a second old.
+// Figures returns the figures of the log, about a second old.
 func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 	figures, _, err := c.reserved.take(ctx, toSpare, 0)
 	if errors.Is(err, errNoCapacity) {
@@ -145,23 +114,29 @@ func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 // Check is an error while no job can be submitted.
 func (c *Capacity) Check(ctx context.Context) error {
 	figures, err := c.Figures(ctx)
-	if err == nil && figures.Max > 0 && figures.left(toSubmit) < leastEvent {
+	const least = 1 << 10 // of an event
+	if err == nil && figures.Max > 0 && figures.left(toSubmit) < least {
 		return fmt.Errorf("the task log has used %d of the %d bytes that it may have; no job is submitted", figures.Used, max(figures.Max-figures.Short, 0))
 	}
 	return nil
 }
 
-// JobsPerDay is how many jobs of a kind the log holds for each day of its MaxAge, by what a
-// life takes as far as this replica knows.
-func (c *Capacity) JobsPerDay(figures Figures, kind subject.Kind, maxAge time.Duration) int64 {
-	return int64(float64(figures.AdmitLimit()) / float64(c.lives.life(kind)) * float64(24*time.Hour) / float64(maxAge))
+// JobsPerDay is how many jobs the log holds at least for each day of its MaxAge, if their replies
+// are ordinary.
+func (c *Capacity) JobsPerDay(figures Figures, maxAge time.Duration) int64 {
+	return int64(float64(figures.AdmitLimit()) / float64(c.jobBytes()) * float64(24*time.Hour) / float64(maxAge))
+}
+
+// BytesFor is the least MaxBytes with which admission accepts so many unfinished jobs.
+func (c *Capacity) BytesFor(jobs int) int64 {
+	return int64(float64(jobs) * float64(c.jobBytes()) / admitBelow)
 }
 
 // UsageBytes is what the usage event of an ordinary job takes in its stream.
 const UsageBytes = 700
 
-// readFigures reads the figures. No job is missed: its end is in the log before it leaves
-// the queue.
+// readFigures reads the figures. It counts the queued jobs first and misses none: the end of a
+// job is in the log before the job leaves the queue.
 func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	jobs, err := c.b.QueuedJobs(ctx)
 	if err != nil {
@@ -172,16 +147,11 @@ func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 		return Figures{}, err
 	}
 	info := s.CachedInfo()
-	figures := Figures{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
+	figures := Figures{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes, Reserved: jobs * c.jobBytes()}
 	if spare, known := c.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		figures.Short = max(-spare, 0)
 	}
-	left := c.lives.reserve(jobs, c.unfinished(ctx))
-	figures.Reserved, figures.Shortest, figures.Ends = left.rest, left.shortest, left.ends
 	c.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	c.metrics.LogCapacity(figures.Used, figures.Reserved, figures.AdmitLimit(), figures.SubmitLimit())
-	for _, kind := range subject.Kinds {
-		c.metrics.LifeBytes(kind, c.lives.life(kind))
-	}
 	return figures, nil
 }

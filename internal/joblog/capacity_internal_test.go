@@ -9,12 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 )
 
 // tank is a log of which only the figures are kept.
@@ -39,6 +34,8 @@ func (k *tank) read(ctx context.Context) (Figures, error) {
 	return k.room, nil
 }
 
+var allPurposes = []purpose{toAdmit, toSpare, toSubmit}
+
 // fleet is the capacities of some replicas whose figures never grow old: they read again
 // when their credit is used up, and only then.
 func fleet(k *tank, replicas int) []*reservations {
@@ -55,7 +52,7 @@ func fleet(k *tank, replicas int) []*reservations {
 func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
-	for _, p := range []purpose{toAdmit, toSpare, toSubmit} {
+	for _, p := range allPurposes {
 		k := &tank{room: Figures{Max: size}}
 		replicas := fleet(k, 8)
 		for _, c := range replicas {
@@ -200,8 +197,8 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 		}
 		taken += 100
 	}
-	if taken != 8_000 {
-		t.Errorf("%d bytes were granted, want the credit of 8000", taken)
+	if taken != 10_000 {
+		t.Errorf("%d bytes were granted, want the credit of 10000", taken)
 	}
 }
 
@@ -225,7 +222,7 @@ func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 		}
 		var group sync.WaitGroup
 		for range 8 {
-			for p := range purposes {
+			for _, p := range allPurposes {
 				group.Go(func() { ask(p) })
 			}
 		}
@@ -303,139 +300,128 @@ func TestAReadEnds(t *testing.T) {
 	})
 }
 
-// TestTheConfigurationLeavesRoomForTheEnds: above the last limit there is the tenth of the log
-// that the configuration wants for all jobs in work, with what eight replicas do not see of
-// each other.
-func TestTheConfigurationLeavesRoomForTheEnds(t *testing.T) {
+// TestOldFiguresOfAFullLogGrantNothing, however seldom a caller comes.
+func TestOldFiguresOfAFullLogGrantNothing(t *testing.T) {
 	t.Parallel()
-	const unseen = 2 * 7. / creditShare
-	if left := 1 - submitBelow - unseen; left < 0.1 {
-		t.Errorf("%.3f of the log is left for the ends of the jobs in work", left)
+	k, now := &tank{room: Figures{Max: 1 << 30, Used: 1 << 30}}, time.Unix(1, 0)
+	c := &reservations{read: k.read, now: func() time.Time { return now }}
+	for range 10 {
+		for _, p := range allPurposes {
+			if _, _, err := c.take(t.Context(), p, 1); !errors.Is(err, errNoCapacity) {
+				t.Errorf("purpose %d: %v", p, err)
+			}
+			now = now.Add(2 * countsFresh)
+		}
 	}
 }
 
-// TestALifeIsReserved for each unfinished job, by its kind, and by the larger one where it is
-// not known; where the events of jobs are large, at least for their ends.
-func TestALifeIsReserved(t *testing.T) {
+// TestLimits are shares of the log less what the disk is short of. Unfinished jobs count in full,
+// and for a submission with a third: what jobs take that end while they wait.
+func TestLimits(t *testing.T) {
 	t.Parallel()
-	v := newLives()
-	rest := map[subject.Kind]int64{}
-	for _, kind := range subject.Kinds {
-		rest[kind] = v.reserve(1, map[subject.Kind]Unfinished{kind: {Jobs: 1, Bytes: 700}}).rest
-	}
-	got := v.reserve(10, map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 1400}, subject.Chat: {Jobs: 3, Bytes: 2100}})
-	if want := 2*rest[subject.Video] + 3*rest[subject.Chat] + 5*max(rest[subject.Video], rest[subject.Chat]); got.rest != want {
-		t.Errorf("%d bytes are reserved, want %d", got.rest, want)
-	}
-	if got.ends >= got.shortest || got.shortest >= got.rest || got.ends < 10*2*leastEvent {
-		t.Errorf("of ten lives: %+v", got)
-	}
-	// Fewer items than unfinished jobs: some have ended, and the list has not heard of it.
-	if got := v.reserve(1, map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 1400}}); got.rest != 2*rest[subject.Video] {
-		t.Errorf("%d bytes are reserved for two videos", got.rest)
-	}
-	if got := v.reserve(2, map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 80 << 10}}); got.rest != got.ends || got.ends < 160<<10 {
-		t.Errorf("of two large videos: %+v", got)
+	const percent = 1 << 20
+	for _, c := range []struct {
+		figures              Figures
+		admit, spare, submit int64 // what is left, in percent
+	}{
+		{Figures{}, 80, 85, 90},
+		{Figures{Used: 50 * percent}, 30, 35, 40},
+		{Figures{Used: 50 * percent, Reserved: 30 * percent}, 0, 5, 30},
+		{Figures{Used: 50 * percent, Granted: 30 * percent}, 0, 5, 10},
+		{Figures{Used: 89 * percent}, -9, -4, 1},
+		{Figures{Used: 20 * percent, Short: 15 * percent}, 45, 50, 55},
+	} {
+		c.figures.Max = 100 * percent
+		for p, want := range map[purpose]int64{toAdmit: c.admit, toSpare: c.spare, toSubmit: c.submit} {
+			if got := c.figures.left(p); got != want*percent {
+				t.Errorf("%+v: purpose %d has %d left, want %d", c.figures, p, got, want*percent)
+			}
+		}
 	}
 }
 
-// TestUnknownJobsAreAsLargeAsTheOthers: as those that are known, or as the last ones that
-// were accepted here.
-func TestUnknownJobsAreAsLargeAsTheOthers(t *testing.T) {
-	t.Parallel()
-	const large = 60 << 10
-	v := newLives()
-	known := map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 2 * large}}
-	if all, some := v.reserve(10, map[subject.Kind]Unfinished{subject.Video: {Jobs: 10, Bytes: 10 * large}}), v.reserve(10, known); some.ends != all.ends {
-		t.Errorf("%d bytes for the ends where two of ten are known, want %d", some.ends, all.ends)
-	}
-	ordinary := v.reserve(10, nil)
-	first := task.FromWork(&genbusv1.WorkItem{Id: "chat_x", Kind: "chat", AcceptedAt: timestamppb.Now()})
-	for range 100 {
-		v.wrote(first, large)
-	}
-	if got := v.reserve(10, nil); got.ends < 10*2*large {
-		t.Errorf("%d bytes for the ends of ten jobs, after many large ones were accepted; %d before", got.ends, ordinary.ends)
+// backlog is the jobs that wait in a tank, which grows by what they write.
+type backlog struct {
+	*tank
+	waiting int64
+}
+
+// newBacklog fills an empty log with jobs up to the limit of admission.
+func newBacklog(t *testing.T, first int64) *backlog {
+	t.Helper()
+	k := &backlog{tank: &tank{room: Figures{Max: 8 << 20}}}
+	c := fleet(k.tank, 1)[0]
+	for {
+		_, release, err := c.take(t.Context(), toAdmit, first+jobBytes)
+		if errors.Is(err, errNoCapacity) {
+			return k
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		k.wrote(first, 1)
+		release()
 	}
 }
 
-// TestACountHoldsForAWhile where it is followed by no other.
-func TestACountHoldsForAWhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, known := &Capacity{lives: newLives()}, true
-		if got := c.unfinished(t.Context()); got != nil {
-			t.Errorf("without a count: %v", got)
-		}
-		c.CountBy(func(context.Context) (map[subject.Kind]Unfinished, bool) {
-			return map[subject.Kind]Unfinished{subject.Video: {Jobs: 7}}, known
-		})
-		jobs := func() int64 { return c.unfinished(t.Context())[subject.Video].Jobs }
-		if n := jobs(); n != 7 {
-			t.Errorf("%d jobs", n)
-		}
-		known = false
-		time.Sleep(censusFor) //nolint:forbidigo // the clock is the test's
-		if n := jobs(); n != 7 {
-			t.Errorf("%d jobs by a count of %s", n, censusFor)
-		}
-		time.Sleep(time.Second) //nolint:forbidigo // the clock is the test's
-		if n := jobs(); n != 0 {
-			t.Errorf("%d jobs by an old count", n)
-		}
-	})
+// wrote stores some bytes, and adds some jobs.
+func (k *backlog) wrote(bytes, jobs int64) {
+	k.waiting += jobs
+	k.room.Used, k.room.Reserved = k.room.Used+bytes, k.waiting*jobBytes
 }
+
+// What a job writes: an event, and an end with an error.
+const (
+	eventBytes = 1100
+	endedBytes = 2 * (eventBytes + 512) // and in the feed
+)
 
 // TestWhatIsSpareLeavesRoomToSubmit: long replies fill the log as far as eight replicas let
-// them. Then each job that waits is submitted, one after the other, and writes its shortest
-// life.
+// them. Then each waiting job is submitted, one after the other, and ends.
 func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 	t.Parallel()
-	const waiting, event = 200, 1100
-	k, v := &tank{room: Figures{Max: 8 << 20}}, newLives()
-	left := map[subject.Kind]Unfinished{subject.Video: {Jobs: waiting, Bytes: waiting * event}}
-	count := func() {
-		u := v.reserve(left[subject.Video].Jobs, left)
-		k.room.Reserved, k.room.Shortest, k.room.Ends = u.rest, u.shortest, u.ends
-	}
-	count()
-	for _, c := range fleet(k, 8) { // each has read before the others wrote
+	k := newBacklog(t, eventBytes)
+	for _, c := range fleet(k.tank, 8) { // each has read before the others wrote
 		for {
 			_, release, err := c.take(t.Context(), toSpare, 4<<10)
 			if err != nil {
 				break
 			}
-			k.room.Used += 4 << 10
+			k.wrote(4<<10, 0)
 			release()
 		}
 	}
-	for submitted := range waiting {
-		c := fleet(k, 1)[0]
-		_, release, err := c.take(t.Context(), toSubmit, event)
+	for k.waiting > 0 {
+		_, release, err := fleet(k.tank, 1)[0].take(t.Context(), toSubmit, eventBytes)
 		if err != nil {
-			t.Fatalf("video %d of %d: %v: %+v", submitted, waiting, err, k.room)
+			t.Fatalf("%d jobs wait: %v: %+v", k.waiting, err, k.room)
 		}
 		release()
-		k.room.Used += 2*event + 2*(event+endMore)
-		left[subject.Video] = Unfinished{Jobs: left[subject.Video].Jobs - 1, Bytes: left[subject.Video].Bytes - event}
-		count()
+		k.wrote(2*eventBytes+endedBytes, -1)
 	}
 }
 
-// TestFailuresSayNothingOfALife: all jobs fail at once while an upstream is down, and those
-// that wait until it is back will take whole lives.
-func TestFailuresSayNothingOfALife(t *testing.T) {
+// TestRetriesLeaveRoomForTheEnds: the upstream refuses all jobs for now, again and again, until
+// no job is submitted. Then all of them end, and the last tenth of the log is left.
+func TestRetriesLeaveRoomForTheEnds(t *testing.T) {
 	t.Parallel()
-	v := newLives()
-	before := v.life(subject.Chat)
-	failed, err := task.Failed(task.FromWork(&genbusv1.WorkItem{Id: "chat_x", Kind: "chat", AcceptedAt: timestamppb.Now()}).Job, time.Now(), &genbusv1.TaskError{Code: "x"})
-	if err != nil {
-		t.Fatal(err)
+	k := newBacklog(t, eventBytes)
+	jobs, retries := k.waiting, int64(0)
+	for {
+		_, release, err := fleet(k.tank, 1)[0].take(t.Context(), toSubmit, eventBytes)
+		if errors.Is(err, errNoCapacity) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		k.wrote(2*eventBytes, 0)
+		release()
+		retries++
 	}
-	for range 1000 {
-		v.wrote(failed, 1<<10)
+	if retries < jobs {
+		t.Errorf("%d retries of %d jobs", retries, jobs)
 	}
-	if after := v.life(subject.Chat); after != before {
-		t.Errorf("a chat takes %d bytes after a thousand failures, and %d before", after, before)
+	k.wrote(jobs*endedBytes, -jobs)
+	if k.room.Used > k.room.SubmitLimit() {
+		t.Errorf("%d bytes are used of %d after all jobs ended", k.room.Used, k.room.Max)
 	}
 }

@@ -47,14 +47,12 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	if err != nil {
 		return Entry{}, err
 	}
-	bytes := stored(m)
 	if entry.Terminal() {
 		entry.message = m
 	}
 	if entry.Version() == 1 || entry.Terminal() {
-		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq, bytes))
+		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq))
 	}
-	l.Capacity.lives.wrote(e, bytes)
 	l.measure(entry, time.Since(begin))
 	l.notify(before, e)
 	return entry, nil

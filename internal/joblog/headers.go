@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -86,7 +84,7 @@ func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 	if err != nil {
 		return Notice{Seq: meta.Sequence.Stream}, meta.NumPending
 	}
-	return storedNotice(name, m.Headers(), meta.Sequence.Stream, storedBytes(m)), meta.NumPending
+	return storedNotice(name, m.Headers(), meta.Sequence.Stream), meta.NumPending
 }
 
 // End is how far the log is, as its leader says.
@@ -114,12 +112,6 @@ func (l *Log) LastEvent(ctx context.Context) (uint64, error) {
 		return 0, nil
 	}
 	return m.Seq, err
-}
-
-// storedBytes is what a message takes in the log that came without its data.
-func storedBytes(m jetstream.Msg) int {
-	data, _ := strconv.Atoi(header(m.Headers(), "Nats-Msg-Size"))
-	return data + stored(&nats.Msg{Subject: m.Subject(), Header: m.Headers()})
 }
 
 // NotifyAll tells f of the last event of every job that the log has, and returns when it

@@ -27,7 +27,6 @@ type Notice struct {
 	Time         time.Time // of the event
 	Facts        publisher.Facts
 	Version, Seq uint64 // of the event
-	Bytes        int    // what the event takes in the log
 }
 
 // notice is what the headers of an event say.
@@ -43,9 +42,9 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 }
 
 // storedNotice is what the headers of a stored event say.
-func storedNotice(n subject.TaskName, h nats.Header, seq uint64, bytes int) Notice {
+func storedNotice(n subject.TaskName, h nats.Header, seq uint64) Notice {
 	out := notice(n, h)
-	out.Seq, out.Bytes = seq, bytes
+	out.Seq = seq
 	out.CreatedAt, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCreatedAt))
 	out.Time, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCETime))
 	out.Facts = publisher.ParseFacts(header(h, subject.HeaderIndex))

@@ -10,39 +10,38 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// creditShare is the part of the room that a replica may use up before it reads again how
-// much there is. The other replicas do not see that before they read, so it bounds by how
-// much all of them together exceed a limit, whatever their rate and however old their
-// figures are: eight replicas by 7/512 of the log for each of two purposes.
+// creditShare is the part of the log that a replica grants before it reads the figures again.
+// The other replicas do not see that before they read, so it bounds by how much all of them
+// together exceed a limit, whatever their rate and however old their figures are: eight replicas
+// by 7/512 of the log, or by one request each that is larger than that.
 const creditShare = 512
 
 // countsFresh is the age at which the figures are read again. Older ones do no harm: they
 // are good for no more than the credit.
 const countsFresh = time.Second
 
-// reservations is the owner of the rule whether there is room in the log. One read of the
-// figures is for all who ask, about once a second; between two reads this replica grants its
-// credit, or one request that exceeds it. What it granted counts until it was released before
-// a read: the figures may not have it yet.
+// reservations grants bytes of the log. One read of the figures is for all callers, about once a
+// second. Between two reads this replica grants its credit, or one request that exceeds it. A
+// grant counts until it was released before a read: the figures may not have it yet.
 type reservations struct {
 	read func(context.Context) (Figures, error)
 	now  func() time.Time
 
 	mu      sync.Mutex
 	figures Figures
-	began   time.Time       // when the read of figures began; zero: there was none
-	tried   time.Time       // when the last read began
-	held    [purposes]int64 // granted and not released
-	before  [purposes]int64 // held when the read of figures began
-	granted [purposes]int64 // since then
-	reading *figuresRead    // nil: none is in flight
+	began   time.Time    // when the read of figures began; zero: there was none
+	tried   time.Time    // when the last read began
+	held    int64        // granted and not released
+	before  int64        // held when the read of figures began
+	granted int64        // since then
+	reading *figuresRead // nil: none is in flight
 }
 
 // figuresRead is a read in flight. err is set before done is closed.
 type figuresRead struct {
 	began  time.Time
-	before [purposes]int64 // held when it began
-	since  [purposes]int64 // granted since it began
+	before int64 // held when it began
+	since  int64 // granted since it began
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -61,8 +60,7 @@ func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figure
 	came := c.now()
 	for {
 		c.mu.Lock()
-		figures, verdict := c.figures, c.judge(p, bytes, came)
-		figures.Reserved += c.before[toAdmit] + c.granted[toAdmit]
+		figures, verdict := c.judge(p, bytes, came)
 		r := c.reading
 		if r == nil && (verdict == unknown || came.Sub(c.tried) > countsFresh) {
 			r = c.begin(ctx)
@@ -70,7 +68,7 @@ func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figure
 		c.mu.Unlock()
 		switch verdict {
 		case granted:
-			return figures, sync.OnceFunc(func() { c.release(p, bytes) }), nil
+			return figures, sync.OnceFunc(func() { c.release(bytes) }), nil
 		case refused:
 			return figures, nil, errNoCapacity
 		case unknown: // until the read in flight has ended
@@ -86,10 +84,10 @@ func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figure
 	}
 }
 
-func (c *reservations) release(p purpose, bytes int64) {
+func (c *reservations) release(bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held[p] -= bytes
+	c.held -= bytes
 }
 
 type verdict int
@@ -100,25 +98,30 @@ const (
 	refused
 )
 
-// judge needs the lock. Figures are fresh for a caller if they were so when it came: those
-// that are read for it are, however long the read takes.
-func (c *reservations) judge(p purpose, bytes int64, came time.Time) verdict {
-	fresh, left := came.Sub(c.began) <= countsFresh, c.figures.left(p)-c.before[p]
-	all := c.granted[p] + bytes
+// judge needs the lock. It returns the figures by which it judged. Figures are fresh for a caller
+// if they were so when it came: those that are read for it are, however long the read takes.
+func (c *reservations) judge(p purpose, bytes int64, came time.Time) (Figures, verdict) {
+	figures := c.figures
+	figures.Granted = c.before + c.granted
+	fresh, all := came.Sub(c.began) <= countsFresh, c.granted+bytes
 	switch {
 	case c.began.IsZero():
-		return unknown
-	case c.figures.Max > 0 && fresh && all > left:
-		return refused
-	case c.figures.Max > 0 && all > left/creditShare && (!fresh || c.granted[p] > 0):
-		return unknown
+		return figures, unknown
+	case figures.Max <= 0: // no limit
+	case bytes > figures.left(p):
+		if fresh {
+			return figures, refused
+		}
+		return figures, unknown
+	case all > figures.Max/creditShare && (!fresh || c.granted > 0):
+		return figures, unknown
 	}
-	c.granted[p] = all
-	c.held[p] += bytes
+	c.granted = all
+	c.held += bytes
 	if c.reading != nil {
-		c.reading.since[p] += bytes
+		c.reading.since += bytes
 	}
-	return granted
+	return figures, granted
 }
 
 // begin needs the lock. The read is for all who wait, so it has a limit of its own: it does
@@ -132,8 +135,8 @@ func (c *reservations) begin(ctx context.Context) *figuresRead {
 	return r
 }
 
-// finish reads. What was held when it began, or granted meanwhile, may be in the figures or
-// not, and counts in any case.
+// finish reads. Bytes that were held when it began, or granted since, count in any case: the
+// figures may not have them.
 func (c *reservations) finish(ctx context.Context, r *figuresRead) {
 	defer r.cancel()
 	figures, err := c.read(ctx)

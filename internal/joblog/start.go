@@ -37,7 +37,7 @@ func New(o Options) *Log {
 }
 
 func newCapacity(o Options) *Capacity {
-	c := &Capacity{b: o.Broker, enc: o.Encoder, metrics: o.Metrics, lives: newLives()}
+	c := &Capacity{b: o.Broker, enc: o.Encoder, metrics: o.Metrics}
 	c.reserved = reservations{read: c.readFigures, now: time.Now}
 	return c
 }

@@ -163,18 +163,42 @@ func TestUsageOfAMonthFits(t *testing.T) {
 	if state := s.CachedInfo().State; state.Msgs != 1 || state.Bytes > joblog.UsageBytes || state.Bytes < joblog.UsageBytes/2 {
 		t.Errorf("%d usage events take %d bytes, want about %d", state.Msgs, state.Bytes, joblog.UsageBytes)
 	}
-	for _, kind := range subject.Kinds {
-		day := l.Capacity.JobsPerDay(joblog.Figures{Max: limits.TasksMaxBytes}, kind, limits.TasksMaxAge)
-		t.Logf("%d %s jobs a day", day, kind)
-		if need := day * int64(limits.UsageMaxAge/(24*time.Hour)) * joblog.UsageBytes; need > limits.UsageMaxBytes || day == 0 {
-			t.Errorf("%d %s jobs a day for %s need %d bytes of usage events, and have %d", day, kind, limits.UsageMaxAge, need, limits.UsageMaxBytes)
-		}
+	day := l.Capacity.JobsPerDay(joblog.Figures{Max: limits.TasksMaxBytes}, limits.TasksMaxAge)
+	t.Logf("%d jobs a day", day)
+	if need := day * int64(limits.UsageMaxAge/(24*time.Hour)) * joblog.UsageBytes; need > limits.UsageMaxBytes || day == 0 {
+		t.Errorf("%d jobs a day for %s need %d bytes of usage events, and have %d", day, limits.UsageMaxAge, need, limits.UsageMaxBytes)
 	}
 }
 
-// TestTheLogIsIndexedOnAFullDisk: bodies that may be refused leave the embedded server's disk to
+// TestUnfinishedJobsAreReservedFor: each work item counts, ready or in the backlog, twice as much
+// with JSON events. Without an index they count too.
+func TestUnfinishedJobsAreReservedFor(t *testing.T) {
+	t.Parallel()
+	for encoding, each := range map[publisher.Encoding]int64{publisher.Protobuf: 12 << 10, publisher.JSON: 24 << 10} {
+		t.Run(string(encoding), func(t *testing.T) {
+			t.Parallel()
+			b := brokertest.Single(t)
+			l, names := newLog(t, b, encoding), b.Names()
+			for _, item := range []string{
+				names.WorkItem(subject.Video, "r", "acme", "video_1"), names.WorkItem(subject.Chat, "r", "acme", "chat_1"), names.WaitItem(subject.Video, "r", "acme", "video_2"),
+			} {
+				if _, err := b.JetStream().Publish(t.Context(), item, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if figures, err := l.Capacity.Figures(t.Context()); err != nil || figures.Reserved != 3*each {
+				t.Errorf("%d bytes are reserved for 3 jobs, %v, want %d", figures.Reserved, err, 3*each)
+			}
+			if got, want := l.Capacity.BytesFor(1000), 1250*each; got != want {
+				t.Errorf("1000 jobs want %d bytes, want %d", got, want)
+			}
+		})
+	}
+}
+
+// TestTheLogHasRoomOnAFullDisk: bodies that may be refused leave the embedded server's disk to
 // the log, and where it is used up all the same the log knows that it has less room.
-func TestTheLogIsIndexedOnAFullDisk(t *testing.T) {
+func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	b := brokertest.Open(t, broker.Options{

@@ -74,6 +74,7 @@ func (s *Service) logReload(changes config.Changes, err error) {
 		s.log.Warn("a part of the configuration needs a restart, and is as it was", "keys", changes.Restart)
 	}
 	s.warnOfEndedKeys()
+	s.warnOfSmallLog()
 }
 
 // listed is a list in JSON logs too, when it is empty.

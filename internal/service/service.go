@@ -138,6 +138,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
 		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes),
 	})
+	s.warnOfSmallLog()
 	s.index = jobindex.New(jobindex.Options{
 		Log: s.tasks, Broker: s.broker, Metrics: s.metrics, Logger: s.log, Mode: indexMode(s.cfg), Size: s.cfg.Limits.ListIndex,
 		Able: func() error { // deadlines are kept by those who keep the index
@@ -306,22 +307,35 @@ func (s *Service) clockIsRight(context.Context) error {
 	return err
 }
 
+// warnOfSmallLog warns where the task log is too small for the jobs that all routes may have in
+// flight: admission refuses before there are as many.
+func (s *Service) warnOfSmallLog() {
+	cfg, inFlight := s.live.Now(), 0
+	for _, route := range cfg.Routes {
+		inFlight += route.MaxInFlight
+	}
+	if want := s.tasks.Capacity.BytesFor(inFlight); want > int64(cfg.NATS.Streams.Tasks.MaxBytes) {
+		s.log.Warn("task log is too small for max_in_flight of all routes",
+			"field", "nats.streams.tasks.max_bytes", "max_bytes", int64(cfg.NATS.Streams.Tasks.MaxBytes), "want", want, "in_flight", inFlight)
+	}
+}
+
 // sayCapacity logs how many jobs the task log holds. It is not part of the start: the
 // addresses are what readers of the log look for first.
 func (s *Service) sayCapacity(ctx context.Context) {
-	room, err := s.tasks.Capacity.Figures(ctx)
+	figures, err := s.tasks.Capacity.Figures(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil || room.Max <= 0 {
-		s.log.Warn("the room in the task log is not known", telemetry.KeyError, err)
+	if err != nil || figures.Max <= 0 {
+		s.log.Warn("capacity of the task log is unknown", telemetry.KeyError, err)
 		return
 	}
 	age, usage := s.cfg.NATS.Streams.Tasks.MaxAge, s.cfg.NATS.Streams.Usage
-	videos, chats := s.tasks.Capacity.JobsPerDay(room, subject.Video, age), s.tasks.Capacity.JobsPerDay(room, subject.Chat, age)
-	s.log.Info("the task log holds this many jobs a day of an ordinary size",
-		"videos", videos, "chats", chats, "max_bytes", room.Max, "max_age", age.String(), "used", room.Used, "reserved", room.Reserved)
-	if need := float64(max(videos, chats)) * usage.MaxAge.Hours() / 24 * joblog.UsageBytes; need > float64(usage.MaxBytes) {
+	jobs := s.tasks.Capacity.JobsPerDay(figures, age)
+	s.log.Info("capacity of the task log in ordinary jobs a day",
+		"jobs", jobs, "max_bytes", figures.Max, "max_age", age.String(), "used", figures.Used, "reserved", figures.Reserved)
+	if need := float64(jobs) * usage.MaxAge.Hours() / 24 * joblog.UsageBytes; need > float64(usage.MaxBytes) {
 		s.log.Warn("usage events of so many jobs do not fit into their stream until they are old enough; the oldest go first",
 			"field", "nats.streams.usage.max_bytes", "max_bytes", int64(usage.MaxBytes), "want", int64(need), "max_age", usage.MaxAge.String())
 	}

@@ -16,7 +16,6 @@ type brokerMetrics struct {
 	history    *prometheus.GaugeVec
 	logBytes   *prometheus.GaugeVec
 	logLimit   *prometheus.GaugeVec
-	lifeBytes  *prometheus.GaugeVec
 	held       *prometheus.CounterVec
 	recreated  *prometheus.GaugeVec
 	keepers    prometheus.Gauge
@@ -38,11 +37,9 @@ func newBrokerMetrics(f promauto.Factory) brokerMetrics {
 		history: gauges(f, "stream_history_ratio",
 			"How long a stream that drops its oldest messages keeps them, over its MaxAge: below 1 where its MaxBytes is too small for that.", "stream"),
 		logBytes: gauges(f, "task_log_bytes",
-			"Bytes of the task log that are used, and those reserved for the rest of the lives of accepted jobs.", "state"),
+			"Bytes of the task log that are used, and those reserved for unfinished jobs.", "state"),
 		logLimit: gauges(f, "task_log_limit_bytes",
-			"Bytes of the task log up to which jobs are admitted (used and reserved), and up to which they are submitted (used).", "limit"),
-		lifeBytes: gauges(f, "task_log_job_bytes",
-			"Bytes that the whole life of a job takes in the task log: an average of what this replica wrote last.", "kind"),
+			"Bytes of the task log up to which jobs are admitted (used and reserved), and up to which they are submitted (used and a third of reserved).", "limit"),
 		held: counters(f, "submissions_held_total",
 			"Submissions that were put off because the task log had no room for their ends.", "kind"),
 		keepers: gauge(f, "index_keepers",
@@ -64,17 +61,12 @@ func (m *Metrics) StreamHistory(stream string, share float64) {
 	m.broker.history.WithLabelValues(stream).Set(share)
 }
 
-// LogCapacity sets what is known of the room in the task log.
+// LogCapacity sets the figures of the task log.
 func (m *Metrics) LogCapacity(used, reserved, admit, submit int64) {
 	m.broker.logBytes.WithLabelValues("used").Set(float64(used))
 	m.broker.logBytes.WithLabelValues("reserved").Set(float64(reserved))
 	m.broker.logLimit.WithLabelValues("admission").Set(float64(admit))
 	m.broker.logLimit.WithLabelValues("submission").Set(float64(submit))
-}
-
-// LifeBytes sets what the whole life of a job takes in the task log.
-func (m *Metrics) LifeBytes(kind subject.Kind, bytes int64) {
-	m.broker.lifeBytes.WithLabelValues(string(kind)).Set(float64(bytes))
 }
 
 // SubmissionHeld counts a submission that was put off.

@@ -79,8 +79,7 @@ func TestMetricsCount(t *testing.T) {
 	m.StreamState("GENBUS_TASKS", 10, 25, 100)
 	m.StreamState("GENBUS_DEAD", 1, 5, -1)
 	m.StreamHistory("GENBUS_USAGE", 0.5)
-	m.LogCapacity(25, 15, 80, 87)
-	m.LifeBytes(subject.Video, 12_000)
+	m.LogCapacity(25, 15, 80, 90)
 	m.SubmissionHeld(subject.Chat)
 	m.HTTPRequest("GET /v1/models", 200, 20*time.Millisecond)
 	m.HTTPRequest("", 404, time.Millisecond)
@@ -116,8 +115,7 @@ func TestMetricsCount(t *testing.T) {
 		genbus_task_log_bytes{state="reserved"} 15
 		genbus_task_log_bytes{state="used"} 25
 		genbus_task_log_limit_bytes{limit="admission"} 80
-		genbus_task_log_limit_bytes{limit="submission"} 87
-		genbus_task_log_job_bytes{kind="video"} 12000
+		genbus_task_log_limit_bytes{limit="submission"} 90
 		genbus_submissions_held_total{kind="chat"} 1
 		genbus_http_requests_total{code="200",route="GET /v1/models"} 1
 		genbus_http_requests_total{code="404",route="unmatched"} 1

@@ -28,8 +28,8 @@ import (
 // all, and the longest metadata, in bytes. What is longer goes to the object store.
 type resultBounds struct{ files, url, urls, metadata int }
 
-// Some upstreams answer with data URLs that hold the whole video. Where the log has no room
-// to spare, a result is as long as the end of any job may be (config.EndBytes).
+// Some upstreams answer with data URLs that hold the whole video. While the log is nearly full,
+// only narrowBounds apply.
 var (
 	wideBounds   = resultBounds{files: 64, url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
 	narrowBounds = resultBounds{files: 16, url: joblog.SpareReply, urls: joblog.SpareReply, metadata: 1 << 10}
