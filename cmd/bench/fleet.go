@@ -141,8 +141,6 @@ func (w *workshop) idleRoutes(ctx context.Context, c fleetCommand) (idleResult, 
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	say("one replica with %d routes and no job", c.Routes)
-	// Each job that could be in flight reserves room in the log, so that a thousand
-	// routes leave few to each.
 	f, err := w.startFleet(ctx, "routes", 1, serviceSetup{Kind: "video", Routes: c.Routes, InFlight: 4, Queued: 1000, Poll: time.Second})
 	if err != nil {
 		return idleResult{}, err

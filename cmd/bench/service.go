@@ -35,11 +35,9 @@ type serviceSetup struct {
 	InlineEvents string        // empty for off
 }
 
-// tasksBytes is what the service asks for as the least size of its log: a tenth
-// of it holds the end of each job in flight.
-func (s serviceSetup) tasksBytes() int64 {
-	return max(4<<30, 10*int64(config.EndBytes(config.EncodingProtobuf))*int64(s.InFlight))
-}
+// tasksBytes is enough for the jobs in flight: their events so far, and the 12 KiB that the
+// service reserves for each.
+func (s serviceSetup) tasksBytes() int64 { return max(4<<30, (32<<10)*int64(s.InFlight)) }
 
 // yaml is the configuration file.
 func (s serviceSetup) yaml(dataDir string) ([]byte, error) {

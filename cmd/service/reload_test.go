@@ -317,3 +317,20 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	w.wantLogged(t, "api_kyes is not a known key; did you mean api_keys?")
 	w.counted(t, telemetry.ReloadRefused, 3)
 }
+
+// TestASmallLogIsWarnedOf at the start and at a reload, and jobs run all the same.
+func TestASmallLogIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const warning = `level=WARN msg="task log is too small for max_in_flight of all routes" field=nats.streams.tasks.max_bytes max_bytes=4294967296 `
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}, reloadRoutes(fmt.Sprintf(reloadVideo, 300_000)))
+	w.wantLogged(t, warning+"want=4608000000 in_flight=300000")
+	if got := w.ended(t, w.createVideo(t, aCat)); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+		t.Errorf("a job is %s", got.GetStatus())
+	}
+	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 400_000)))
+	w.wantLogged(t, warning+"want=6144000000 in_flight=400000")
+	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
+	if n := strings.Count(w.logs.String(), warning); n != 2 {
+		t.Errorf("%d warnings", n)
+	}
+}

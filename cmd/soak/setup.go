@@ -153,7 +153,8 @@ func (s setup) routes() []map[string]any {
 	return all
 }
 
-// The log keeps room for the ends of all jobs in work: a small one allows few of them.
+// With a small log few jobs are in flight: the last tenth of it holds their ends, however large
+// they are.
 const (
 	smallLog      = 24 * mib
 	smallInFlight = 4

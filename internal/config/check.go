@@ -24,18 +24,6 @@ const (
 	maxClaimCheck = 7 * MiB
 )
 
-// EndBytes is what the log keeps for the end of each job in work: a tenth of nats.streams.tasks.max_bytes holds it for
-// max_in_flight of all routes. It is what a job may write from its submission on where the log has no room to spare:
-// what the upstream accepted, that it is in progress, that its result is copied, its end, and the end's copy in the
-// feed, with the longest labels, ids, results and errors. As JSON an event has its text and, in Base64, the Protobuf;
-// a control character is one byte there and six in JSON.
-func EndBytes(encoding string) Size {
-	if encoding == EncodingJSON {
-		return 384 * KiB
-	}
-	return 96 * KiB
-}
-
 var (
 	tokenPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	accessKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)

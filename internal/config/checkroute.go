@@ -189,22 +189,14 @@ func checkBounds(r *report, path string, route Route) {
 	within(r, path+".ack_wait", route.AckWait, 3*time.Second, time.Hour)
 }
 
-// checkTaskLog wants the log to outlive the jobs that it records, and to have room for those in work.
+// checkTaskLog wants the log to outlive the jobs that it records.
 func (c *Config) checkTaskLog(r *report) {
-	tasks, inFlight := c.NATS.Streams.Tasks, int64(0)
+	tasks := c.NATS.Streams.Tasks
 	for i, route := range c.Routes {
 		path := fmt.Sprintf("routes[%d]", i)
-		if !r.reported[path+".max_in_flight"] {
-			inFlight += int64(route.MaxInFlight)
-		}
 		if life := route.longestLife(c.Chat.MaxAttempts); 2*life >= tasks.MaxAge && !r.reportedBelow(path+".timeouts") {
 			r.bad("nats.streams.tasks.max_age", tasks.MaxAge, fmt.Sprintf(
 				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter timeouts.queue, deadline, archive or total there", formatDuration(2*life), i, route.Name))
 		}
-	}
-	end := EndBytes(c.Events.Encoding)
-	if need := 10 * Size(inFlight) * end; tasks.MaxBytes < need {
-		r.bad("nats.streams.tasks.max_bytes", tasks.MaxBytes, fmt.Sprintf(
-			"at least %s: a tenth of it must hold %s for the end of each of the %d jobs in flight (sum of max_in_flight; events.encoding is %s)", need, end, inFlight, c.Events.Encoding))
 	}
 }

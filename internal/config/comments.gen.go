@@ -107,7 +107,7 @@ var fieldComments = map[string]string{
 	"Target.UpstreamModel":                "Model name sent to this upstream instead of the route's. Default: none.",
 	"Target.Weight":                       "Share of the jobs that begin here, among all weights; 0 for none unless the others fail. Default: 0.",
 	"TasksStream.MaxAge":                  "How long events are kept; must exceed twice the longest life of a job (queue timeout and deadline). Default: 168h.",
-	"TasksStream.MaxBytes":                "Most bytes of events; admission refuses when 80 % are used or reserved for accepted jobs. Default: 4GiB.",
+	"TasksStream.MaxBytes":                "Most bytes of events; admission refuses when 80 % are used or reserved for unfinished jobs, 12 KiB for each, or 24 KiB with JSON events. Default: 4GiB.",
 	"Telemetry.MetricsTenants":            "Tenants that have series of their own in the metrics of tenants: the first that are among those with the most unfinished jobs; the others share one. /metrics needs no key, and names them. 0: no metrics of tenants. Default: 0.",
 	"Telemetry.TraceURL":                  "Where a trace is looked at, with {trace_id} in it, such as https://traces.example/trace/{trace_id}: the console links to it. Default: none.",
 	"Telemetry.Traces":                    "Export traces: on, off, or auto (on where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set). Load replaces auto by what it found. Default: auto.",

@@ -111,7 +111,8 @@ type BodiesStreams struct {
 type TasksStream struct {
 	// How long events are kept; must exceed twice the longest life of a job (queue timeout and deadline). Default: 168h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of events; admission refuses when 80 % are used or reserved for accepted jobs. Default: 4GiB.
+	// Most bytes of events; admission refuses when 80 % are used or reserved for unfinished jobs, 12 KiB for each, or 24 KiB
+	// with JSON events. Default: 4GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 

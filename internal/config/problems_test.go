@@ -278,8 +278,6 @@ func TestProblems(t *testing.T) {
 			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h20m, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline, archive or total there"}},
 		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
 			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
-		{"log too small", routeU + "max_in_flight: 100_000}", nil, []string{
-			"nats.streams.tasks.max_bytes is 4GiB; want at least 93750MiB: a tenth of it must hold 96KiB for the end of each of the 100000 jobs in flight (sum of max_in_flight; events.encoding is protobuf)"}},
 
 		// Tenants and listening.
 		{"tenant", "api_keys: [{tenant: a b, key_env: A}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].tenant is "a b"; want 1 to 64 letters, digits, _ or -`}},

@@ -137,8 +137,6 @@ func TestReloadRefuses(t *testing.T) {
 		{"a typing error", before, before + "chta: {}\n", "c.yaml:12: chta is not a known key; did you mean chat?"},
 		{"what only a restart takes", before, before + "http: {addr: here}\n", `c.yaml:12: http.addr is "here"; want host:port`},
 		{"no keys at an open address, which would be closed", open, upstreamU + "http: {addr: '127.0.0.1:8080'}\n", `c.yaml:2: http.addr is "0.0.0.0:8080"; want a loopback address`},
-		{"more jobs than the stream that there is has room for", before, "upstreams: {u: {base_url: http://h}}\nroutes: [{name: v, kind: video, upstream: u, models: [m], max_in_flight: 20000}]\n" +
-			"nats: {max_store_bytes: 100GiB, streams: {tasks: {max_bytes: 64GiB}}}", `c.yaml:3: nats.streams.tasks.max_bytes is 4GiB; want at least`},
 	} {
 		r := startWith(t, tc.start, "/key", "one")
 		r.files["c.yaml"] = tc.text
