@@ -11,53 +11,21 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/rescue"
 	"github.com/genbus/genbus/internal/consumer/video"
-	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/deadletter"
-	"github.com/genbus/genbus/internal/jobindex"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
-	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// Options are the parts that the consumer works with. All are required, except Tracing.
-type Options struct {
-	Config    *config.Live
-	Broker    *broker.Broker
-	Log       *joblog.Log
-	Index     *jobindex.Index
-	Encoder   publisher.Encoder
-	Bodies    *broker.Bodies
-	Uploads   *natsreq.Uploads
-	Content   *content.Reader
-	Routes    *routes.Table
-	Admission *admission.Admission
-	Queue     *queue.Queue
-	Quota     *quota.DeadLetterQuota
-	Letters   deadletter.Store
-	Metrics   *telemetry.Metrics
-	Tracing   telemetry.Tracing
-	Logger    *slog.Logger
-}
 
 // Consumer runs all routes and the inbox.
 type Consumer struct {
-	Options
+	*parts.Parts
 	holder  *hold.Holder
 	videos  *video.Runners
 	sweeper *rescue.Sweeper
@@ -77,31 +45,31 @@ type Consumer struct {
 
 // New returns a consumer that does nothing yet. ctx bounds the life of all work.
 // The index is started after it, so that it hears of the jobs that wait already.
-func New(ctx context.Context, o Options) *Consumer {
+func New(ctx context.Context, p *parts.Parts) *Consumer {
 	fetching, stopFetching := context.WithCancelCause(ctx)
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
 	h := hold.New(fetching, working, hold.Options{
-		Broker: o.Broker, Log: o.Log, Bodies: o.Bodies,
-		Letters: o.Letters, Admitted: o.Admission.First, Queue: o.Queue,
-		Metrics: o.Metrics, Tracing: o.Tracing, Logger: o.Logger, Alone: o.Config.Now().NATS.Embedded(),
+		Broker: p.Broker, Log: p.Log, Bodies: p.Bodies,
+		Letters: p.DeadLetters, Admitted: p.Admission.First, Queue: p.Queue,
+		Metrics: p.Metrics, Tracing: p.Tracing, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
 	})
 	c := &Consumer{
-		Options: o, holder: h,
+		Parts: p, holder: h,
 		sweeper: rescue.New(rescue.Options{
-			Life: h.Life, Clock: o.Broker.Clock(), Log: o.Log, Queue: o.Queue, Letters: o.Letters, Logger: o.Logger,
+			Life: h.Life, Clock: p.Broker.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.DeadLetters, Logger: p.Logger,
 		}),
 		videos: video.New(video.Options{
-			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
-			ReserveLetter: o.Quota.Reserve,
+			Holder: h, Config: p.Config, Routes: p.Routes, Content: p.Content,
+			ReserveLetter: p.DeadLetterQuota.Reserve,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
 		running: map[routeID]*running{}, idleAfter: idleAfter, fetchWait: hold.FetchWait,
 	}
 	c.counter = &counter{
-		config: o.Config, broker: o.Broker, queue: o.Queue, metrics: o.Metrics, log: o.Logger,
+		config: p.Config, broker: p.Broker, queue: p.Queue, metrics: p.Metrics, log: p.Logger,
 		restore: c.restoreRoute, every: countEvery,
 	}
-	o.Index.Observe(c.sweeper)
+	p.Index.Observe(c.sweeper)
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -69,7 +70,7 @@ func reaches(t testing.TB, m *telemetry.Metrics, want float64, name string, labe
 func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSlowUpstream(t), telemetry.NewMetrics("test")
-	r := newReplica(t, b, testConfig(t, up.url), func(o *Options) { o.Metrics = m })
+	r := newReplica(t, b, testConfig(t, up.url), func(o *parts.Options) { o.Metrics = m })
 	const phases = "genbus_jobs_held_by_phase"
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
@@ -114,7 +115,7 @@ func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
 	follow(t, first.log, held, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
 	waiting := publish(t, b, subject.Video, "two", videoRequest("two", "sandbox-video:duration_ms=1", "a cat"))
 	accepted := last(follow(t, first.log, waiting, genbusv1.JobPhase_JOB_PHASE_QUEUED)).Job.GetCreatedAt().AsTime()
-	newReplica(t, b, cfg, func(o *Options) { o.Metrics = m }) // counts at its start
+	newReplica(t, b, cfg, func(o *parts.Options) { o.Metrics = m }) // counts at its start
 	route := map[string]string{"kind": "video", "route": "sandbox-video"}
 	reaches(t, m, 1, "genbus_jobs_waiting", route)
 	reaches(t, m, 2, "genbus_stream_messages", map[string]string{"stream": b.Names().Work()})

@@ -10,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -32,7 +33,7 @@ func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := idleReplica(t, b, testConfig(t, up.url, few, videoRoutes(drains)), func(o *Options) { o.Metrics = m })
+	r := idleReplica(t, b, testConfig(t, up.url, few, videoRoutes(drains)), func(o *parts.Options) { o.Metrics = m })
 	if _, err := r.Admission.Admit(t.Context(), request("new")); errcode.CodeOf(err) != errcode.ModelNotFound {
 		t.Errorf("a new job: %v", err)
 	}

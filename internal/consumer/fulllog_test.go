@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -116,7 +117,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	b, m := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}), telemetry.NewMetrics("test")
 	url, creates := longReplies(t, 100)
-	r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *Options) { o.Metrics = m })
+	r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *parts.Options) { o.Metrics = m })
 	admit := func(request admission.Request) subject.TaskName {
 		request.Tenant, request.Body = "acme", body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))
 		if request.Kind == subject.Chat {

@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/operator/orphans"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -81,7 +82,7 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	b, up, m := brokertest.Single(t), newSentBodies(t), telemetry.NewMetrics("test")
 	item := storeItem(t, b, "gone", videoID("line"), 0)
 	ids := []string{item.GetId(), waitItem(t, b, "gone", videoID("wait"), 0).GetId()}
-	without := newReplica(t, b, testConfig(t, up.url), func(o *Options) { o.Metrics = m })
+	without := newReplica(t, b, testConfig(t, up.url), func(o *parts.Options) { o.Metrics = m })
 	labels := map[string]string{"kind": "video", "route": "gone"}
 	reaches(t, m, 2, "genbus_orphaned_jobs", labels)
 	want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}

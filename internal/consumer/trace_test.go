@@ -14,6 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -25,12 +26,12 @@ const (
 )
 
 // traced gives a replica an exporter of its own.
-func traced(t testing.TB) (spans *tracetest.InMemoryExporter, change func(*Options)) {
+func traced(t testing.TB) (spans *tracetest.InMemoryExporter, change func(*parts.Options)) {
 	t.Helper()
 	spans = tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	t.Cleanup(func() { _ = provider.Shutdown(context.WithoutCancel(t.Context())) })
-	return spans, func(o *Options) { o.Tracing = telemetry.Tracing{Provider: provider} }
+	return spans, func(o *parts.Options) { o.Tracing = telemetry.Tracing{Provider: provider} }
 }
 
 // publishTraced puts a request with its caller's trace into the inbox.

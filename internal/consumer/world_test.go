@@ -19,10 +19,9 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +52,7 @@ type replica struct {
 	stop   func(graceful bool)
 }
 
-func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*Options)) *replica {
+func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*parts.Options)) *replica {
 	t.Helper()
 	r := idleReplica(t, b, cfg, change...)
 	if err := r.Start(t.Context()); err != nil {
@@ -66,21 +65,17 @@ func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...fu
 var lookUpsOfTests = []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}
 
 // idleReplica is one that takes no work.
-func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*Options)) *replica {
+func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*parts.Options)) *replica {
 	t.Helper()
-	o := Options{Metrics: telemetry.NewMetrics("test")}
-	for _, f := range change {
-		f(&o)
-	}
-	p := jobtest.NewProcess(t, b, cfg, o.Metrics)
+	p := jobtest.NewProcess(t, b, cfg, change...)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := New(ctx, Options{
-		Config: p.Config, Broker: b, Log: p.Log, Index: p.Index, Encoder: p.Encoder, Bodies: p.Bodies, Uploads: p.Uploads, Content: p.Content, Routes: p.Routes,
-		Admission: p.Admission, Queue: p.Queue, Quota: p.Quota, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
-	})
+	c := New(ctx, p.Parts)
 	c.counter.every, c.fetchWait = time.Second, 250*time.Millisecond
 	c.videos.LookUps = lookUpsOfTests
-	wait := p.StartLog(ctx, t)
+	endLog, err := p.StartLog(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	unshare, err := p.Routes.Share(b.Conn(), b.Names().Upstreams(), p.Log.Writer())
 	if err != nil {
 		t.Fatal(err)
@@ -90,14 +85,14 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	r.stop = func() func(bool) {
 		var once sync.Once
 		return func(graceful bool) {
-			once.Do(func() { r.shutDown(t, p.Routes, wait, graceful) })
+			once.Do(func() { r.shutDown(t, endLog, graceful) })
 		}
 	}()
 	t.Cleanup(func() { r.stop(true) })
 	return r
 }
 
-func (r *replica) shutDown(t testing.TB, table *routes.Table, wait func(), graceful bool) {
+func (r *replica) shutDown(t testing.TB, endLog func(), graceful bool) {
 	grace := patience
 	if !graceful {
 		grace = 0
@@ -109,8 +104,8 @@ func (r *replica) shutDown(t testing.TB, table *routes.Table, wait func(), grace
 		t.Error(err)
 	}
 	r.cancel(hold.ErrShutdown)
-	wait()
-	table.Close()
+	endLog()
+	r.Routes.Close()
 }
 
 // mute makes a replica die without handing anything over: what it says of its messages

@@ -9,19 +9,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -40,18 +36,9 @@ var (
 	errGone      = errors.New("the caller went away")
 )
 
-// Options are the parts of a Runner. Tracing may be zero.
+// Options are what a Runner works with. Tracing may be zero.
 type Options struct {
-	Config    *config.Live
-	Admission *admission.Admission
-	Routes    *routes.Table
-	Log       *joblog.Log
-	Broker    *broker.Broker
-	Encoder   publisher.Encoder
-	Bodies    *broker.Bodies
-	Metrics   *telemetry.Metrics
-	Tracing   telemetry.Tracing
-	Logger    *slog.Logger
+	*parts.Parts
 
 	// For tests; 0: the constants.
 	checkEvery time.Duration

@@ -18,11 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/inline"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -82,31 +79,22 @@ func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.O
 			t.Fatal(err)
 		}
 	}
-	x := &bundle{t: t, cfg: cfg, b: b, bodies: broker.NewBodies(b), metrics: telemetry.NewMetrics("test")}
-	table, err := routes.New(cfg, x.metrics, brokertest.Logger(t))
+	metrics := telemetry.NewMetrics("test")
+	table, err := routes.New(cfg, metrics, brokertest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(table.Close)
-	enc := publisher.Encoder{Names: b.Names()}
-	x.tasks = joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
-	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
+	p := parts.New(parts.Options{Config: config.NewLive(cfg), Broker: b, Routes: table, Metrics: metrics, Logger: brokertest.Logger(t)})
+	x := &bundle{t: t, cfg: cfg, b: b, tasks: p.Log, chats: p.Chats, bodies: p.Bodies, metrics: metrics}
 	ctx, cancel := context.WithCancel(t.Context())
-	// It reads nothing, so that tests can count what the runner reads.
-	index := jobindex.New(jobindex.Options{Log: x.tasks, Metrics: x.metrics, Logger: brokertest.Logger(t)})
-	endLog, err := x.tasks.Start(ctx)
+	// The index is not started, so that tests can count what the runner reads.
+	endLog, err := p.Log.Start(ctx)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
-	live := config.NewLive(cfg)
-	letters := quota.NewDeadLetterQuota(live, b)
-	jobs := queue.New(live, b, x.tasks, letters)
-	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Index: index, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
-	x.runner = inline.New(context.WithoutCancel(t.Context()), options(inline.Options{
-		Config: live, Admission: adm, Routes: table, Log: x.tasks,
-		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
-	}))
+	x.runner = inline.New(context.WithoutCancel(t.Context()), options(inline.Options{Parts: p}))
 	t.Cleanup(func() {
 		closing, stop := context.WithTimeout(context.Background(), brokertest.Patience)
 		defer stop()

@@ -5,7 +5,11 @@
 package operator
 
 import (
+	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/operator/audit"
+	"github.com/genbus/genbus/internal/operator/orphans"
+	"github.com/genbus/genbus/internal/parts"
 )
 
 // Operator is all that operators can do, over all tenants. It is safe for concurrent use,
@@ -25,4 +29,28 @@ type Operator struct {
 	Tenants  Tenants
 	Streams  Streams
 	Overview *Overview
+}
+
+// New builds everything that operators can do. The caller sets Bulk.Cancel.
+func New(p *parts.Parts, member *fleet.Member) Operator {
+	record := audit.Log{Broker: p.Broker, Logger: p.Logger}
+	o := Operator{
+		Letters: &DeadLetterActions{
+			Config: p.Config, Names: p.Broker.Names(), Streams: deadletter.Streams{Broker: p.Broker}, Log: p.Log, Bodies: p.Bodies,
+			Uploads: p.Uploads, Admission: p.Admission, Items: p.Queue.Items, Routes: p.Routes, Logger: p.Logger,
+		},
+		Routes: &Routes{
+			Config: p.Config, Table: p.Routes, Queue: p.Queue, Rates: p.Index, Audit: record,
+			Settler: orphans.Settler{Log: p.Log, Queue: p.Queue, Letters: p.DeadLetters, Logger: p.Logger},
+		},
+		Jobs:     Jobs{Log: p.Log, Index: p.Index, Queue: p.Queue, Eraser: p.Eraser, Fleet: member},
+		Audit:    record,
+		Replicas: Replicas{Fleet: member},
+		Tenants:  Tenants{Index: p.Index, Config: p.Config, Fleet: member, Bodies: p.Bodies},
+		Streams:  Streams{Broker: p.Broker},
+	}
+	o.Requests = Requests{Config: p.Config, Items: p.Queue.Items, Bodies: p.Bodies, Letters: o.Letters, Admission: p.Admission}
+	o.Bulk = Bulk{Jobs: o.Jobs, Letters: o.Letters}
+	o.Overview = NewOverview(o.Routes, &deadletter.Counter{Streams: o.Letters.Streams}, member)
+	return o
 }

@@ -21,20 +21,11 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
-	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/fleet"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/joblog/joblogtest"
-	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/operator/audit"
-	"github.com/genbus/genbus/internal/operator/erasure"
-	"github.com/genbus/genbus/internal/operator/orphans"
-	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -55,21 +46,11 @@ type replica struct {
 	*Routes
 	Jobs
 	requests Requests
-	o        parts
+	o        *parts.Parts
 	t        testing.TB
 	up       *sandbox.Server
 	consumer *consumer.Consumer
 	started  bool
-}
-
-// parts are what tests look into.
-type parts struct {
-	Config    *config.Live
-	Broker    *broker.Broker
-	Log       *joblog.Log
-	Bodies    *broker.Bodies
-	Admission *admission.Admission
-	Queue     *queue.Queue
 }
 
 func newSandbox(t testing.TB) *sandbox.Server {
@@ -109,50 +90,19 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
-	log := joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: metrics, Logger: brokertest.Logger(t)})
-	ctx, cancel := context.WithCancel(t.Context())
-	index := jobindex.New(jobindex.Options{Log: log, Metrics: metrics, Logger: brokertest.Logger(t)})
-	endLog, err := log.Start(ctx)
+	p := parts.New(parts.Options{Config: config.NewLive(cfg), Broker: b, Routes: table, Metrics: metrics, Logger: brokertest.Logger(t)})
+	work := consumer.New(t.Context(), p)
+	endLog, err := p.StartLog(t.Context())
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
-	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
-	live := config.NewLive(cfg)
-	letters := quota.NewDeadLetterQuota(live, b)
-	dead := deadletter.Store{Broker: b, Bodies: bodies, Metrics: metrics, Logger: brokertest.Logger(t)}
-	jobs := queue.New(live, b, log, letters)
-	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Index: index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
-	uploads := natsreq.NewUploads(bodies, brokertest.Logger(t))
-	work := consumer.New(ctx, consumer.Options{
-		Config: live, Broker: b, Log: log, Index: index, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: metrics, Logger: brokertest.Logger(t),
-	})
-	endIndex, err := index.Start(ctx)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	r := &replica{
-		t: t, up: up, consumer: work, o: parts{Config: live, Broker: b, Log: log, Bodies: bodies, Admission: adm, Queue: jobs},
-		DeadLetterActions: &DeadLetterActions{
-			Config: live, Names: b.Names(), Streams: deadletter.Streams{Broker: b}, Log: log, Bodies: bodies,
-			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(t),
-		},
-		Routes: &Routes{
-			Config: live, Table: table, Queue: jobs, Rates: index, Audit: audit.Log{Broker: b, Logger: brokertest.Logger(t)},
-			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Logger: brokertest.Logger(t)},
-		},
-		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}, Fleet: fleet.New(fleet.Options{Alone: true, Self: log.Writer(), Held: work.HeldJob})},
-	}
-	r.requests = Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: r.DeadLetterActions, Admission: adm}
+	op := New(p, fleet.New(fleet.Options{Alone: true, Self: p.Log.Writer(), Held: work.HeldJob}))
+	r := &replica{t: t, up: up, consumer: work, o: p, DeadLetterActions: op.Letters, Routes: op.Routes, Jobs: op.Jobs, requests: op.Requests}
 	t.Cleanup(func() {
 		r.stop()
-		cancel()
-		endIndex()
 		endLog()
 		table.Close()
-		reader.Close()
+		p.Content.Close()
 	})
 	return r
 }

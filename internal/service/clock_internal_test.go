@@ -12,8 +12,8 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -31,7 +31,7 @@ func TestAWrongClockIsNotReadyForJobs(t *testing.T) {
 		Wall: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) },
 	})
 	s := &Service{broker: b, log: brokertest.Logger(t), health: &telemetry.Health{}, metrics: telemetry.NewMetrics("test")}
-	s.tasks = joblog.New(joblog.Options{Broker: b, Metrics: s.metrics, Encoder: publisher.Encoder{Names: b.Names(), Encoding: publisher.Protobuf}, Logger: s.log})
+	s.parts = parts.New(parts.Options{Config: config.NewLive(config.Default()), Broker: b, Metrics: s.metrics, Logger: s.log})
 	s.addChecks()
 	expect := func(ready http.Handler, status int, body string) {
 		t.Helper()

@@ -15,15 +15,15 @@ import (
 
 // newFleet makes this replica one of the fleet, which it joins when it is started. An embedded
 // broker has no other replica.
-func (s *Service) newFleet(host string, adm *admission.Admission) *fleet.Member {
+func (s *Service) newFleet(host string) *fleet.Member {
 	return fleet.New(fleet.Options{
-		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.tasks.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
+		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.parts.Log.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
 		Held: func(id string) *genbusv1.HeldJob { return s.consumer.HeldJob(id) },
 		State: func() *genbusv1.ReplicaState {
 			return &genbusv1.ReplicaState{
-				Id: s.tasks.Writer(), Host: host, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
-				Draining: s.stopping.Load(), HeldJobs: uint64(s.consumer.Held()), IndexReady: s.index.Ready(), Upstreams: upstreamStates(s.routes.Upstreams()),
-				Refusals: refusalsOf(adm),
+				Id: s.parts.Log.Writer(), Host: host, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
+				Draining: s.stopping.Load(), HeldJobs: uint64(s.consumer.Held()), IndexReady: s.parts.Index.Ready(), Upstreams: upstreamStates(s.routes.Upstreams()),
+				Refusals: refusalsOf(s.parts.Admission),
 			}
 		},
 	})
@@ -31,16 +31,16 @@ func (s *Service) newFleet(host string, adm *admission.Admission) *fleet.Member 
 
 // joinFleet starts the exchange with other replicas. It runs before the first job, because the
 // answers to Share arrive within milliseconds.
-func (s *Service) joinFleet(ctx context.Context, member *fleet.Member) error {
+func (s *Service) joinFleet(ctx context.Context) error {
 	if s.cfg.NATS.Embedded() {
 		return nil
 	}
-	unshare, err := s.routes.Share(s.broker.Conn(), s.broker.Names().Upstreams(), s.tasks.Writer())
+	unshare, err := s.routes.Share(s.broker.Conn(), s.broker.Names().Upstreams(), s.parts.Log.Writer())
 	if err != nil {
 		return err
 	}
 	s.leave = unshare
-	leave, err := member.Start(context.WithoutCancel(ctx))
+	leave, err := s.fleet.Start(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}

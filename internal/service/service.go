@@ -17,30 +17,13 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/api/console"
-	"github.com/genbus/genbus/internal/api/core"
-	"github.com/genbus/genbus/internal/api/grpcapi"
-	"github.com/genbus/genbus/internal/api/httpapi"
-	"github.com/genbus/genbus/internal/api/natsapi"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
-	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/deadletter"
-	"github.com/genbus/genbus/internal/inline"
-	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/listener"
-	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/operator"
-	"github.com/genbus/genbus/internal/operator/audit"
-	"github.com/genbus/genbus/internal/operator/erasure"
-	"github.com/genbus/genbus/internal/operator/orphans"
-	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -62,14 +45,11 @@ type Service struct {
 	unready  bool // for jobs, as the log says; of the goroutine that watches the health
 	broker   *broker.Broker
 	routes   *routes.Table
-	content  *content.Reader
-	tasks    *joblog.Log
-	index    *jobindex.Index
-	endLog   func()
+	parts    *parts.Parts
 	consumer *consumer.Consumer
-	inline   *inline.Runner
-	core     *core.Core
-	grpc     *grpcapi.Server
+	fleet    *fleet.Member
+	api      *API
+	endLog   func()
 
 	http     *http.Server
 	httpAddr net.Listener
@@ -89,7 +69,7 @@ const MaxHeaderBytes = 64 << 10
 // New builds and starts everything but the servers; version is what the process
 // says that it is. What it returned must be run: Run stops it.
 func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
-	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leave: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
+	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leave: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, endLog: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abort(ctx))
@@ -119,7 +99,10 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	if err = s.broker.Streams().Ensure(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.startWork(ctx)
+	if err = s.build(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.start(ctx)
 }
 
 // tracingEnv is the environment that tracing reads: none when it is switched
@@ -131,124 +114,20 @@ func tracingEnv(cfg *config.Config) func(string) string {
 	return os.Getenv
 }
 
-// startWork builds the parts that carry jobs, and begins to take work.
-func (s *Service) startWork(ctx context.Context) error {
-	enc := publisher.Encoder{Names: s.broker.Names(), Encoding: publisher.Encoding(s.cfg.Events.Encoding)}
-	s.tasks = joblog.New(joblog.Options{
-		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
-		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes),
-	})
+// build builds the parts and what works with them, and starts none of it.
+func (s *Service) build(ctx context.Context) (err error) {
+	s.parts = parts.New(parts.Options{Config: s.live, Broker: s.broker, Routes: s.routes, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log})
 	s.warnOfSmallLog()
-	s.index = jobindex.New(jobindex.Options{
-		Log: s.tasks, Broker: s.broker, Metrics: s.metrics, Logger: s.log, Mode: indexMode(s.cfg), Size: s.cfg.Limits.ListIndex,
-		Able: func() error { // deadlines are kept by those who keep the index
-			_, err := s.broker.Clock().Now()
-			return err
-		},
-	})
-	bodies := broker.NewBodies(s.broker)
-	uploads := natsreq.NewUploads(bodies, s.log)
-	letters := quota.NewDeadLetterQuota(s.live, s.broker)
-	dead := deadletter.Store{Broker: s.broker, Bodies: bodies, Metrics: s.metrics, Logger: s.log}
-	jobs := queue.New(s.live, s.broker, s.tasks, letters)
-	adm := admission.New(admission.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Index: s.index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: s.metrics,
-	})
-	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Index: s.index, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
-		Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
-	})
-	s.inline = inline.New(context.WithoutCancel(ctx), inline.Options{
-		Config: s.live, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
-		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
-	})
-	s.tasks.OnNotice(s.inline.Notice)
-	// The index is started after its observers, so that they hear of what is in the log.
-	if err := s.followLog(ctx); err != nil {
-		return err
-	}
-	s.addChecks()
-	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Index: s.index, Bodies: bodies}
-	s.core = core.New(core.Options{
-		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Index: s.index, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
-		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
-		Metrics: s.metrics, Logger: s.log, LocalKey: s.localKey,
-	})
-	record := audit.Log{Broker: s.broker, Logger: s.log}
-	member := s.newFleet(hostname(), adm)
-	op := operator.Operator{
-		Audit: record,
-		Letters: &operator.DeadLetterActions{
-			Config: s.live, Names: s.broker.Names(), Streams: deadletter.Streams{Broker: s.broker}, Log: s.tasks, Bodies: bodies,
-			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: s.routes, Logger: s.log,
-		},
-		Routes: &operator.Routes{
-			Config: s.live, Table: s.routes, Queue: jobs, Rates: s.index, Audit: record,
-			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Logger: s.log},
-		},
-		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser, Fleet: member},
-	}
-	op.Requests = operator.Requests{Config: s.live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
-	op.Replicas = operator.Replicas{Fleet: member}
-	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live, Fleet: member, Bodies: bodies}, operator.Streams{Broker: s.broker}
-	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: s.broker}}, member)
-	op.Bulk = operator.Bulk{Jobs: op.Jobs, Letters: op.Letters, Cancel: s.core.Jobs.CancelForOperator}
-	if err := s.buildServers(ctx, op); err != nil {
-		return err
-	}
-	if err := s.joinFleet(ctx, member); err != nil {
-		return err
-	}
-	if err := s.consumer.Start(ctx); err != nil {
-		return err
-	}
-	var err error
-	s.endCalls, err = natsapi.Start(ctx, s.broker.Conn(), natsapi.Options{
-		Core: s.core, Names: s.broker.Names(), Uploads: uploads, Tracing: s.tracing, Logger: s.log, Version: s.version,
-	})
-	return err
-}
-
-// indexMode is whether this replica keeps the index of jobs. An embedded broker has no other
-// replica.
-func indexMode(cfg *config.Config) jobindex.Mode {
-	if cfg.NATS.Embedded() {
-		return jobindex.Alone
-	}
-	return jobindex.Mode(cfg.Index)
-}
-
-// buildServers builds the servers of gRPC and HTTP, whose gateway calls the former.
-func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err error) {
-	s.grpc, err = grpcapi.New(grpcapi.Options{
-		Core: s.core, Config: s.live, Routes: s.routes, Operator: op, Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
-	})
-	if err != nil {
-		return err
-	}
-	var handler *httpapi.Handler
-	pages, err := console.New(console.Options{
-		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { // the handler has the pages
-			httpapi.ForOperators{Handler: handler}.Content(w, r, tenant)
-		},
-		ChatEvents: func(w http.ResponseWriter, r *http.Request, tenant string) {
-			httpapi.ForOperators{Handler: handler}.ChatEvents(w, r, tenant)
-		},
-		Config: s.live, Callers: s.core.Callers, GRPC: s.grpc.InProcess(), Names: s.broker.Names(), GRPCAddr: s.grpcAddr.Addr().String(), NATSURL: s.broker.ClientURL(),
-		Version: s.version, LocalKey: s.localKey, WriteTimeout: s.core.WriteTimeout, Logger: s.log,
-	})
-	if err != nil {
-		return err
-	}
-	handler, err = httpapi.New(ctx, httpapi.Options{
-		Console: pages, Core: s.core, Config: s.live, Names: s.broker.Names(), Routes: s.routes, GRPC: s.grpc.InProcess(),
-		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
+	s.consumer = consumer.New(context.WithoutCancel(ctx), s.parts)
+	s.fleet = s.newFleet(hostname())
+	s.api, err = NewAPI(ctx, s.parts, APIOptions{
+		Fleet: s.fleet, Health: s.health, LocalKey: s.localKey, GRPCAddr: s.grpcAddr.Addr().String(), Version: s.version,
 	})
 	if err != nil {
 		return err
 	}
 	s.http = &http.Server{
-		Handler:           handler,
+		Handler:           s.api.Handler,
 		ReadHeaderTimeout: s.cfg.HTTP.ReadHeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    MaxHeaderBytes,
@@ -257,21 +136,22 @@ func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err e
 	return nil
 }
 
-// followLog begins to hear of events in the log.
-func (s *Service) followLog(ctx context.Context) error {
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	endLog, err := s.tasks.Start(following)
-	if err != nil {
-		cancel()
-		return err
-	}
-	s.endLog = func() { cancel(); endLog() }
-	endIndex, err := s.index.Start(following)
+// start begins to take work.
+func (s *Service) start(ctx context.Context) error {
+	endLog, err := s.parts.StartLog(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	s.endLog = func() { cancel(); endIndex(); endLog() }
-	return nil
+	s.endLog = endLog
+	s.addChecks()
+	if err := s.joinFleet(ctx); err != nil {
+		return err
+	}
+	if err := s.consumer.Start(ctx); err != nil {
+		return err
+	}
+	s.endCalls, err = s.api.ServeNATS(ctx)
+	return err
 }
 
 // addChecks has the health know when this replica takes jobs.
@@ -279,7 +159,7 @@ func (s *Service) addChecks() {
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("store", func(context.Context) error { return s.broker.StoreError() })
 	s.health.Add("clock", s.clockIsRight)
-	s.health.Add("task_log", s.tasks.Capacity.Check)
+	s.health.Add("task_log", s.parts.Log.Capacity.Check)
 	s.health.Watch(s.readinessChanged)
 }
 
@@ -314,16 +194,16 @@ func (s *Service) warnOfSmallLog() {
 	for _, route := range cfg.Routes {
 		inFlight += route.MaxInFlight
 	}
-	if want := s.tasks.Capacity.BytesFor(inFlight); want > int64(cfg.NATS.Streams.Tasks.MaxBytes) {
+	if want := s.parts.Log.Capacity.BytesFor(inFlight); want > int64(cfg.NATS.Streams.Tasks.MaxBytes) {
 		s.log.Warn("task log is too small for max_in_flight of all routes",
-			"field", "nats.streams.tasks.max_bytes", "max_bytes", int64(cfg.NATS.Streams.Tasks.MaxBytes), "want", want, "in_flight", inFlight)
+			"field", "nats.streams.parts.Log.max_bytes", "max_bytes", int64(cfg.NATS.Streams.Tasks.MaxBytes), "want", want, "in_flight", inFlight)
 	}
 }
 
 // sayCapacity logs how many jobs the task log holds. It is not part of the start: the
 // addresses are what readers of the log look for first.
 func (s *Service) sayCapacity(ctx context.Context) {
-	figures, err := s.tasks.Capacity.Figures(ctx)
+	figures, err := s.parts.Log.Capacity.Figures(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -332,7 +212,7 @@ func (s *Service) sayCapacity(ctx context.Context) {
 		return
 	}
 	age, usage := s.cfg.NATS.Streams.Tasks.MaxAge, s.cfg.NATS.Streams.Usage
-	jobs := s.tasks.Capacity.JobsPerDay(figures, age)
+	jobs := s.parts.Log.Capacity.JobsPerDay(figures, age)
 	s.log.Info("capacity of the task log in ordinary jobs a day",
 		"jobs", jobs, "max_bytes", figures.Max, "max_age", age.String(), "used", figures.Used, "reserved", figures.Reserved)
 	if need := float64(jobs) * usage.MaxAge.Hours() / 24 * joblog.UsageBytes; need > float64(usage.MaxBytes) {
@@ -397,7 +277,7 @@ func (s *Service) Run(ctx context.Context) error {
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
-	group.Go(func() error { return ignore(s.grpc.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
+	group.Go(func() error { return ignore(s.api.GRPC.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
 	group.Go(func() error { return s.health.Run(watched) })
 	group.Go(func() error { s.sayCapacity(serving); return nil })
 	group.Go(func() error { s.countTenants(serving); return nil })
@@ -442,26 +322,22 @@ func ignore(err, expected error) error {
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.stopping.Store(true)
-	s.index.Leave()
+	s.parts.Index.Leave()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
-	s.grpc.Drain()
-	s.core.Drain(nil)
+	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
 	defer cancel()
 	var group errgroup.Group
 	group.Go(s.endCalls)
 	group.Go(func() error { return s.consumer.Drain(grace) })
-	group.Go(func() error { return s.inline.Close(grace) })
+	group.Go(func() error { return s.api.Inline.Close(grace) })
 	group.Go(func() error {
 		if err := s.http.Shutdown(grace); err != nil {
 			return fmt.Errorf("the grace period ended with calls in hand: answers by HTTP were cut off: %w", err)
 		}
 		return nil
 	})
-	err := group.Wait()
-	s.core.Close()
-	err = errors.Join(err, s.grpc.Close(), s.http.Close())
-	return errors.Join(err, s.release(ctx))
+	return errors.Join(group.Wait(), s.api.Close(), s.http.Close(), s.release(ctx))
 }
 
 // abort ends a start that failed half way. Work that had begun is handed over.
@@ -469,18 +345,12 @@ func (s *Service) abort(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Shutdown.Grace)
 	defer cancel()
 	var err error
-	if s.index != nil {
-		s.index.Leave()
-	}
-	if s.consumer != nil {
+	if s.parts != nil { // and the consumer
+		s.parts.Index.Leave()
 		err = s.consumer.Drain(grace)
 	}
-	if s.inline != nil {
-		err = errors.Join(err, s.inline.Close(grace))
-	}
-	if s.grpc != nil {
-		s.core.Close()
-		err = errors.Join(err, s.grpc.Close())
+	if s.api != nil {
+		err = errors.Join(err, s.api.Inline.Close(grace), s.api.Close())
 	}
 	return errors.Join(err, s.release(ctx))
 }
@@ -501,7 +371,9 @@ func (s *Service) release(ctx context.Context) error {
 	if s.routes != nil {
 		s.routes.Close()
 	}
-	s.content.Close()
+	if s.parts != nil {
+		s.parts.Content.Close()
+	}
 	if s.tracing.Shutdown != nil {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

@@ -15,7 +15,7 @@ const tenantsEvery = 15 * time.Second
 func (s *Service) countTenants(ctx context.Context) {
 	most := s.cfg.Telemetry.MetricsTenants
 	for most > 0 {
-		jobs, total, err := s.index.UnfinishedByTenant(ctx, most, s.metrics.LabelledTenants())
+		jobs, total, err := s.parts.Index.UnfinishedByTenant(ctx, most, s.metrics.LabelledTenants())
 		wait := tenantsEvery
 		if err == nil {
 			s.metrics.TenantsUnfinished(jobs, total)

@@ -12,9 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/jobindex"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -22,23 +20,22 @@ import (
 // TestTenantsAreCounted as the index has them: the largest get the series that there are.
 func TestTenantsAreCounted(t *testing.T) {
 	t.Parallel()
-	b, metrics := brokertest.Single(t), telemetry.NewMetrics("test")
-	log := joblog.New(joblog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Metrics: metrics, Logger: brokertest.Logger(t)})
+	cfg, metrics := config.Default(), telemetry.NewMetrics("test")
+	cfg.Telemetry.MetricsTenants = 1
+	metrics.LabelTenants(1)
+	p := parts.New(parts.Options{Config: config.NewLive(cfg), Broker: brokertest.Single(t), Metrics: metrics, Logger: brokertest.Logger(t)})
 	for id, tenant := range map[string]string{"video_1": "small", "video_2": "acme", "video_3": "acme"} {
 		item := &genbusv1.WorkItem{Id: id, Kind: "video", Tenant: tenant, Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
-		if _, err := log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
+		if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg := config.Default()
-	cfg.Telemetry.MetricsTenants = 1
-	metrics.LabelTenants(1)
-	s := &Service{cfg: cfg, metrics: metrics, index: jobindex.New(jobindex.Options{Log: log, Metrics: metrics, Logger: brokertest.Logger(t)})}
-	ctx, cancel := context.WithCancel(t.Context())
-	wait, err := s.index.Start(ctx)
+	s := &Service{cfg: cfg, metrics: metrics, parts: p}
+	endLog, err := p.StartLog(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
 	counted := make(chan struct{})
 	go func() {
 		defer close(counted)
@@ -46,8 +43,8 @@ func TestTenantsAreCounted(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		wait()
 		<-counted
+		endLog()
 	}()
 	for end := time.Now().Add(time.Minute); !slices.Equal(metrics.LabelledTenants(), []string{"acme"}); {
 		if time.Now().After(end) {

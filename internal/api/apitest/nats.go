@@ -5,16 +5,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/genbus/genbus/internal/api/natsapi"
 )
 
 // Calls starts the endpoints on the world's own connection.
 func (w *World) Calls() (stop func()) {
 	w.T.Helper()
-	end, err := natsapi.Start(w.T.Context(), w.Broker.Conn(), natsapi.Options{
-		Core: w.Core, Names: w.Broker.Names(), Uploads: w.Uploads, Tracing: tracing, Logger: w.parts.Logger, Version: "v1.2.3",
-	})
+	end, err := w.ServeNATS(w.T.Context())
 	if err != nil {
 		w.T.Fatal(err)
 	}

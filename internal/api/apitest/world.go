@@ -25,94 +25,67 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/api/console"
 	"github.com/genbus/genbus/internal/api/core"
-	"github.com/genbus/genbus/internal/api/grpcapi"
-	"github.com/genbus/genbus/internal/api/httpapi"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/fleet"
-	"github.com/genbus/genbus/internal/inline"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/operator"
-	"github.com/genbus/genbus/internal/operator/audit"
-	"github.com/genbus/genbus/internal/operator/erasure"
-	"github.com/genbus/genbus/internal/operator/orphans"
-	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// World is a whole service without a consumer: tests write what a consumer would.
+// World is a replica without a consumer: tests write what a consumer would.
 type World struct {
+	*service.API
 	T       testing.TB
 	Cfg     *config.Config
-	Broker  *broker.Broker
-	Log     *joblog.Log
-	Index   *jobindex.Index
-	Queue   *queue.Queue
-	Enc     publisher.Encoder
 	Sandbox *sandbox.Server
-	Metrics *telemetry.Metrics
-	Health  *telemetry.Health
-	Uploads *natsreq.Uploads
-	Core    *core.Core
-	GRPC    *grpcapi.Server
-	Handler *httpapi.Handler
 	HTTP    *httptest.Server
 	Client  *http.Client
-	// HeldJob is what the replica says of each job that it holds; nil: it holds none.
+	// HeldJob is what the replica reports about every job that it is asked for. Default: it holds
+	// none.
 	HeldJob *genbusv1.HeldJob
-
-	parts Parts
 }
 
-// Parts are what a test may replace before the servers are built.
-type Parts struct {
+// Options are what a test may choose.
+type Options struct {
+	// Change alters the configuration before it is used.
+	Change []func(*config.Config)
+	// Logger is the log of the replica. Default: the test's.
 	Logger *slog.Logger
-	Routes *routes.Table
-	// Replica is the id with which the replica answers, where it is not that with which it writes:
-	// to that one, the replica that wrote is gone.
+	// Replica is the ID that the replica answers with. Default: the ID that it writes with. With
+	// another one, the replica that wrote is gone.
 	Replica string
 }
 
-var tracing = telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}}
-
-// New starts one. change may alter the configuration before it is used.
+// New starts a world. change may alter the configuration before it is used.
 func New(t testing.TB, change ...func(*config.Config)) *World {
 	t.Helper()
-	return NewWith(t, change, func(*Parts) {})
+	return NewWith(t, Options{Change: change})
 }
 
-// NewWith is New; alter may replace parts.
-func NewWith(t testing.TB, change []func(*config.Config), alter func(*Parts)) *World {
+// NewWith is New with more options.
+func NewWith(t testing.TB, o Options) *World {
 	t.Helper()
-	w := &World{T: t, Broker: brokertest.Single(t), Metrics: telemetry.NewMetrics("test"), Health: &telemetry.Health{}}
+	w := &World{T: t, Cfg: config.Default(), Client: &http.Client{Transport: &http.Transport{}, Timeout: brokertest.Patience}}
+	b := brokertest.Single(t)
 	w.startSandbox()
-	w.Cfg = config.Default()
 	if err := w.Cfg.AddSandbox(w.Sandbox.URL()); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range change {
+	for _, f := range o.Change {
 		f(w.Cfg)
 	}
 	if err := w.Cfg.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	w.startLog()
-	w.startAPI(alter)
+	w.startAPI(b, o)
 	return w
 }
 
@@ -129,78 +102,35 @@ func (w *World) startSandbox() {
 	})
 }
 
-func (w *World) startLog() {
-	w.Enc = publisher.Encoder{Names: w.Broker.Names()}
-	w.Log = joblog.New(joblog.Options{Broker: w.Broker, Encoder: w.Enc, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
-	ctx, cancel := context.WithCancel(context.Background())
-	w.Index = jobindex.New(jobindex.Options{Log: w.Log, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
-	endLog, err := w.Log.Start(ctx)
-	if err != nil {
-		cancel()
-		w.T.Fatal(err)
-	}
-	endIndex, err := w.Index.Start(ctx)
-	if err != nil {
-		cancel()
-		w.T.Fatal(err)
-	}
-	w.T.Cleanup(func() {
-		cancel()
-		endIndex()
-		endLog()
-	})
-}
-
-func (w *World) startAPI(alter func(*Parts)) {
-	table, err := routes.New(w.Cfg, w.Metrics, brokertest.Logger(w.T))
+// startAPI builds and starts what the service does, except consumer, fleet and addresses.
+func (w *World) startAPI(b *broker.Broker, o Options) {
+	metrics, logger := telemetry.NewMetrics("test"), cmp.Or(o.Logger, brokertest.Logger(w.T))
+	table, err := routes.New(w.Cfg, metrics, logger)
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	bodies, reader := broker.NewBodies(w.Broker), content.NewReader(content.Options{})
-	live := config.NewLive(w.Cfg)
-	letters := quota.NewDeadLetterQuota(live, w.Broker)
-	dead := deadletter.Store{Broker: w.Broker, Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)}
-	jobs := queue.New(live, w.Broker, w.Log, letters)
-	w.Queue = jobs
-	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Index: w.Index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
-	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.T))
-	runner := inline.New(context.WithoutCancel(w.T.Context()), inline.Options{
-		Config: live, Admission: adm, Routes: table, Log: w.Log, Broker: w.Broker, Encoder: w.Enc,
-		Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T),
+	p := parts.New(parts.Options{
+		Config: config.NewLive(w.Cfg), Broker: b, Routes: table, Metrics: metrics, Logger: logger,
+		Tracing: telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}},
 	})
-	eraser := erasure.Eraser{Broker: w.Broker, Queue: jobs, Log: w.Log, Index: w.Index, Bodies: bodies}
-	w.Uploads, w.parts = uploads, Parts{Logger: brokertest.Logger(w.T), Routes: table}
-	alter(&w.parts)
-	w.Core = core.New(core.Options{
-		Config: live, Admission: adm, Queue: jobs, Log: w.Log, Index: w.Index, Bodies: bodies, Eraser: eraser, Routes: table, Content: reader, Inline: runner,
-		Chats:   chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
-		Metrics: w.Metrics, Logger: w.parts.Logger, LocalKey: LocalKey,
+	self := cmp.Or(o.Replica, p.Log.Writer())
+	w.API, err = service.NewAPI(w.T.Context(), p, service.APIOptions{
+		Fleet: fleet.New(fleet.Options{
+			Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: self} },
+			Self: self, Held: func(string) *genbusv1.HeldJob { return w.HeldJob },
+		}),
+		Health: &telemetry.Health{}, LocalKey: LocalKey, Version: "v1.2.3",
 	})
-	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
-	self := cmp.Or(w.parts.Replica, w.Log.Writer())
-	member := fleet.New(fleet.Options{
-		Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: self} },
-		Self: self, Held: func(string) *genbusv1.HeldJob { return w.HeldJob },
-	})
-	op := operator.Operator{
-		Audit:    record,
-		Streams:  operator.Streams{Broker: w.Broker},
-		Replicas: operator.Replicas{Fleet: member},
-		Letters: &operator.DeadLetterActions{
-			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
-			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
-		},
-		Routes: &operator.Routes{
-			Config: live, Table: table, Queue: jobs, Rates: w.Index, Audit: record,
-			Settler: orphans.Settler{Log: w.Log, Queue: jobs, Letters: dead, Logger: brokertest.Logger(w.T)},
-		},
-		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser, Fleet: member},
+	if err != nil {
+		w.T.Fatal(err)
 	}
-	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet, Bodies: bodies}
-	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
-	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
-	op.Bulk = operator.Bulk{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelForOperator}
-	w.startServers(live, op)
+	endLog, err := p.StartLog(context.WithoutCancel(w.T.Context()))
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.HTTP = httptest.NewUnstartedServer(w.Handler)
+	w.HTTP.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	w.HTTP.Start()
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			w.T.Errorf("close: %v", err)
@@ -209,57 +139,13 @@ func (w *World) startAPI(alter func(*Parts)) {
 		w.HTTP.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), brokertest.Patience)
 		defer cancel()
-		if err := runner.Close(ctx); err != nil {
+		if err := w.Inline.Close(ctx); err != nil {
 			w.T.Errorf("inline: %v", err)
 		}
+		endLog()
 		table.Close()
-		reader.Close()
+		w.Content.Close()
 	})
-}
-
-func (w *World) startServers(live *config.Live, op operator.Operator) {
-	var err error
-	w.GRPC, err = grpcapi.New(grpcapi.Options{
-		Core: w.Core, Config: live, Routes: w.parts.Routes, Operator: op, Health: w.Health, Metrics: w.Metrics, Tracing: tracing, Logger: w.parts.Logger,
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	pages, err := console.New(console.Options{
-		Content: func(rw http.ResponseWriter, r *http.Request, tenant string) {
-			httpapi.ForOperators{Handler: w.Handler}.Content(rw, r, tenant)
-		},
-		ChatEvents: func(rw http.ResponseWriter, r *http.Request, tenant string) {
-			httpapi.ForOperators{Handler: w.Handler}.ChatEvents(rw, r, tenant)
-		},
-		Config: live, Callers: w.Core.Callers, Names: w.Broker.Names(), GRPC: w.GRPC.InProcess(), Logger: w.parts.Logger, LocalKey: LocalKey, WriteTimeout: w.Core.WriteTimeout,
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	w.Handler, err = httpapi.New(w.T.Context(), httpapi.Options{
-		Console: pages, Core: w.Core, Config: live, Names: w.Broker.Names(), Routes: w.parts.Routes, GRPC: w.GRPC.InProcess(),
-		Health: w.Health, Metrics: w.Metrics, Tracing: tracing, Logger: w.parts.Logger,
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	w.HTTP = httptest.NewUnstartedServer(w.Handler)
-	w.HTTP.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	w.HTTP.Start()
-	w.Client = &http.Client{Transport: &http.Transport{}, Timeout: brokertest.Patience}
-}
-
-// Drain begins the end of the servers, as the service does.
-func (w *World) Drain(cause error) {
-	w.GRPC.Drain()
-	w.Core.Drain(cause)
-}
-
-// Close ends them. It may be called twice.
-func (w *World) Close() error {
-	w.Core.Close()
-	return w.GRPC.Close()
 }
 
 // TwoTenants configures a key for each of two tenants.
@@ -432,7 +318,7 @@ func (w *World) Chunk(e joblog.Entry, index uint64, blocks ...string) {
 	for _, b := range blocks {
 		c.Blocks = append(c.Blocks, []byte(b))
 	}
-	m, err := w.Enc.Chunk(w.T.Context(), e.Job.GetTenant(), c)
+	m, err := w.Encoder.Chunk(w.T.Context(), e.Job.GetTenant(), c)
 	if err != nil {
 		w.T.Fatal(err)
 	}

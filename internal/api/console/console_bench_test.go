@@ -41,7 +41,7 @@ func publisherOf(b *testing.B, w *apitest.World) func(task.Event) {
 		b.Fatal(err)
 	}
 	return func(e task.Event) {
-		m, err := w.Enc.Event(context.WithoutCancel(b.Context()), e)
+		m, err := w.Encoder.Event(context.WithoutCancel(b.Context()), e)
 		if err == nil {
 			_, err = js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute))
 		}

@@ -5,38 +5,16 @@
 package core
 
 import (
-	"log/slog"
 	"time"
 
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/chatlog"
-	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/inline"
-	"github.com/genbus/genbus/internal/jobindex"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/operator/erasure"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/routes"
-	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/parts"
 )
 
-// Options are the parts that a Core works with. All are required but LocalKey.
+// Options are what a Core works with. All are required but LocalKey.
 type Options struct {
-	Config    *config.Live
-	Admission *admission.Admission
-	Queue     *queue.Queue
-	Log       *joblog.Log
-	Index     *jobindex.Index
-	Bodies    *broker.Bodies
-	Eraser    erasure.Eraser
-	Routes    *routes.Table
-	Content   *content.Reader
-	Inline    *inline.Runner
-	Chats     *chatlog.Log
-	Metrics   *telemetry.Metrics
-	Logger    *slog.Logger
+	*parts.Parts
+	Inline *inline.Runner
 	// LocalKey is the key with which the process itself calls as LocalOperator, while no
 	// operator's key is configured; empty for no such operator.
 	LocalKey string

@@ -1,7 +1,6 @@
 package grpcapi_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -153,9 +152,9 @@ func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 // something: who, and neither prompts nor keys.
 func TestOperatorCalls(t *testing.T) {
 	t.Parallel()
-	var logged bytes.Buffer
-	w := &world{apitest.NewWith(t, []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, func(o *apitest.Parts) {
-		o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	logged := &apitest.Lines{}
+	w := &world{apitest.NewWith(t, apitest.Options{
+		Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Logger: slog.New(slog.NewTextHandler(logged, nil)),
 	})}
 	w.Durables()
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
@@ -368,7 +367,7 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 // route is resumed. One that its replica holds goes on.
 func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
 	t.Parallel()
-	w := &world{apitest.NewWith(t, []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, func(p *apitest.Parts) { p.Replica = "another" })}
+	w := &world{apitest.NewWith(t, apitest.Options{Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Replica: "another"})}
 	w.Durables()
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	created := w.Post("/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`, "Authorization", "Bearer "+acmeKey)

@@ -112,7 +112,7 @@ func TestEventNamesAreTheCloudEventsTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, entry := range history {
-			m, err := w.Enc.Event(t.Context(), entry.Event)
+			m, err := w.Encoder.Event(t.Context(), entry.Event)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -133,9 +132,9 @@ func TestLogsHaveOneLineForOneEvent(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			log := &lines{}
+			log := &apitest.Lines{}
 			logger := apitest.Must[*slog.Logger](t)(telemetry.NewLogger(log, "debug", format))
-			w := &world{apitest.NewWith(t, nil, func(o *apitest.Parts) { o.Logger = logger })}
+			w := &world{apitest.NewWith(t, apitest.Options{Logger: logger})}
 			evil := "x\n" + forged + "\r\n\x1b[31m" + forged + "\u2028" + forged
 			w.Post("/v1/chat/completions", apitest.TalkBody(prompt), "X-Request-Id", "a b\t"+forged)
 			w.raw("GET /v1/videos/%0a" + forged + "%0d%0a%1b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: " + forged + "\t\x7f\r\n\r\n")
@@ -157,22 +156,4 @@ func TestLogsHaveOneLineForOneEvent(t *testing.T) {
 			}
 		})
 	}
-}
-
-// lines is a log that many write.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

@@ -286,8 +286,9 @@ func TestConnectionSurvivesAnError(t *testing.T) {
 // no other call down.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	w := &world{apitest.NewWith(t, nil, func(o *apitest.Parts) { o.Routes = nil })}
-	for _, path := range []string{"/v1/models", "/genbus/v1/models"} {
+	w := newWorld(t)
+	w.Core.Jobs = nil
+	for _, path := range []string{"/v1/videos", "/genbus/v1/videos"} {
 		a := w.Get(path)
 		if a.Status != http.StatusInternalServerError || a.ErrorCode(t) != "internal" || a.Header.Get("X-Request-Id") == "" {
 			t.Errorf("%s: %d %v %s", path, a.Status, a.Header, a.Body)

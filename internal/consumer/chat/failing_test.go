@@ -11,7 +11,6 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestOperatorsAreToldOfCallsThatFail: no event says that an upstream refuses a chat for now. The
@@ -39,7 +38,7 @@ func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 				_, _ = w.Write([]byte(answer))
 			}))
 			t.Cleanup(up.Close)
-			p := jobtest.NewProcess(t, brokertest.Single(t), jobtest.Config(t, up.URL), telemetry.NewMetrics("test"))
+			p := jobtest.NewProcess(t, brokertest.Single(t), jobtest.Config(t, up.URL))
 			p.Start(t)
 			item := chatItem()
 			item.Stream = name == "text/event-stream"

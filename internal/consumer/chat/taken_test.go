@@ -20,7 +20,6 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -91,7 +90,7 @@ func TestAnAttemptIsTakenOnlyAfterTheLogWasRead(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	e, item, d := abandoned(t, b)
-	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 	p.Start(t)
 	h := p.Holder(t)
 	metrics := p.Metrics.Route(subject.Chat, config.SandboxChatRoute)

@@ -16,7 +16,6 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // heldChat is a chat of the sandbox's route after a number of deliveries. The test takes its steps.
@@ -44,7 +43,7 @@ func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
 	}))
 	t.Cleanup(upstream.Close)
 	link, through, direct := jobtest.Linked(t)
-	p := jobtest.NewProcess(t, through, jobtest.Config(t, upstream.URL, func(c *config.Config) { c.Chat.MaxAttempts = 1 }), telemetry.NewMetrics("test"))
+	p := jobtest.NewProcess(t, through, jobtest.Config(t, upstream.URL, func(c *config.Config) { c.Chat.MaxAttempts = 1 }))
 	p.Start(t)
 	item := chatItem()
 	if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {

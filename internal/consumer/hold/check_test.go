@@ -19,7 +19,6 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // heldJob counts what its holder asks of it.
@@ -73,7 +72,7 @@ func TestALostNoticeIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+		p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 		p.Start(t) // no one is registered for notices: each is lost
 		h := p.Holder(t)
 		jobs := take(t, b, h, p, 5)

@@ -19,7 +19,6 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +35,7 @@ func TestAnEndOutlivesItsLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := brokertest.Single(t)
-			p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+			p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 			h := hold.New(t.Context(), t.Context(), hold.Options{
 				Broker: b, Log: p.Log, Queue: p.Queue, Bodies: p.Bodies, Metrics: p.Metrics, Logger: p.Logger,
 				Admitted: func(context.Context, subject.TaskName) (joblog.Entry, bool) { return joblog.Entry{}, false },

@@ -17,7 +17,6 @@ import (
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +33,7 @@ type inHand struct {
 
 func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand {
 	t.Helper()
-	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 	p.Start(t)
 	jobtest.Publish(t, b, subject.Video, "", m)
 	cons, err := b.Streams().EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
@@ -52,7 +51,7 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 		t.Fatal(err)
 	}
 	in := New(subject.Video, Options{
-		Life: p.Holder(t).Life, Broker: b, Log: p.Log, Items: p.Queue.Items, Letters: p.Letters, Uploads: p.Uploads, Admission: p.Admission, Logger: p.Logger,
+		Life: p.Holder(t).Life, Broker: b, Log: p.Log, Items: p.Queue.Items, Letters: p.DeadLetters, Uploads: p.Uploads, Admission: p.Admission, Logger: p.Logger,
 	})
 	return inHand{Intake: in, t: t, message: message, d: d}
 }

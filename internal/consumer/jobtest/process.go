@@ -5,24 +5,15 @@ package jobtest
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/deadletter"
-	"github.com/genbus/genbus/internal/jobindex"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -78,77 +69,37 @@ func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Co
 	return cfg
 }
 
-// Process has the parts of a process that a consumer works with.
-type Process struct {
-	Config    *config.Live
-	Broker    *broker.Broker
-	Log       *joblog.Log
-	Index     *jobindex.Index
-	Encoder   publisher.Encoder
-	Bodies    *broker.Bodies
-	Uploads   *natsreq.Uploads
-	Content   *content.Reader
-	Routes    *routes.Table
-	Admission *admission.Admission
-	Queue     *queue.Queue
-	Quota     *quota.DeadLetterQuota
-	Letters   deadletter.Store
-	Metrics   *telemetry.Metrics
-	Logger    *slog.Logger
-}
+// Process has the parts of a replica, without a consumer.
+type Process struct{ *parts.Parts }
 
-// NewProcess makes the parts. The log is not started, so that it can be observed first.
-func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, metrics *telemetry.Metrics) *Process {
+// NewProcess builds the parts of a replica with this configuration. The log is not started, so
+// that it can be observed first.
+func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*parts.Options)) *Process {
 	t.Helper()
-	logger := brokertest.Logger(t)
-	table, err := routes.New(cfg, metrics, logger)
-	if err != nil {
+	o := parts.Options{Config: config.NewLive(cfg), Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
+	for _, f := range change {
+		f(&o)
+	}
+	var err error
+	if o.Routes, err = routes.New(cfg, o.Metrics, o.Logger); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{
-		Config: config.NewLive(cfg), Broker: b, Encoder: publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)},
-		Bodies: broker.NewBodies(b), Content: content.NewReader(content.Options{}), Routes: table, Metrics: metrics, Logger: logger,
-	}
+	p := &Process{parts.New(o)}
 	t.Cleanup(p.Content.Close)
-	p.Log = joblog.New(joblog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
-	p.Index = jobindex.New(jobindex.Options{Log: p.Log, Metrics: metrics, Logger: logger})
-	p.Uploads = natsreq.NewUploads(p.Bodies, logger)
-	p.Quota = quota.NewDeadLetterQuota(p.Config, b)
-	p.Letters = deadletter.Store{Broker: b, Bodies: p.Bodies, Metrics: metrics, Logger: p.Logger}
-	p.Queue = queue.New(p.Config, b, p.Log, p.Quota)
-	p.Admission = admission.New(admission.Options{
-		Config: p.Config, Broker: b, Log: p.Log, Index: p.Index, Bodies: p.Bodies, Queue: p.Queue, Letters: p.Quota, Metrics: metrics,
-	})
 	return p
 }
 
-// Start starts the log and its index, which its observers hear, until the test ends.
+// Start starts the log and its index until the test ends.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	wait := p.StartLog(ctx, t)
+	end, err := p.StartLog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		cancel(hold.ErrShutdown)
-		wait()
+		end()
 		p.Routes.Close()
 	})
-}
-
-// StartLog starts the log and its index, until ctx ends; wait returns after that.
-func (p *Process) StartLog(ctx context.Context, t testing.TB) (wait func()) {
-	t.Helper()
-	endLog, err := p.Log.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	endIndex, err := p.Index.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		endIndex()
-		endLog()
-	}
 }
 
 // Holder makes a holder of the process, which fetches nothing. At the test's end none of
@@ -158,7 +109,7 @@ func (p *Process) Holder(t testing.TB) *hold.Holder {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: p.Broker, Log: p.Log, Bodies: p.Bodies,
-		Letters:  p.Letters,
+		Letters:  p.DeadLetters,
 		Admitted: p.Admission.First, Queue: p.Queue, Metrics: p.Metrics, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
 	})
 	t.Cleanup(func() {

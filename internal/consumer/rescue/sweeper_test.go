@@ -15,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -27,9 +26,9 @@ func TestMain(m *testing.M) {
 func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 	h := p.Holder(t)
-	s := New(Options{Life: h.Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.Letters, Logger: p.Logger})
+	s := New(Options{Life: h.Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.DeadLetters, Logger: p.Logger})
 	s.starts, s.ends = newDeadlines(2), newDeadlines(2)
 	p.Index.Observe(s)
 	p.Start(t)
@@ -81,8 +80,8 @@ func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 func TestForgottenDeadlinesStayForgotten(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
-	s := New(Options{Life: p.Holder(t).Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.Letters, Logger: p.Logger})
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
+	s := New(Options{Life: p.Holder(t).Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.DeadLetters, Logger: p.Logger})
 	item := jobtest.ItemOf("waits", config.SandboxVideoRoute, "a cat")
 	item.QueueDeadline = timestamppb.New(time.Now().Add(time.Hour))
 	jobtest.PastOf(t, jobtest.Forerunner(t, b), item)

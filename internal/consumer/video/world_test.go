@@ -12,7 +12,6 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -27,10 +26,10 @@ type process struct {
 
 func newProcess(t testing.TB, b *broker.Broker, url string, change ...func(*config.Config)) process {
 	t.Helper()
-	p := jobtest.NewProcess(t, b, jobtest.Config(t, url, change...), telemetry.NewMetrics("test"))
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, url, change...))
 	p.Start(t)
 	return process{p, New(Options{
-		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Quota.Reserve,
+		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.DeadLetterQuota.Reserve,
 	})}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestOrphanThatGoesOnIsNotEnded: between the look at the log and the end, its holder
@@ -21,7 +20,7 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+		p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 		item := jobtest.ItemOf("v", "gone", "cat")
 		queued := jobtest.PastOf(t, p.Log, item)
 		known := queued
