@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -25,11 +24,9 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -41,27 +38,21 @@ func TestMain(m *testing.M) {
 
 type bundle struct {
 	*admission.Admission
-	b   *broker.Broker
-	log *joblog.Log
+	b     *broker.Broker
+	parts *parts.Parts
+	log   *joblog.Log
 }
 
 func setup(t testing.TB, b *broker.Broker) *bundle {
 	t.Helper()
-	cfg := config.Default()
-	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
-	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
+	return open(t, b, sandbox(t))
 }
 
-// open returns an admission with a queue of its own.
-func open(cfg *config.Config, b *broker.Broker, log *joblog.Log, m *telemetry.Metrics) *admission.Admission {
-	live := config.NewLive(cfg)
-	letters := quota.NewDeadLetterQuota(live, b)
-	return admission.New(admission.Options{
-		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: m, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
-	})
+// open returns the admission of a replica with this configuration.
+func open(t testing.TB, b *broker.Broker, cfg *config.Config) *bundle {
+	t.Helper()
+	p := parts.New(parts.Options{Config: config.NewLive(cfg), Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)})
+	return &bundle{Admission: p.Admission, b: b, parts: p, log: p.Log}
 }
 
 func video(requestID, prompt string) admission.Request {

@@ -17,13 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // sandbox is the configuration of a sandbox that is not there.
@@ -41,14 +36,8 @@ func configured(t testing.TB, b *broker.Broker, change func(*config.Config)) (*b
 	t.Helper()
 	cfg := sandbox(t)
 	change(cfg)
-	live, m := config.NewLive(cfg), telemetry.NewMetrics("test")
-	log := joblog.New(joblog.Options{Broker: b, Metrics: m, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	letters := quota.NewDeadLetterQuota(live, b)
-	q := queue.New(live, b, log, letters)
-	a := admission.New(admission.Options{
-		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: m, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: q, Letters: letters, Metrics: m,
-	})
-	return &bundle{Admission: a, b: b, log: log}, q
+	s := open(t, b, cfg)
+	return s, s.parts.Queue
 }
 
 // TestAnAcceptedRequestIsNeverRefused: it attaches, whatever has changed since, whether or not the

@@ -8,25 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestOnlyNewJobsCountAsAccepted: a request that finds its job in the log does not.
 func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 	t.Parallel()
-	cfg, b, m := config.Default(), brokertest.Single(t), telemetry.NewMetrics("test")
-	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
-	log := joblog.New(joblog.Options{Broker: b, Metrics: m, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	a := open(cfg, b, log, m)
+	s := setup(t, brokertest.Single(t))
 	for range 3 {
 		r := video("one", "a cat")
 		r.Way = telemetry.WayGRPC
-		if _, err := a.Admit(t.Context(), r); err != nil {
+		if _, err := s.Admit(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +33,7 @@ func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 			want += fmt.Sprintf("%s{kind=%q,way=%q} %d\n", name, kind, way, n)
 		}
 	}
-	if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(want), name); err != nil {
+	if err := testutil.GatherAndCompare(s.parts.Metrics.Gatherer(), strings.NewReader(want), name); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,26 +12,19 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // keeping is setup with routes that keep requests.
 func keeping(t testing.TB, b *broker.Broker) *bundle {
 	t.Helper()
-	cfg := config.Default()
-	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
+	cfg := sandbox(t)
 	for i := range cfg.Routes {
 		cfg.Routes[i].KeepRequests = true
 	}
-	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
+	return open(t, b, cfg)
 }
 
 // TestRequestsAreKept: the log names the one copy of a request that many sends have stored,

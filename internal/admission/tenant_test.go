@@ -11,10 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // withOneJob admits for tenants that may have one unfinished job each.
@@ -25,13 +23,9 @@ func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 
 func limited(t testing.TB, b *broker.Broker, limits config.TenantLimits) *bundle {
 	t.Helper()
-	cfg := config.Default()
+	cfg := sandbox(t)
 	cfg.Limits.Tenant = limits
-	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
-	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
+	return open(t, b, cfg)
 }
 
 // TestAFullTenantAttaches to a job that was accepted, also where a crash left its

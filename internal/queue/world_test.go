@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync"
 	"testing"
@@ -20,11 +19,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/parts"
 	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -65,13 +62,8 @@ func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*c
 			f(&cfg.Routes[i])
 		}
 	}
-	live, metrics := config.NewLive(cfg), telemetry.NewMetrics("test")
-	log := joblog.New(joblog.Options{Broker: b, Metrics: metrics, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	letters := quota.NewDeadLetterQuota(live, b)
-	h := &replica{b: b, log: log, cfg: cfg, Queue: queue.New(live, b, log, letters)}
-	h.Admission = admission.New(admission.Options{
-		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: metrics, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: h.Queue, Letters: letters, Metrics: metrics,
-	})
+	p := parts.New(parts.Options{Config: config.NewLive(cfg), Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)})
+	h := &replica{b: b, log: p.Log, cfg: cfg, Queue: p.Queue, Admission: p.Admission}
 	h.route = h.Route(subject.Video, config.SandboxVideoRoute)
 	for _, r := range cfg.Routes {
 		c, err := h.Route(subject.Kind(r.Kind), r.Name).Ensure(t.Context(), r, b.Streams().EnsureConsumer)
