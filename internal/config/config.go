@@ -263,8 +263,8 @@ func (c *Config) fill() {
 func withSegments(given map[string]string) map[string]string {
 	segments := map[string]string{}
 	for _, p := range protocol.All() {
-		if p.Surface != nil {
-			segments[p.Name] = p.Surface.Segment()
+		if p.Segment != "" {
+			segments[p.Name] = p.Segment
 		}
 	}
 	maps.Copy(segments, given)

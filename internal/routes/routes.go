@@ -17,11 +17,11 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // Video is a route with its clients.
@@ -154,7 +154,7 @@ func (t *routing) add(r config.Route) error {
 	if r.Kind == config.KindChat {
 		return t.addChat(r)
 	}
-	p, ok := protocol.Find(r.Protocol)
+	p, ok := registry.Find(r.Protocol)
 	if !ok {
 		return fmt.Errorf("there is no protocol %q", r.Protocol)
 	}
