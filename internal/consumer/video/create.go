@@ -52,6 +52,21 @@ func (s *submission) notSent(ctx context.Context) error {
 	return hold.For(0)
 }
 
+// afterCreate commits what became of the request.
+func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
+	t := s.task
+	t.assigned.report(t.route.Accounts, t.held.Name(), sent)
+	switch sent.Verdict {
+	case upstream.Accepted:
+		return s.submitted(ctx, sent)
+	case upstream.RefusedForGood, upstream.RefusedForNow:
+		s.certainlyNot()
+		return s.refusedBy(ctx, sent)
+	default:
+		return s.unknown(ctx, sent.Err)
+	}
+}
+
 // submitted records the upstream's id. From here on it is paid for, so the write is repeated
 // until its fate is known; an id that the log can no longer take is kept as a dead letter.
 func (s *submission) submitted(ctx context.Context, sent upstream.Submission) error {
@@ -103,21 +118,10 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	}
 }
 
-// refusedBy brings a task that was certainly not accepted back to the queue, or ends it
-// where no account is left to try.
-func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) error {
-	if s.task.execution().GetBound() {
-		return s.refusedAgain(ctx, sent)
+// certainlyNot records that the upstream does not have the task of this attempt. Of an earlier
+// attempt whose outcome is not known that says nothing.
+func (s *submission) certainlyNot() {
+	if x := s.task.execution(); !x.GetBound() {
+		s.task.held.Request.Heard(x.GetAttempt())
 	}
-	notBefore, more := s.task.assigned.elsewhere(s.task.route.Accounts, sent, s.backoff(sent.Err))
-	if !more {
-		return s.refusedForGood(ctx, sent.Err)
-	}
-	return s.requeue(ctx, sent.Err, notBefore)
-}
-
-func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
-	f := routes.Fault(cause)
-	f.Code = errcode.UpstreamRefused
-	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Refused(s.task.video(), time.Now(), f.TaskError()) })
 }
