@@ -47,7 +47,7 @@ func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	for _, on := range m.GetUpstreams() {
 		u := on.GetUpstream()
 		for _, k := range u.GetKeys() {
-			rows = append(rows, cells(accountOf(u.GetName(), k.GetName()), on.GetReplica(), keyState(u, k), inHand(k), fmt.Sprint(k.GetWaiting()),
+			rows = append(rows, cells(upstreamKeyOf(u.GetName(), k.GetName()), on.GetReplica(), keyState(u, k), inHand(k), fmt.Sprint(k.GetWaiting()),
 				share(u.GetCallsFailed(), u.GetCalls()), share(u.GetPollsFailed(), u.GetPolls()), lastFailure(u)))
 		}
 	}

@@ -69,7 +69,7 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 	for _, s := range m.GetLetters() {
 		l := s.GetLetter()
 		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), letterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
-			l.GetId(), account(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
+			l.GetId(), upstreamKey(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
 	}
 	if err := p.table("SEQUENCE\tTIME\tLETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	rows := []string{
 		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
 		cells("message", l.GetError().GetMessage()), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
-		cells("upstream", account(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
+		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
 	}
 	if w := l.GetWork(); w != nil {
@@ -203,10 +203,10 @@ func moment(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// account is the upstream and the name of its key.
-func account(l *genbusv1.DeadLetter) string { return accountOf(l.GetUpstream(), l.GetUpstreamKey()) }
+// upstreamKey returns the upstream and the name of its key.
+func upstreamKey(l *genbusv1.DeadLetter) string { return upstreamKeyOf(l.GetUpstream(), l.GetUpstreamKey()) }
 
-func accountOf(upstream, key string) string {
+func upstreamKeyOf(upstream, key string) string {
 	if key == "" {
 		return upstream
 	}

@@ -41,9 +41,9 @@ var errMemory = errors.New("the events of inline chats hold too much memory")
 
 // outcome is how a chat ended.
 type outcome struct {
-	from  pool.Account   // who replied
-	reply []byte         // of Complete; a stream's is put together from its blocks
-	fault *errcode.Error // nil: the reply is whole
+	from  pool.UpstreamKey // who replied
+	reply []byte           // of Complete; a stream's is put together from its blocks
+	fault *errcode.Error   // nil: the reply is whole
 }
 
 // record publishes the events of one inline chat from a goroutine of its own.

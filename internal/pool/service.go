@@ -64,7 +64,7 @@ func newService(name string, u config.Upstream, generation int, o Options, annou
 // key finds a key by its name; nil when there is none.
 func (s *service) key(name string) *key {
 	for _, k := range s.keys {
-		if k.account.Key == name {
+		if k.id.Key == name {
 			return k
 		}
 	}
@@ -86,7 +86,7 @@ func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 		return
 	}
 	if err.RetryAfter > 0 {
-		s.why = pauseOf(Account{Upstream: s.name}, err)
+		s.why = pauseOf(UpstreamKey{Upstream: s.name}, err)
 		s.waitUntil = latest(s.waitUntil, now.Add(err.RetryAfter))
 	}
 }

@@ -14,7 +14,7 @@ type Protocol struct {
 	// CreatePath is where clients create tasks of it, for people: a method and a
 	// path such as "POST /v1/videos". It is below the segment where there is one.
 	CreatePath string
-	// New makes the client for one account of one upstream.
+	// New makes the client for one key of one upstream.
 	New func(ep *Endpoint, opts Options) VideoClient
 	// OwnIDs is true where a create names its task by an ID of ours (VideoCreate.OwnID).
 	OwnIDs bool

@@ -36,11 +36,11 @@ func (j *job) attempt() error {
 		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2))))
 	}
 	defer capacity() // where it was not begun
-	lease, err := j.reserve()
+	slot, err := j.reserve()
 	if err != nil {
 		return err
 	}
-	defer lease.Release() // where it was not called
+	defer slot.Release() // where it was not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
 		return j.fail(0, errcode.New(errcode.InputLost, "job %s: %w", j.held.Name().ID, err))
@@ -50,13 +50,13 @@ func (j *job) attempt() error {
 	}
 	if j.uncalled() {
 		capacity() // it has the room of its commit
-	} else if err := j.start(lease.Account(), capacity); err != nil {
+	} else if err := j.start(slot.UpstreamKey(), capacity); err != nil {
 		return err
 	}
 	j.called = j.chat().GetAttempt()
 	for refusals := 0; ; refusals++ {
-		r, err := j.call(request, lease)
-		if lease = nil; err == nil {
+		r, err := j.call(request, slot)
+		if slot = nil; err == nil {
 			j.failing.Store(nil)
 			return j.replied(r)
 		}
@@ -86,13 +86,13 @@ func (j *job) attempt() error {
 }
 
 // reserve takes a slot of an upstream before the chat is said to have started.
-func (j *job) reserve() (*pool.Lease, error) {
+func (j *job) reserve() (*pool.Slot, error) {
 	j.tried.SentBefore = j.chat().GetAttempt() > 0
-	lease, err := j.route.Caller.Reserve(&j.tried, j.ticket)
+	slot, err := j.route.Caller.Reserve(&j.tried, j.waiter)
 	var busy *pool.BusyError
 	switch {
 	case err == nil:
-		return lease, nil
+		return slot, nil
 	case errors.As(err, &busy):
 		return nil, hold.Until(j.beforeLimits(hold.Soon(busy.Until)))
 	default:
@@ -120,7 +120,7 @@ func (j *job) uncalled() bool {
 }
 
 // start commits the next attempt before the upstream is called, into the room that it has.
-func (j *job) start(a pool.Account, capacity joblog.Release) error {
+func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := j.runner.Holder.Broker.Clock().Now()
 	if err != nil {
@@ -167,11 +167,11 @@ func (j *job) request() (body.Document, error) {
 	return d, err
 }
 
-func (j *job) call(request body.Document, lease *pool.Lease) (reply, error) {
+func (j *job) call(request body.Document, slot *pool.Slot) (reply, error) {
 	ctx, span := j.held.Message.StartCall(j.ctx, "genbus.chat.call", j.chat().GetExecution())
 	n := j.held.Name()
 	r, err := j.callOnce(ctx, pool.ChatRequest{
-		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Request.Item().GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
+		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Request.Item().GetModel(), Body: request, Queued: true, Slot: slot, Tried: &j.tried,
 	})
 	hold.EndSpan(span, err)
 	return r, err
@@ -185,7 +185,7 @@ func (j *job) callOnce(ctx context.Context, request pool.ChatRequest) (reply, er
 	if err != nil {
 		return reply{}, err
 	}
-	return reply{json: r.Raw, from: r.Account}, nil
+	return reply{json: r.Raw, from: r.UpstreamKey}, nil
 }
 
 // stream publishes every block as it comes, and assembles the reply.
@@ -211,7 +211,7 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 			if err != nil {
 				return reply{chunks: count}, s.Unusable(err)
 			}
-			return reply{json: json, chunks: count, from: s.Account()}, nil
+			return reply{json: json, chunks: count, from: s.UpstreamKey()}, nil
 		}
 		chunks.Add(block)
 		if err := whole.Add(block); err != nil {

@@ -43,7 +43,7 @@ type job struct {
 	tried       pool.Tried   // across the attempts of this process
 	called      uint32       // the last attempt that was called here
 
-	ticket *pool.Ticket  // its place among those that wait for a slot
+	waiter *pool.Waiter  // its place among those that wait for a slot
 	turn   chan struct{} // has a token when a slot may be free
 }
 
@@ -68,7 +68,7 @@ func (j *job) fail(chunks uint64, f *errcode.Error) error {
 // Take begins with a chat that was delivered. release is called when its slot is free.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics), turn: make(chan struct{}, 1)}
-	j.ticket = pool.NewTicket(func() {
+	j.waiter = pool.NewWaiter(func() {
 		select {
 		case j.turn <- struct{}{}:
 		default:
@@ -89,7 +89,7 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 // work carries the chat to its end and settles its message.
 func (j *job) work() {
 	defer j.stop(nil)
-	defer j.ticket.Leave()
+	defer j.waiter.Leave()
 	outcome := j.run()
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {

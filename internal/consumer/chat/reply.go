@@ -19,7 +19,7 @@ import (
 type reply struct {
 	json   []byte
 	chunks uint64
-	from   pool.Account
+	from   pool.UpstreamKey
 }
 
 // replied ends the chat with its reply. A reply is paid for: it is kept and committed again

@@ -22,7 +22,7 @@ import (
 
 // send calls the upstream once. It is false where the request was never begun: the commit
 // took longer than the request may, or the clock was set meanwhile.
-func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.Account, request body.Document) (upstream.Submission, bool) {
+func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.UpstreamKey, request body.Document) (upstream.Submission, bool) {
 	t, x := s.task, s.task.execution()
 	until := x.GetSubmitUntil().AsTime()
 	if now, err := t.holder().Broker.Clock().Now(); err != nil || !now.Before(until) {
@@ -55,7 +55,7 @@ func (s *submission) notSent(ctx context.Context) error {
 // afterCreate commits what became of the request.
 func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
-	t.assigned.report(t.route.Accounts, t.held.Name(), sent)
+	t.assigned.report(t.route.Chooser, t.held.Name(), sent)
 	switch sent.Verdict {
 	case upstream.Accepted:
 		return s.submitted(ctx, sent)
@@ -95,7 +95,7 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 // orphaned keeps the id of an upstream task that no job owns. x is the submission's.
 func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *genbusv1.Execution) {
 	t, id := s.task, s.task.held.Name().ID
-	a, attempt := routes.Account(x), x.GetAttempt()
+	a, attempt := routes.UpstreamKey(x), x.GetAttempt()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
 	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key

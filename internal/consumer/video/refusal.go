@@ -12,12 +12,12 @@ import (
 )
 
 // refusedBy brings a task that was certainly not accepted back to the queue, or ends it
-// where no account is left to try.
+// where no key is left to try.
 func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) error {
 	if s.task.execution().GetBound() {
 		return s.refusedAgain(ctx, sent)
 	}
-	notBefore, more := s.task.assigned.elsewhere(s.task.route.Accounts, sent, s.backoff(sent.Err))
+	notBefore, more := s.task.assigned.elsewhere(s.task.route.Chooser, sent, s.backoff(sent.Err))
 	if !more {
 		return s.refusedForGood(ctx, sent.Err)
 	}

@@ -69,10 +69,10 @@ func (s *submission) submit(ctx context.Context) error {
 		return err
 	}
 	defer capacity() // where it is not submitted
-	if err := t.assigned.choose(t.route.Accounts, x.GetAttempt() > 0); err != nil {
+	if err := t.assigned.choose(t.route.Chooser, x.GetAttempt() > 0); err != nil {
 		return t.busy(err)
 	}
-	return s.submitTo(ctx, t.assigned.account(), capacity)
+	return s.submitTo(ctx, t.assigned.key(), capacity)
 }
 
 // tooLate says which limit a task that is not submitted has passed.
@@ -118,9 +118,9 @@ func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error
 }
 
 // submitTo commits where the request goes, and sends it. A slot that was acquired right
-// after a refusal, by the route as it was then, may be with an account that the route does
+// after a refusal, by the route as it was then, may be with a key that the route does
 // not have any more: then the task chooses again before anything is committed.
-func (s *submission) submitTo(ctx context.Context, a pool.Account, capacity joblog.Release) error {
+func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	t := s.task
 	client, ok := t.route.Client(a)
 	if !ok {
@@ -142,7 +142,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.Account, capacity jobl
 }
 
 // submitting commits that the task is submitted, into the room that it has.
-func (s *submission) submitting(ctx context.Context, a pool.Account, capacity joblog.Release) error {
+func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := s.task.now()
 	if err != nil { // takers compare their clocks with submit_until
@@ -161,7 +161,7 @@ func (s *submission) submitting(ctx context.Context, a pool.Account, capacity jo
 
 // request is the JSON for the upstream: the client's own bytes, but for the model's name
 // where the route maps it.
-func (s *submission) request(ctx context.Context, a pool.Account) (body.Document, error) {
+func (s *submission) request(ctx context.Context, a pool.UpstreamKey) (body.Document, error) {
 	t := s.task
 	id, model := t.held.Name().ID, t.held.Request.Item().GetModel()
 	d, err := t.held.Request.Body(ctx)
@@ -186,16 +186,16 @@ func (s *submission) request(ctx context.Context, a pool.Account) (body.Document
 // only with the same key, does the upstream know it again.
 func (s *submission) submitBound(ctx context.Context) error {
 	t := s.task
-	a := routes.Account(t.execution())
-	if !t.route.HasAccount(a) {
+	a := routes.UpstreamKey(t.execution())
+	if !t.route.HasKey(a) {
 		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
 	}
 	return s.submitAgain(ctx, a)
 }
 
-// submitAgain submits a task to the account that may have it, where the log has room and the
+// submitAgain submits a task to the key that may have it, where the log has room and the
 // retry budget allows it.
-func (s *submission) submitAgain(ctx context.Context, a pool.Account) error {
+func (s *submission) submitAgain(ctx context.Context, a pool.UpstreamKey) error {
 	t := s.task
 	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {

@@ -99,8 +99,8 @@ func (s *submission) resubmit(ctx context.Context) error {
 		return t.holdUntil(s.resubmitAt)
 	}
 	// The key that the upstream honours is honoured where it was sent first.
-	a := routes.Account(t.execution())
-	if !t.route.HasAccount(a) {
+	a := routes.UpstreamKey(t.execution())
+	if !t.route.HasKey(a) {
 		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
 	}
 	return s.submitAgain(ctx, a)
