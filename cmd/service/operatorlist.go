@@ -238,7 +238,7 @@ func workItemLine(w *genbusv1.WorkItemPlace) string {
 	case genbusv1.WorkItemPlace_STATE_READY:
 		return "ready for a replica since " + since
 	case genbusv1.WorkItemPlace_STATE_IN_HAND:
-		return fmt.Sprintf("in hand since %s, by replica %s", since, w.GetReplica()) + holderOf(w)
+		return fmt.Sprintf("held since %s, by replica %s", since, w.GetReplica()) + holderOf(w)
 	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:
 	}
 	return "none"

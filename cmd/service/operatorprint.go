@@ -151,7 +151,7 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 		rows = append(rows, cells(r.GetKind(), r.GetName(), routeState(r), fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetReadyWindow()), fmt.Sprint(r.GetInHand()),
 			fmt.Sprint(r.GetMaxInFlight()), starts, moment(r.GetOldestWaiting())))
 	}
-	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tIN HAND\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
+	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tHELD\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
 }
 
 // routeState is whether a route runs, who paused it, and whether that is all known.
@@ -204,7 +204,9 @@ func moment(t *timestamppb.Timestamp) string {
 }
 
 // upstreamKey returns the upstream and the name of its key.
-func upstreamKey(l *genbusv1.DeadLetter) string { return upstreamKeyOf(l.GetUpstream(), l.GetUpstreamKey()) }
+func upstreamKey(l *genbusv1.DeadLetter) string {
+	return upstreamKeyOf(l.GetUpstream(), l.GetUpstreamKey())
+}
 
 func upstreamKeyOf(upstream, key string) string {
 	if key == "" {
@@ -224,7 +226,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 	for _, r := range m.GetRoutes() {
 		rows = append(rows, cells(r.GetKind(), r.GetName(), fmt.Sprint(r.GetReady()), fmt.Sprint(r.GetWaiting()), moment(r.GetOldest())))
 	}
-	return p.table("KIND\tROUTE\tREADY OR IN HAND\tBACKLOG\tOLDEST", rows)
+	return p.table("KIND\tROUTE\tREADY OR HELD\tBACKLOG\tOLDEST", rows)
 }
 
 // settled writes what became of jobs, and each that was left.

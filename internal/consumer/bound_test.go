@@ -156,8 +156,8 @@ func TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed(t *testing.T) {
 	}
 }
 
-// TestTakerOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
-func TestTakerOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
+// TestNextHolderOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
+func TestNextHolderOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
 	t.Parallel()
 	first, second, b := newSandbox(t), newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, first.URL(), withSecond(second.URL()), videoRoutes(resubmits)))

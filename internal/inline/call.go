@@ -91,7 +91,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 }
 
 func busy(route *routes.Chat) error {
-	return errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
+	return errcode.New(errcode.QueueFull, "route %s has %d inline chats running on this replica; try again later, or send a request_id to queue the chat",
 		route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 }
 

@@ -162,9 +162,9 @@ func (x *bundle) end(id string, end func(*genbusv1.Chat) (task.Event, error)) jo
 	return entry
 }
 
-// byItsOwner is the cancel of a chat.
-func byItsOwner(c *genbusv1.Chat) (task.Event, error) {
-	return task.Cancelled(c, time.Now(), errcode.New(errcode.Cancelled, "by its owner").TaskError())
+// byItsCaller is the cancel of a chat.
+func byItsCaller(c *genbusv1.Chat) (task.Event, error) {
+	return task.Cancelled(c, time.Now(), errcode.New(errcode.Cancelled, "by its caller").TaskError())
 }
 
 // history is what a subscriber sees of a chat: its blocks, and its terminal event.

@@ -47,7 +47,7 @@ func newKey(s *service, index int, name string, u config.Upstream, generation in
 	return k
 }
 
-// limit bounds what the key is used for. What it has in hand counts on.
+// limit bounds what the key is used for. What it holds counts on.
 func (k *key) limit(u config.Upstream) {
 	k.most, k.cooldown = u.MaxConcurrent, u.KeyCooldown
 	if k.perSecond == u.RatePerSecond {

@@ -8,7 +8,7 @@ import (
 )
 
 // Reload takes other keys and limits of the same upstreams. What is known of a key that
-// stays is kept: whether it waits or cools down, and what is in hand. Slots of keys that are
+// stays is kept: whether it waits or cools down, and what it holds. Slots of keys that are
 // gone go on, and count nowhere. The renewed keys are no
 // longer those that were refused, and are tried at once; what clients of earlier
 // configurations hear with the old ones is not held against them. A breaker whose

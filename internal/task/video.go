@@ -79,7 +79,7 @@ type Submission struct {
 	Upstream, Key string
 	// OwnID is the ID of ours that names the task to the upstream; empty for none.
 	OwnID string
-	// Until is when the owner stops writing the request.
+	// Until is when the holder stops writing the request.
 	Until time.Time
 	// Deadline is when the task fails; used at the first submission only.
 	Deadline time.Time

@@ -145,7 +145,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity 
 func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := s.task.now()
-	if err != nil { // takers compare their clocks with submit_until
+	if err != nil { // later holders compare their clocks with submit_until
 		s.task.assigned.release()
 		return err
 	}

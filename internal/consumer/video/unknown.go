@@ -17,8 +17,8 @@ import (
 // (Execution.bound). No refusal of a later submission proves that the first was not
 // accepted, and only there does the upstream know the job again.
 
-// takeOverAfter is how long after submit_until a taker waits before it calls a submission
-// unknown: clocks differ, each by clock.Limit from the broker's at most, and the owner's
+// takeOverAfter is how long after submit_until a new holder waits before it calls a submission
+// unknown: clocks differ, each by clock.Limit from the broker's at most, and the old holder's
 // answer may be on its way.
 const takeOverAfter = 2 * clock.Limit
 
@@ -40,7 +40,7 @@ func (s *submission) takeOver(ctx context.Context) error {
 	}
 	now, err := t.now()
 	if err != nil {
-		return err // its owner may be writing the request
+		return err // the old holder may be writing the request
 	}
 	if decide := t.execution().GetSubmitUntil().AsTime().Add(takeOverAfter); now.Before(decide) {
 		return t.held.UntilReread(decide)
@@ -51,7 +51,7 @@ func (s *submission) takeOver(ctx context.Context) error {
 // unknown decides about a task that the upstream may or may not have.
 func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
 	if ctx.Err() != nil {
-		// Cut off by the end of the grace period. The taker of the task waits until
+		// Cut off by the end of the grace period. The next holder of the task waits until
 		// submit_until has passed and decides then.
 		return hold.Return()
 	}
