@@ -24,9 +24,9 @@ var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.St
 func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	begin := time.Now()
 	entry, err := a.admit(ctx, r)
-	a.metrics.Admission(r.Kind, r.Way, time.Since(begin))
+	a.metrics.Admission(r.Kind, r.Ingress, time.Since(begin))
 	if err != nil {
-		a.metrics.Refused(r.Kind, r.Way, string(errcode.Counted(ctx, err)))
+		a.metrics.Refused(r.Kind, r.Ingress, string(errcode.Counted(ctx, err)))
 		a.countRefused(r.Tenant, err)
 		return joblog.Entry{}, errcode.From(err)
 	}
@@ -77,7 +77,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		return joblog.Entry{}, err
 	}
 	if entry, err = a.logFirst(ctx, there, c); err == nil {
-		a.metrics.Accepted(r.Kind, r.Way, r.Tenant)
+		a.metrics.Accepted(r.Kind, r.Ingress, r.Tenant)
 	}
 	return entry, err
 }

@@ -39,7 +39,7 @@ func (t *Tenants) CheckRateLimit(r Request) error {
 	}
 	err := t.quota.Request(r.Tenant)
 	if err != nil {
-		t.metrics.Refused(r.Kind, r.Way, string(errcode.CodeOf(err)))
+		t.metrics.Refused(r.Kind, r.Ingress, string(errcode.CodeOf(err)))
 		t.countRefused(r.Tenant, err)
 	}
 	return err

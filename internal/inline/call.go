@@ -41,12 +41,12 @@ type call struct {
 func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
 	begin := time.Now()
 	c, err := r.admit(ctx, req, streamed)
-	r.o.Metrics.Admission(subject.Chat, req.Way, time.Since(begin))
+	r.o.Metrics.Admission(subject.Chat, req.Ingress, time.Since(begin))
 	if err != nil {
-		r.o.Metrics.Refused(subject.Chat, req.Way, string(errcode.Counted(ctx, err)))
+		r.o.Metrics.Refused(subject.Chat, req.Ingress, string(errcode.Counted(ctx, err)))
 		return nil, err
 	}
-	r.o.Metrics.Accepted(subject.Chat, req.Way, req.Tenant)
+	r.o.Metrics.Accepted(subject.Chat, req.Ingress, req.Tenant)
 	return c, nil
 }
 

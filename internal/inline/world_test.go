@@ -136,7 +136,7 @@ func withSandbox(t testing.TB, b *broker.Broker, change func(*config.Config)) (*
 
 func ask(model, fields string) admission.Request {
 	return admission.Request{
-		Kind: subject.Chat, Tenant: tenant, Way: telemetry.WayHTTP,
+		Kind: subject.Chat, Tenant: tenant, Ingress: telemetry.IngressHTTP,
 		Body: body.Parse([]byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`)),
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxUploads is how many uploads one process reads at a time, whichever way
+	// maxUploads is how many uploads one process reads at a time, by whichever ingress
 	// they are named. Each may take twice MaxUpload of memory until it is admitted.
 	maxUploads = 8
 	// readWithin bounds the reading of one.
@@ -22,8 +22,8 @@ const (
 )
 
 // Uploads reads requests that are larger than a message, and removes them when they
-// are of no use any more. A process has one, so that its places hold for all ways
-// in. It is safe for concurrent use.
+// are of no use any more. A process has one, so that its places hold for all
+// ingresses. It is safe for concurrent use.
 type Uploads struct {
 	bodies *broker.Bodies
 	log    *slog.Logger

@@ -74,7 +74,7 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
 		source := l.source()
-		r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
+		r.Source, r.RequestID, r.Resolves, r.Ingress = &source, "", true, telemetry.IngressGRPC
 		entry, err = p.Admission.Admit(ctx, r)
 	}
 	if f := errcode.From(err); f != nil {

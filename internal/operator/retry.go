@@ -47,7 +47,7 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 		}
 	}
 	r := retryOfJob(e.Job, data)
-	r.Source, r.Way = &source, telemetry.WayGRPC
+	r.Source, r.Ingress = &source, telemetry.IngressGRPC
 	made, err := p.Admission.Admit(ctx, r)
 	if f, ok := errors.AsType[*errcode.Error](err); ok && f.Code == errcode.IdempotencyKeyReused {
 		return joblog.Entry{}, keyReused(e, f.JobID)
