@@ -45,7 +45,7 @@ func (p printer) say(m proto.Message, format string, args ...any) error {
 
 // job writes which job was made of a letter.
 func (p printer) job(m proto.Message, seq uint64, id string, status genbusv1.JobStatus) error {
-	return p.say(m, "letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
+	return p.say(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
 }
 
 // table writes rows of cells, tab-separated, below a heading.
@@ -90,7 +90,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		return p.asJSON(s)
 	}
 	rows := []string{
-		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
+		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
 		cells("message", l.GetError().GetMessage()), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
 		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),

@@ -63,7 +63,7 @@ func taskOf(l letter, given string) (string, error) {
 	}
 	id := cmp.Or(given, l.GetUpstreamTaskId())
 	if id == "" {
-		return "", wrongTaskID("is missing, and the letter names none; look for the task in the upstream's own list")
+		return "", wrongTaskID("is missing, and the dead letter names none; look for the task in the upstream's own list")
 	}
 	if len(id) > upstream.MaxTaskID || !printable(id) {
 		return "", wrongTaskID(fmt.Sprintf("must be the upstream's id of the task: at most %d printable ASCII characters without spaces", upstream.MaxTaskID))
