@@ -287,7 +287,7 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 			group.Go(func() {
 				defer func() { <-moves }()
 				v, err := d.dispatch(ctx, j)
-				d.route.window.settle(v == enqueued)
+				d.route.window.done(v == enqueued)
 				done.add(v, err)
 			})
 		}
@@ -320,7 +320,7 @@ func (d *dispatcher) nextBatch(most int) (batch []turn) {
 		}
 		t, ok := d.route.backlog.next(now)
 		if !ok {
-			d.route.window.settle(false)
+			d.route.window.done(false)
 			break
 		}
 		batch = append(batch, t)

@@ -370,8 +370,8 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		{second, "acme", "video_old", b.Names().Wait()},
 	} {
 		waiting.Tenant, waiting.RetryOf = row.tenant, row.retryOf
-		place, settle := row.replica.choosePlace(waiting)
-		settle(false)
+		place, done := row.replica.choosePlace(waiting)
+		done(false)
 		if place.stream != row.want {
 			t.Errorf("while acme is passed over, a job of %s with retry_of %q goes into %s", row.tenant, row.retryOf, place.stream)
 		}
@@ -448,7 +448,7 @@ func TestAnItemThatIsTooLargeToMoveBlocksOnlyItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Settle(false)
+	defer r.Done(false)
 	if _, err := r.Put(t.Context()); !errors.Is(err, broker.ErrTooLarge) {
 		t.Errorf("an item that just fits: %v", err)
 	}

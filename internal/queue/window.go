@@ -132,8 +132,8 @@ func (w *window) reserve() bool {
 	return true
 }
 
-// settle returns the room, unless the job is enqueued or may be.
-func (w *window) settle(enqueued bool) {
+// done gives the reserved place back, unless the job is enqueued or may be.
+func (w *window) done(enqueued bool) {
 	if enqueued {
 		return
 	}

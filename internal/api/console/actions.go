@@ -140,12 +140,12 @@ func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string
 }
 
 // resolve makes a job of a letter, and leads to it.
-func (c *Console) resolve(ctx context.Context, r *http.Request, word string, settle func(seq uint64) (id string, err error)) (string, string, error) {
+func (c *Console) resolve(ctx context.Context, r *http.Request, word string, act func(seq uint64) (id string, err error)) (string, string, error) {
 	seq, err := sequenceOf(r)
 	if err != nil {
 		return Path + "/decisions", "", err
 	}
-	id, err := settle(seq)
+	id, err := act(seq)
 	if err != nil {
 		return letterURL(seq), "", err
 	}
