@@ -88,7 +88,7 @@ func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 		j.logger.WarnContext(ctx, "cancelled job is not in the feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 		return
 	}
-	if err := j.queue.Leave(ctx, e); err != nil {
+	if err := j.queue.RemoveEnded(ctx, e); err != nil {
 		j.logger.WarnContext(ctx, "cancelled job is in the queue until its turn comes", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 	}
 }

@@ -318,5 +318,5 @@ func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
 	if err := s.parts.Log.Finish(ctx, ended); err != nil {
 		return err
 	}
-	return s.parts.Queue.Leave(ctx, ended)
+	return s.parts.Queue.RemoveEnded(ctx, ended)
 }
