@@ -54,7 +54,7 @@ type Pool struct {
 	generation int // of the configuration; each has the number after the one before it
 	waiters    uint64
 
-	notices chan breakerNotice // to other replicas
+	notifications chan peerNotification // to other replicas
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.
@@ -62,7 +62,7 @@ func New(upstreams config.Upstreams, o Options) *Pool {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams)), notices: make(chan breakerNotice, maxNotices)}
+	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams)), notifications: make(chan peerNotification, maxNotifications)}
 	p.Reload(upstreams, o.Retry)
 	return p
 }

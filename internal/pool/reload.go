@@ -32,7 +32,7 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 func (s *service) reload(u config.Upstream, generation int, renewed []UpstreamKey) {
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
-		s.creates.apply(breakerNotice{})
+		s.creates.apply(peerNotification{})
 		s.showBreaker()
 	}
 	var keys []*key

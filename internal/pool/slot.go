@@ -96,7 +96,7 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 	if s.service != nil {
 		s.service.called(err, now)
 		if errors.Is(health(err), errTrouble) {
-			s.service.notice(err, job, by.route.Name, now)
+			s.service.noteFailure(err, job, by.route.Name, now)
 		}
 	}
 	s.tell(health(err))
