@@ -68,7 +68,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, busy(route)
 	}
 	// A chat that waits for its events has no place yet, which others can use meanwhile.
-	events := r.awaitRoom(ctx)
+	events := r.awaitCapacity(ctx)
 	defer func() {
 		if err != nil {
 			r.backlog.pass()
@@ -137,9 +137,9 @@ func (r *Runner) begin(c *call, events, streamed bool) error {
 	return nil
 }
 
-// awaitRoom waits for a moment until there is room for the events of a chat, and reports whether
+// awaitCapacity waits for a moment until there is capacity for the events of a chat, and reports whether
 // it has any: none where chat.inline_events is off, or where the broker stores none.
-func (r *Runner) awaitRoom(ctx context.Context) bool {
+func (r *Runner) awaitCapacity(ctx context.Context) bool {
 	if r.o.Config.Now().Chat.InlineEvents == config.InlineEventsOff {
 		return false
 	}
@@ -152,7 +152,7 @@ func (r *Runner) awaitRoom(ctx context.Context) bool {
 
 // stores waits for a moment until the broker has stored events of other chats.
 func (r *Runner) stores(ctx context.Context) bool {
-	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.roomTime)
+	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.capacityWait)
 }
 
 // release ends the call: the upstream is no longer asked.

@@ -57,7 +57,7 @@ func (s *submission) submit(ctx context.Context) error {
 	}
 	s.releaseReserved() // of an earlier attempt that was not sent
 	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
-		return s.noRoomForLetter(ctx, err)
+		return s.noDeadLetterCapacity(ctx, err)
 	}
 	defer func() {
 		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING { // else its outcome is not known
@@ -92,10 +92,10 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	return nil
 }
 
-// noRoomForLetter ends a task that was never submitted if its tenant's stored letters alone
+// noDeadLetterCapacity ends a task that was never submitted if its tenant's stored letters alone
 // reach the bound. Otherwise the task stays held and retries. So does a task that was made of a
 // dead letter: that letter is gone, and the task is all that is left of the request.
-func (s *submission) noRoomForLetter(ctx context.Context, cause error) error {
+func (s *submission) noDeadLetterCapacity(ctx context.Context, cause error) error {
 	t := s.task
 	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
 		return hold.For(hold.Retry)
