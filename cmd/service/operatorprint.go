@@ -71,7 +71,7 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), letterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
 			l.GetId(), upstreamKey(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
 	}
-	if err := p.table("SEQUENCE\tTIME\tLETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
+	if err := p.table("SEQUENCE\tTIME\tDEAD LETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
