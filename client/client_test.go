@@ -227,7 +227,7 @@ func TestPublishedRequestHasItsID(t *testing.T) {
 	}
 }
 
-// TestLargeRequests go by the object store, by both ways in, and the same one again is the
+// TestLargeRequests go by the object store, by both ingresses, and the same one again is the
 // same job.
 func TestLargeRequests(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 var outcomesPattern = regexp.MustCompile(`(?s)(<!-- outcomes -->\n).*?(<!-- /outcomes -->)`)
@@ -36,7 +36,7 @@ func outcomesTable() string {
 		protocols []string
 	}
 	var lines []line
-	for _, p := range protocol.All() {
+	for _, p := range registry.All() {
 		for _, r := range p.Outcomes {
 			i := slices.IndexFunc(lines, func(l line) bool { return answerOf(l.row) == answerOf(r) && meaningOf(l.row) == meaningOf(r) })
 			if i < 0 {
@@ -52,7 +52,7 @@ func outcomesTable() string {
 	for i := 0; i < len(lines); {
 		meaning := func(l line) string {
 			protocols := strings.Join(l.protocols, ", ")
-			if len(l.protocols) == len(protocol.All()) {
+			if len(l.protocols) == len(registry.All()) {
 				protocols = "all"
 			}
 			return protocols + meaningOf(l.row)

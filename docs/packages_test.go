@@ -61,6 +61,18 @@ func TestPackagesAreDrawn(t *testing.T) {
 	}
 }
 
+// TestConfigKnowsNoClients: the configuration reads names and flags of protocols, and links
+// no client of an upstream.
+func TestConfigKnowsNoClients(t *testing.T) {
+	t.Parallel()
+	imports := importsOf(t)
+	for name := range imports {
+		if strings.HasPrefix(name, "internal/upstream") && reaches(imports, "internal/config", name) {
+			t.Errorf("internal/config imports %s, directly or through other packages", name)
+		}
+	}
+}
+
 // TestDiagramIsRead: what is drawn in more than one way is read as what it is.
 func TestDiagramIsRead(t *testing.T) {
 	t.Parallel()

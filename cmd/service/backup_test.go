@@ -161,7 +161,7 @@ func (r *recovery) resume() { r.operator().ok("resume", "video", "video") }
 
 // isPaused checks that the route came back as it was saved. How many wait is not
 // the same everywhere: a restored consumer of three nodes has forgotten which jobs
-// were in hand.
+// were held.
 func (r *recovery) isPaused() {
 	r.t.Helper()
 	var list struct {

@@ -175,7 +175,7 @@ func (s *slowInput) text() string {
 	return fmt.Sprintf("%s (%s)", s.took.Round(time.Millisecond), s.name)
 }
 
-// TestTenThousandHostileInputs: over every way in, and from the upstream. Every
+// TestTenThousandHostileInputs: over every ingress, and from the upstream. Every
 // one of them is answered, or its connection closed, within a bound; none makes
 // the service fail, forget, talk or grow.
 func TestTenThousandHostileInputs(t *testing.T) {

@@ -166,7 +166,7 @@ func (w *world) callsHandled(t *testing.T) (n float64) {
 	_, text := w.fetch(t, http.MethodGet, "/metrics", "")
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, "{")
-		if name != "genbus_jobs_accepted_total" && name != "genbus_jobs_refused_total" || !strings.Contains(rest, `way="`+string(telemetry.WayCall)+`"`) {
+		if name != "genbus_jobs_accepted_total" && name != "genbus_jobs_refused_total" || !strings.Contains(rest, `ingress="`+string(telemetry.IngressCall)+`"`) {
 			continue
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' '):]), 64)

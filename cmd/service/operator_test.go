@@ -193,8 +193,8 @@ func TestOperatorCommand(t *testing.T) {
 	if n := w.up.Sandbox.Stats().Creates - before; n != 1 {
 		t.Errorf("%d creates after the redrive", n)
 	}
-	if out, code := c.run("dead", "drop", "98", second, "99"); code != exitNotFound || !strings.Contains(out, "letter "+second+" is gone\n") ||
-		!strings.Contains(out, "genbus: letter 98: letter_not_found: ") || !strings.Contains(out, "\nletter 99: letter_not_found: ") {
+	if out, code := c.run("dead", "drop", "98", second, "99"); code != exitNotFound || !strings.Contains(out, "dead letter "+second+" removed\n") ||
+		!strings.Contains(out, "genbus: dead letter 98: letter_not_found: ") || !strings.Contains(out, "\ndead letter 99: letter_not_found: ") {
 		t.Errorf("drop ended with %d and printed %q", code, out)
 	}
 	if out := c.ok("dead", "list"); out != "no dead letters\n" {
@@ -675,9 +675,9 @@ func TestEachLetter(t *testing.T) {
 		says  string
 	}{
 		"none":   {t.Context(), nil, 3, 0, "<nil>"},
-		"two":    {t.Context(), map[uint64]error{1: refusal(codes.NotFound), 3: refusal(codes.Aborted)}, 3, exitNotFound, "letter 1: NotFound\nletter 3: Aborted"},
-		"denied": {t.Context(), map[uint64]error{1: refusal(codes.Unauthenticated)}, 1, exitDenied, "letter 1: Unauthenticated\nnot tried: 2 3"},
-		"over":   {over, map[uint64]error{2: refusal(codes.DeadlineExceeded)}, 2, exitUnavailable, "letter 2: DeadlineExceeded\nnot tried: 3"},
+		"two":    {t.Context(), map[uint64]error{1: refusal(codes.NotFound), 3: refusal(codes.Aborted)}, 3, exitNotFound, "dead letter 1: NotFound\ndead letter 3: Aborted"},
+		"denied": {t.Context(), map[uint64]error{1: refusal(codes.Unauthenticated)}, 1, exitDenied, "dead letter 1: Unauthenticated\nnot tried: 2 3"},
+		"over":   {over, map[uint64]error{2: refusal(codes.DeadlineExceeded)}, 2, exitUnavailable, "dead letter 2: DeadlineExceeded\nnot tried: 3"},
 	} {
 		tried := 0
 		err := eachLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {

@@ -64,7 +64,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 func auditTarget(r *genbusv1.AuditRecord) string {
 	switch {
 	case r.GetLetter() != 0:
-		return fmt.Sprint("letter ", r.GetLetter())
+		return fmt.Sprint("dead letter ", r.GetLetter())
 	case r.GetRoute() != "":
 		return r.GetKind() + " route " + r.GetRoute()
 	case r.GetJobId() != "":

@@ -12,10 +12,10 @@ import (
 )
 
 type deadCommand struct {
-	List    deadListCommand    `cmd:"" help:"List letters: of jobs, then of rejected requests, each oldest first."`
-	Show    deadShowCommand    `cmd:"" help:"Show one letter."`
-	Redrive deadRedriveCommand `cmd:"" help:"Send the requests of letters again, as new jobs. Look at the upstream first: it may charge for both."`
-	Drop    deadDropCommand    `cmd:"" help:"Remove letters and their bodies for good."`
+	List    deadListCommand    `cmd:"" help:"List dead letters: of jobs, then of rejected requests, each oldest first."`
+	Show    deadShowCommand    `cmd:"" help:"Show one dead letter."`
+	Redrive deadRedriveCommand `cmd:"" help:"Send the requests of dead letters again, as new jobs. Look at the upstream first: it may charge for both."`
+	Drop    deadDropCommand    `cmd:"" help:"Remove dead letters and their bodies for good."`
 }
 
 // letterFilter chooses letters. All that is given must fit.
@@ -27,7 +27,7 @@ type letterFilter struct {
 
 type deadListCommand struct {
 	letterFilter `embed:""`
-	Limit        int `help:"Most letters to list; 0 for all." default:"100"`
+	Limit        int `help:"Most dead letters to list; 0 for all." default:"100"`
 }
 
 // maxPage is the most that one call gives.
@@ -74,7 +74,7 @@ func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)
 }
 
 type deadShowCommand struct {
-	Sequence uint64 `arg:"" help:"Sequence of the letter."`
+	Sequence uint64 `arg:"" help:"Sequence of the dead letter."`
 	Body     bool   `help:"Print the request too, with the user's prompt."`
 }
 
@@ -90,7 +90,7 @@ func (c deadShowCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 }
 
 type deadRedriveCommand struct {
-	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the letters."`
+	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the dead letters."`
 }
 
 // Run redrives letters in turn.
@@ -107,7 +107,7 @@ func (c deadRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.
 }
 
 type deadDropCommand struct {
-	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the letters."`
+	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the dead letters."`
 }
 
 // Run drops letters in turn.
@@ -118,7 +118,7 @@ func (c deadDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 			if err != nil {
 				return answered(err)
 			}
-			return call.say(answer, "letter %d is gone", seq)
+			return call.say(answer, "dead letter %d removed", seq)
 		})
 	})
 }
@@ -134,7 +134,7 @@ func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) err
 		if err == nil {
 			continue
 		}
-		failed = append(failed, fmt.Errorf("letter %d: %w", seq, err))
+		failed = append(failed, fmt.Errorf("dead letter %d: %w", seq, err))
 		if left := sequences[i+1:]; len(left) > 0 && (ctx.Err() != nil || exitCode(err) == exitDenied) {
 			failed = append(failed, fmt.Errorf("not tried: %s", strings.Trim(fmt.Sprint(left), "[]")))
 			break
@@ -144,8 +144,8 @@ func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) err
 }
 
 type attachCommand struct {
-	Sequence uint64 `arg:"" help:"Sequence of the letter."`
-	Task     string `arg:"" optional:"" help:"The upstream's id of the task; without it the one that the letter names, or that the upstream finds by our ID."`
+	Sequence uint64 `arg:"" help:"Sequence of the dead letter."`
+	Task     string `arg:"" optional:"" help:"The upstream's id of the task; without it the one that the dead letter names, or that the upstream finds by our ID."`
 }
 
 // Run attaches an upstream's task.
@@ -160,7 +160,7 @@ func (c attachCommand) Run(ctx context.Context, o *operatorCommand, out io.Write
 }
 
 type lookUpCommand struct {
-	Sequence uint64 `arg:"" help:"Sequence of the letter."`
+	Sequence uint64 `arg:"" help:"Sequence of the dead letter."`
 }
 
 // Run asks the upstream for a letter's task.
@@ -170,6 +170,6 @@ func (c lookUpCommand) Run(ctx context.Context, o *operatorCommand, out io.Write
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
+		return call.say(answer, "dead letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
 	})
 }

@@ -47,11 +47,11 @@ func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	for _, on := range m.GetUpstreams() {
 		u := on.GetUpstream()
 		for _, k := range u.GetKeys() {
-			rows = append(rows, cells(accountOf(u.GetName(), k.GetName()), on.GetReplica(), keyState(u, k), inHand(k), fmt.Sprint(k.GetWaiting()),
+			rows = append(rows, cells(upstreamKeyOf(u.GetName(), k.GetName()), on.GetReplica(), keyState(u, k), heldWith(k), fmt.Sprint(k.GetWaiting()),
 				share(u.GetCallsFailed(), u.GetCalls()), share(u.GetPollsFailed(), u.GetPolls()), lastFailure(u)))
 		}
 	}
-	if err := p.table("UPSTREAM\tREPLICA\tSTATE\tIN HAND\tWAITING\tCALLS FAILED, 5 MIN\tPOLLS FAILED\tLAST FAILURE", rows); err != nil {
+	if err := p.table("UPSTREAM\tREPLICA\tSTATE\tHELD\tWAITING\tCALLS FAILED, 5 MIN\tPOLLS FAILED\tLAST FAILURE", rows); err != nil {
 		return err
 	}
 	return p.silent(m.GetSilent())
@@ -78,7 +78,7 @@ func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
 	return "in use"
 }
 
-func inHand(k *genbusv1.UpstreamKeyState) string {
+func heldWith(k *genbusv1.UpstreamKeyState) string {
 	if k.GetMaxConcurrent() == 0 {
 		return fmt.Sprint(k.GetInHand())
 	}

@@ -119,7 +119,7 @@ func (p printer) jobs(m *genbusv1.ListJobsResponse) error {
 	rows := make([]string, 0, len(m.GetJobs()))
 	for _, j := range m.GetJobs() {
 		rows = append(rows, cells(moment(j.GetCreatedAt()), j.GetTenant(), j.GetId(), task.PhaseWord(j.GetPhase()), moment(j.GetUpdatedAt()),
-			j.GetModel(), j.GetRoute(), accountOf(j.GetUpstream(), j.GetUpstreamKey()), j.GetUpstreamTaskId(), j.GetErrorCode(), labelsLine(j)))
+			j.GetModel(), j.GetRoute(), upstreamKeyOf(j.GetUpstream(), j.GetUpstreamKey()), j.GetUpstreamTaskId(), j.GetErrorCode(), labelsLine(j)))
 	}
 	if err := p.table("CREATED\tTENANT\tJOB\tPHASE\tUPDATED\tMODEL\tROUTE\tUPSTREAM\tUPSTREAM TASK\tCODE\tLABELS", rows); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 	rows := []string{
 		cells("job", j.GetId()), cells("kind", j.GetKind()), cells("tenant", j.GetTenant()), cells("request id", m.GetRequestId()), cells("retry of", m.GetRetryOf()),
 		cells("phase", task.PhaseWord(j.GetPhase())), cells("model", j.GetModel()), cells("route", j.GetRoute()),
-		cells("upstream", accountOf(j.GetUpstream(), j.GetUpstreamKey())), cells("upstream task", j.GetUpstreamTaskId()), cells("labels", labelsLine(j)),
+		cells("upstream", upstreamKeyOf(j.GetUpstream(), j.GetUpstreamKey())), cells("upstream task", j.GetUpstreamTaskId()), cells("labels", labelsLine(j)),
 		cells("created", moment(j.GetCreatedAt())), cells("start by", moment(m.GetStartBy())), cells("end by", moment(m.GetEndBy())),
 		cells("trace", m.GetTraceId()), cells("work item", workItemLine(m.GetWorkItem())),
 	}
@@ -212,7 +212,7 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 		http = fmt.Sprint(h.GetUpstreamHttpStatus())
 	}
 	return cells(fmt.Sprint(h.GetVersion()), h.GetTime().AsTime().Format("2006-01-02T15:04:05.000Z07:00"), after, task.PhaseWord(h.GetPhase()),
-		fmt.Sprint(h.GetAttempt()), progress, accountOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
+		fmt.Sprint(h.GetAttempt()), progress, upstreamKeyOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
 }
 
 // holderOf says who holds a job where it is not, or may not be, the replica that wrote last.
@@ -238,7 +238,7 @@ func workItemLine(w *genbusv1.WorkItemPlace) string {
 	case genbusv1.WorkItemPlace_STATE_READY:
 		return "ready for a replica since " + since
 	case genbusv1.WorkItemPlace_STATE_IN_HAND:
-		return fmt.Sprintf("in hand since %s, by replica %s", since, w.GetReplica()) + holderOf(w)
+		return fmt.Sprintf("held since %s, by replica %s", since, w.GetReplica()) + holderOf(w)
 	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:
 	}
 	return "none"

@@ -36,7 +36,7 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 		rows = append(rows, cells(s.GetKind(), s.GetName(), routeState(s), fmt.Sprint(s.GetWaiting()), fmt.Sprint(s.GetInHand()),
 			minute[0], minute[1], minute[2], minute[3], hour[0], hour[1], hour[2], hour[3]))
 	}
-	if err := p.table("KIND\tROUTE\tSTATE\tWAITING\tIN HAND\tACCEPTED, 1 MIN\tSTARTED\tENDED\tFAILED\tACCEPTED, 1 H\tSTARTED\tENDED\tFAILED", rows); err != nil {
+	if err := p.table("KIND\tROUTE\tSTATE\tWAITING\tHELD\tACCEPTED, 1 MIN\tSTARTED\tENDED\tFAILED\tACCEPTED, 1 H\tSTARTED\tENDED\tFAILED", rows); err != nil {
 		return err
 	}
 	rows = nil

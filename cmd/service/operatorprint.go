@@ -45,7 +45,7 @@ func (p printer) say(m proto.Message, format string, args ...any) error {
 
 // job writes which job was made of a letter.
 func (p printer) job(m proto.Message, seq uint64, id string, status genbusv1.JobStatus) error {
-	return p.say(m, "letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
+	return p.say(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
 }
 
 // table writes rows of cells, tab-separated, below a heading.
@@ -69,9 +69,9 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 	for _, s := range m.GetLetters() {
 		l := s.GetLetter()
 		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), letterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
-			l.GetId(), account(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
+			l.GetId(), upstreamKey(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
 	}
-	if err := p.table("SEQUENCE\tTIME\tLETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
+	if err := p.table("SEQUENCE\tTIME\tDEAD LETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
@@ -90,9 +90,9 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		return p.asJSON(s)
 	}
 	rows := []string{
-		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
+		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
 		cells("message", l.GetError().GetMessage()), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
-		cells("upstream", account(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
+		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
 	}
 	if w := l.GetWork(); w != nil {
@@ -151,7 +151,7 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 		rows = append(rows, cells(r.GetKind(), r.GetName(), routeState(r), fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetReadyWindow()), fmt.Sprint(r.GetInHand()),
 			fmt.Sprint(r.GetMaxInFlight()), starts, moment(r.GetOldestWaiting())))
 	}
-	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tIN HAND\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
+	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tHELD\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
 }
 
 // routeState is whether a route runs, who paused it, and whether that is all known.
@@ -203,10 +203,12 @@ func moment(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// account is the upstream and the name of its key.
-func account(l *genbusv1.DeadLetter) string { return accountOf(l.GetUpstream(), l.GetUpstreamKey()) }
+// upstreamKey returns the upstream and the name of its key.
+func upstreamKey(l *genbusv1.DeadLetter) string {
+	return upstreamKeyOf(l.GetUpstream(), l.GetUpstreamKey())
+}
 
-func accountOf(upstream, key string) string {
+func upstreamKeyOf(upstream, key string) string {
 	if key == "" {
 		return upstream
 	}
@@ -224,7 +226,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 	for _, r := range m.GetRoutes() {
 		rows = append(rows, cells(r.GetKind(), r.GetName(), fmt.Sprint(r.GetReady()), fmt.Sprint(r.GetWaiting()), moment(r.GetOldest())))
 	}
-	return p.table("KIND\tROUTE\tREADY OR IN HAND\tBACKLOG\tOLDEST", rows)
+	return p.table("KIND\tROUTE\tREADY OR HELD\tBACKLOG\tOLDEST", rows)
 }
 
 // settled writes what became of jobs, and each that was left.

@@ -94,17 +94,17 @@ func word(v any) string {
 	return s
 }
 
-// TestEveryProtocolByEveryWayIn: a task of each protocol, made by each way in,
+// TestEveryProtocolByEveryIngress: a task of each protocol, made by each ingress,
 // ends completed and failed, is seen in the feed, and is readable in the shape of
 // every protocol; its content can be downloaded.
-func TestEveryProtocolByEveryWayIn(t *testing.T) {
+func TestEveryProtocolByEveryIngress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, p := range wires {
 		t.Run(p.name, func(t *testing.T) {
 			for _, ending := range []string{"", ":fail=text risk"} {
 				model := p.model + ending
-				ids := w.byEveryWay(t, p, model)
+				ids := w.byEveryIngress(t, p, model)
 				for way, id := range ids {
 					status := genbusv1.JobStatus_JOB_STATUS_COMPLETED
 					if ending != "" {
@@ -123,8 +123,8 @@ func TestEveryProtocolByEveryWayIn(t *testing.T) {
 	}
 }
 
-// byEveryWay makes a task by each way in and gives their ids.
-func (w *world) byEveryWay(t *testing.T, p wire, model string) map[string]string {
+// byEveryIngress makes a task by each ingress and gives their ids.
+func (w *world) byEveryIngress(t *testing.T, p wire, model string) map[string]string {
 	t.Helper()
 	ids := map[string]string{}
 	status, answer := w.post(t, p.create, p.body(model))

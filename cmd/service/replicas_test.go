@@ -31,8 +31,8 @@ func oneChat(requestID string) *genbusv1.ChatRequest {
 		`{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"tell me of the sea"}]}`)}}
 }
 
-// TestStoppedWhileItPolls: the owner is stopped for longer than AckWait, another
-// replica polls too, and the owner comes back believing that the task is still its
+// TestStoppedWhileItPolls: the holder is stopped for longer than AckWait, another
+// replica polls too, and the holder comes back believing that the task is still its
 // own. Whether the task ends before or after that, it ends once.
 func TestStoppedWhileItPolls(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,7 @@ func TestStoppedBetweenItemAndLog(t *testing.T) {
 	})
 }
 
-// TestStoppedInAChat: the stopped owner comes back into the middle of its call
+// TestStoppedInAChat: the stopped holder comes back into the middle of its call
 // while another replica is in the second attempt. Its call is cut, and it leaves
 // the work item to the other.
 func TestStoppedInAChat(t *testing.T) {
@@ -293,7 +293,7 @@ func TestAKilledHolderIsShown(t *testing.T) {
 	c := command{t: t, server: second.grpc, key: opsKey}
 	shows := func(pattern string) {
 		t.Helper()
-		looks := regexp.MustCompile(`\nwork item +in hand since \S+Z, by replica (\w+)` + pattern + `\n`)
+		looks := regexp.MustCompile(`\nwork item +held since \S+Z, by replica (\w+)` + pattern + `\n`)
 		await(t, pattern, func() bool { return looks.MatchString(c.ok("jobs", "show", n.ID)) })
 	}
 	shows("")

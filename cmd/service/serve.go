@@ -102,5 +102,5 @@ func sandboxBanner(url string) string {
 		text += fmt.Sprintf("  GENBUS_CONFIG=examples/sandbox.yaml %s serve          # every protocol\n", programCommand(os.Args[0]))
 	}
 	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus leaves them alone,\n" +
-		"and where another configuration has a route of the same name its jobs in hand end as upstream_removed.\n"
+		"and where another configuration has a route of the same name its held jobs end as upstream_removed.\n"
 }

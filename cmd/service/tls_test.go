@@ -72,7 +72,7 @@ func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service.Ser
 	})
 }
 
-// tlsEntrances are all ways in, each used once with a client's TLS.
+// tlsEntrances are all ingresses, each used once with a client's TLS.
 var tlsEntrances = map[string]func(t *testing.T, s *service.Service, client *tls.Config) error{
 	"HTTP": func(t *testing.T, s *service.Service, client *tls.Config) error {
 		_, err := overTLS(t, s, client, http.MethodGet, "/v1/models", "")

@@ -98,7 +98,7 @@ func newCaller(n int) caller {
 
 func (c caller) parent() string { return "00-" + c.trace + "-" + c.span + "-01" }
 
-// entrance is a way in that a traced video request takes.
+// entrance is an ingress that a traced video request takes.
 type entrance struct {
 	name string
 	// spans are the names of those above the job, from the caller's on.
@@ -184,10 +184,10 @@ func exportTo(t *testing.T, c *collectortest.Collector) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 }
 
-// TestOneTraceByEveryWayIn: a video comes in, its replica stops, another one ends
+// TestOneTraceByEveryIngress: a video comes in, its replica stops, another one ends
 // it. A collector gets one trace from the caller's span to the last event's,
-// whichever way the request came.
-func TestOneTraceByEveryWayIn(t *testing.T) {
+// by whichever ingress the request came.
+func TestOneTraceByEveryIngress(t *testing.T) {
 	collector, natsURL := collectortest.Start(t), startNATS(t)
 	exportTo(t, collector)
 	up := startSandbox(t, sandbox.Options{})
@@ -329,7 +329,7 @@ func TestChatsAreTraced(t *testing.T) {
 }
 
 // TestWithoutACollectorTheTraceIsPassedOn: the events of a job name the span of
-// its caller, by every way in.
+// its caller, by every ingress.
 func TestWithoutACollectorTheTraceIsPassedOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
-// TestFailedCallsNameTheirJob: whichever way a job comes, the line of the log about its
+// TestFailedCallsNameTheirJob: by whichever ingress a job comes, the line of the log about its
 // upstream that cannot be reached says which job it was, of whom, and on which route.
 func TestFailedCallsNameTheirJob(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func (r result) sections() []section {
 		{"Faults of the upstreams, by request and fault", counted(r.Upstream)},
 		{"Queued jobs that were accepted, by kind", counted(c.Accepted)},
 		{"Of these before the last fault began", counted(c.Stormy)},
-		{"Queued jobs, by kind and way in, and their ends", nested(c.Jobs)},
+		{"Queued jobs, by kind and ingress, and their ends", nested(c.Jobs)},
 		{"Inline chats, by their end in the log", counted(c.Inline)},
 		{"POSTs on the wire, by what they met", nested(named(c.Posts))},
 		{"Unknown outcomes, by what explains them", counted(c.Unknown)},

@@ -18,17 +18,15 @@ import (
 
 // Admission is the only code that puts new jobs into the queue.
 type Admission struct {
+	*Tenants
 	cfg     *config.Live
 	b       *broker.Broker
 	log     *joblog.Log
 	bodies  *broker.Bodies
 	queue   *queue.Queue
 	firsts  *firsts
-	quota   *quota.Quota
 	letters *quota.DeadLetterQuota
 	metrics *telemetry.Metrics
-
-	refusals *quota.Refusals
 }
 
 // Options are the parts that admission works with. All are required.
@@ -46,9 +44,8 @@ type Options struct {
 // New returns an admission.
 func New(o Options) *Admission {
 	return &Admission{
-		cfg: o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.Letters, metrics: o.Metrics, firsts: newFirsts(),
-		refusals: quota.NewRefusals(),
-		quota:    quota.New(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}),
+		Tenants: newTenants(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}, o.Metrics),
+		cfg:     o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.Letters, metrics: o.Metrics, firsts: newFirsts(),
 	}
 }
 

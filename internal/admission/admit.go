@@ -24,9 +24,9 @@ var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.St
 func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	begin := time.Now()
 	entry, err := a.admit(ctx, r)
-	a.metrics.Admission(r.Kind, r.Way, time.Since(begin))
+	a.metrics.Admission(r.Kind, r.Ingress, time.Since(begin))
 	if err != nil {
-		a.metrics.Refused(r.Kind, r.Way, string(errcode.Counted(ctx, err)))
+		a.metrics.Refused(r.Kind, r.Ingress, string(errcode.Counted(ctx, err)))
 		a.countRefused(r.Tenant, err)
 		return joblog.Entry{}, errcode.From(err)
 	}
@@ -77,7 +77,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		return joblog.Entry{}, err
 	}
 	if entry, err = a.logFirst(ctx, there, c); err == nil {
-		a.metrics.Accepted(r.Kind, r.Way, r.Tenant)
+		a.metrics.Accepted(r.Kind, r.Ingress, r.Tenant)
 	}
 	return entry, err
 }
@@ -92,13 +92,13 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 			return nil, err
 		}
 	}
-	releaseRoom, err := a.checkCapacity(ctx, r, c)
+	releaseCapacity, err := a.checkCapacity(ctx, r, c)
 	if err != nil {
 		releaseSlot()
 		return nil, err
 	}
 	release = func() {
-		releaseRoom()
+		releaseCapacity()
 		releaseSlot()
 	}
 	// What the tenant's jobs end with goes to its object store, and is never refused there.
@@ -126,8 +126,8 @@ func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (re
 		return nil, full(c.Route.Name, waiting)
 	}
 	release, err = a.log.Capacity.ReserveJob(ctx, task.FromWork(c.Item(ctx, r, time.Now())).Job)
-	if noRoom, ok := errors.AsType[*joblog.FullError](err); ok {
-		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
+	if noCapacity, ok := errors.AsType[*joblog.FullError](err); ok {
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: %s", noCapacity).WithRetryAfter(30 * time.Second)
 	}
 	if err != nil {
 		return nil, unavailable(err)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // Limits of what is not the body.
@@ -83,11 +83,11 @@ func (c *Checked) write(r Request) error {
 	if r.Kind != subject.Video {
 		return nil
 	}
-	p, ok := protocol.Find(c.Route.Protocol)
+	p, ok := registry.Find(c.Route.Protocol)
 	if !ok {
 		return errcode.New(errcode.Internal, "route %s speaks protocol %q, which does not exist", c.Route.Name, c.Route.Protocol)
 	}
-	if r.Typed != nil && p.Name != protocol.Default().Name {
+	if r.Typed != nil && p.Name != registry.Default().Name {
 		var err error
 		if d, err = p.Bodies.FromTyped(r.Typed); err != nil {
 			return unwritable(err)

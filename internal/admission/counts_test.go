@@ -17,7 +17,7 @@ func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 	s := setup(t, brokertest.Single(t))
 	for range 3 {
 		r := video("one", "a cat")
-		r.Way = telemetry.WayGRPC
+		r.Ingress = telemetry.IngressGRPC
 		if _, err := s.Admit(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -25,12 +25,12 @@ func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 	const name = "genbus_jobs_accepted_total"
 	want := "# HELP " + name + " Jobs whose work item was stored, or inline chats that began.\n# TYPE " + name + " counter\n"
 	for _, kind := range []string{"chat", "video"} {
-		for _, way := range []string{"call", "grpc", "http", "nats"} {
+		for _, ingress := range []string{"call", "grpc", "http", "nats"} {
 			n := 0
-			if kind == "video" && way == "grpc" {
+			if kind == "video" && ingress == "grpc" {
 				n = 1
 			}
-			want += fmt.Sprintf("%s{kind=%q,way=%q} %d\n", name, kind, way, n)
+			want += fmt.Sprintf("%s{ingress=%q,kind=%q} %d\n", name, ingress, kind, n)
 		}
 	}
 	if err := testutil.GatherAndCompare(s.parts.Metrics.Gatherer(), strings.NewReader(want), name); err != nil {

@@ -38,7 +38,7 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked, item *gen
 		return placed{}, errcode.From(err)
 	}
 	there, ours, err := a.store(ctx, r, c, reserved)
-	reserved.Settle(ours)
+	reserved.Done(ours)
 	if !ours {
 		a.discardBody(ctx, item)
 	}

@@ -4,9 +4,9 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // parsedBody is what a body is, as far as it can be told without its route.
@@ -27,9 +27,9 @@ func (a *Admission) readBody(r Request) parsedBody {
 		return parsedBody{model: head.Model, head: head, violations: d.CheckChat()}
 	}
 	if r.Typed != nil {
-		return readVideo(protocol.Default(), d)
+		return readVideo(registry.Default(), d)
 	}
-	if p, ok := protocol.Find(r.Protocol); ok {
+	if p, ok := registry.Find(r.Protocol); ok {
 		return readVideo(p, d)
 	}
 	return a.guess(d)
@@ -43,7 +43,7 @@ func readVideo(p upstream.Protocol, d body.Document) parsedBody {
 // its own, and the right one is that whose model has a route of its protocol.
 // Where none has, the first that names a model at all is judged.
 func (a *Admission) guess(d body.Document) parsedBody {
-	all := protocol.All()
+	all := registry.All()
 	first := all[0]
 	named := false
 	for _, p := range all {
@@ -95,8 +95,8 @@ func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 // wrongProtocol names the path that would be right.
 func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string) error {
 	where := ""
-	if p, ok := protocol.Find(route.Protocol); ok {
-		where = "; create it with " + protocol.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " and a body of that protocol"
+	if p, ok := registry.Find(route.Protocol); ok {
+		where = "; create it with " + registry.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " and a body of that protocol"
 	}
 	return errcode.New(errcode.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
 		errcode.Clip(model, 128), route.Protocol, errcode.Clip(wanted, 64), where)

@@ -42,8 +42,8 @@ type Request struct {
 	// Resolves is true for a request that a dead letter makes, which goes: it is accepted
 	// also where its tenant has as many letters as it may have.
 	Resolves bool
-	// Way is the ingress, for metrics.
-	Way telemetry.Way
+	// Ingress is how the request came in, for metrics.
+	Ingress telemetry.Ingress
 }
 
 // Checked is a request that passed validation, with everything that was found

@@ -35,7 +35,7 @@ func TestFollowLiveAndReplay(t *testing.T) {
 		r.expect(t, "chunk 1: 1 2 3")
 		x.started()
 		r.expect(t, "event 3")
-		x.chunk(1, 4, 1) // the old owner does not know yet
+		x.chunk(1, 4, 1) // the old holder does not know yet
 		x.chunk(2, 0, 2)
 		r.expect(t, "chunk 2: 0 1")
 		x.chunk(2, 0, 2) // sent again

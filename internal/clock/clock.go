@@ -15,7 +15,7 @@ import (
 const (
 	// Limit is how far the clock may be from the broker's. Two replicas that judge are
 	// at most twice as far from each other: a replica that takes a submission over waits that
-	// long beyond the time until which its owner may write it. Where the clocks of the
+	// long beyond the time until which its holder may write it. Where the clocks of the
 	// broker's servers differ, that holds from the next measurement after a change of
 	// the log's leader on, which is two seconds later where the broker answers.
 	Limit = 5 * time.Second

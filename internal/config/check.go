@@ -69,25 +69,14 @@ func (c *Config) checkSegments(r *report) {
 	for _, name := range sortedKeys(c.HTTP.Segments) {
 		path, segment := join("http.segments", name), c.HTTP.Segments[name]
 		checkToken(r, path, segment)
-		if p, ok := protocol.Find(name); !ok || p.Surface == nil {
-			r.say(path, "is not a protocol with paths of its own; want one of "+strings.Join(surfaces(), ", "))
+		if p, ok := protocol.Find(name); !ok || p.Segment == "" {
+			r.say(path, "is not a protocol with paths of its own; want one of "+strings.Join(protocolsWith(func(p protocol.Info) bool { return p.Segment != "" }), ", "))
 		}
 		if other, used := taken[segment]; used {
 			r.bad(path, segment, "a segment of its own; "+other+" has this one")
 		}
 		taken[segment] = name
 	}
-}
-
-// surfaces are the protocols whose paths stand below a segment.
-func surfaces() []string {
-	var names []string
-	for _, p := range protocol.All() {
-		if p.Surface != nil {
-			names = append(names, p.Name)
-		}
-	}
-	return names
 }
 
 func (c *Config) checkChoices(r *report) {

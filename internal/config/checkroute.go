@@ -46,19 +46,18 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 	}
 }
 
-// protocolVideos is the only protocol that has an input_reference.
-const protocolVideos = "videos"
-
 // checkProtocol wants no option that the route's protocol does not read: it would seem to do something.
 func checkProtocol(r *report, path string, route Route) {
-	oneOf(r, path+".protocol", route.Protocol, protocol.Names()...)
-	if _, known := protocol.Find(route.Protocol); !known {
+	oneOf(r, path+".protocol", route.Protocol, protocolsWith(func(protocol.Info) bool { return true })...)
+	p, known := protocol.Find(route.Protocol)
+	if !known {
 		return
 	}
-	if route.InputReference != "" && route.Protocol != protocolVideos {
-		r.say(path+".input_reference", "is for protocol "+protocolVideos+"; want it left out with protocol "+route.Protocol)
+	if route.InputReference != "" && !p.InputReference {
+		with := protocolsWith(func(p protocol.Info) bool { return p.InputReference })
+		r.say(path+".input_reference", "is for protocol "+alternatives(with)+"; want it left out with protocol "+route.Protocol)
 	}
-	if route.Gateway && route.Protocol == protocol.Default().Name {
+	if route.Gateway && !p.Gateway {
 		r.say(path+".gateway", "changes nothing with protocol "+route.Protocol+"; want it left out")
 	}
 }
@@ -128,16 +127,16 @@ func (c *Config) checkSigned(r *report, key string, route Route, upstream string
 	switch {
 	case route.Kind == KindChat:
 		r.say(key, what+"is for chats, which have no signature; want an upstream with auth: bearer")
-	case known && p.Sign == nil:
-		r.say(key, what+"speaks protocol "+p.Name+", which has no signature; want protocol "+alternatives(signatures())+", or an upstream with auth: bearer")
+	case known && !p.Signed:
+		r.say(key, what+"speaks protocol "+p.Name+", which has no signature; want protocol "+alternatives(protocolsWith(func(p protocol.Info) bool { return p.Signed }))+", or an upstream with auth: bearer")
 	}
 }
 
-// signatures are the protocols that requests can be signed for.
-func signatures() []string {
+// protocolsWith returns the names of the protocols that support something.
+func protocolsWith(support func(protocol.Info) bool) []string {
 	var names []string
 	for _, p := range protocol.All() {
-		if p.Sign != nil {
+		if support(p) {
 			names = append(names, p.Name)
 		}
 	}

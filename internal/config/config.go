@@ -186,7 +186,7 @@ type Shutdown struct {
 	// Time between /readyz turning false and the refusal of new calls, for load balancers to notice; not part of the
 	// grace. Default: 0s.
 	Delay time.Duration `yaml:"delay" env:"GENBUS_SHUTDOWN_DELAY"`
-	// Time to finish the HTTP calls in hand after a stop signal; held jobs are handed over at once. Default: 30s.
+	// Time to finish the running HTTP calls after a stop signal; held jobs are handed over at once. Default: 30s.
 	Grace time.Duration `yaml:"grace" env:"GENBUS_SHUTDOWN_GRACE"`
 }
 
@@ -263,8 +263,8 @@ func (c *Config) fill() {
 func withSegments(given map[string]string) map[string]string {
 	segments := map[string]string{}
 	for _, p := range protocol.All() {
-		if p.Surface != nil {
-			segments[p.Name] = p.Surface.Segment()
+		if p.Segment != "" {
+			segments[p.Name] = p.Segment
 		}
 	}
 	maps.Copy(segments, given)

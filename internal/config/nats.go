@@ -135,9 +135,9 @@ type DeadStream struct {
 
 // RejectedStream holds the letters of requests that were never accepted.
 type RejectedStream struct {
-	// How long letters of rejected requests are kept. Default: 720h.
+	// How long dead letters of rejected requests are kept. Default: 720h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of letters of rejected requests; beyond it the oldest go first. Default: 256MiB.
+	// Most bytes of dead letters of rejected requests; beyond it the oldest go first. Default: 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 

@@ -166,7 +166,7 @@ func (r *Route) fill() {
 		r.Upstream = r.Upstreams[0].Name
 	}
 	if r.Kind == KindVideo && r.Protocol == "" {
-		r.Protocol = protocol.Names()[0]
+		r.Protocol = protocol.Default().Name
 	}
 	if r.Group == "" {
 		r.Group = cmp.Or(r.Protocol, r.Kind)

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // Names that AddSandbox uses.
@@ -14,11 +16,6 @@ const (
 	SandboxVideoModels = "sandbox-video*"
 	SandboxChatModels  = "sandbox-chat*"
 )
-
-// sandboxProtocols are the sandbox's models of the other video protocols. Each has a route of the protocol's name.
-var sandboxProtocols = []struct{ protocol, models string }{
-	{"videos", "sandbox-videos*"}, {"kling", "sandbox-kling*"}, {"jimeng", "sandbox-jimeng*"},
-}
 
 // ShowAll keeps the requests of all routes and has operators read what jobs have, where the sandbox is the only
 // upstream: a trial shows all that the console can, and there are no requests but those to the sandbox. A reload does
@@ -56,9 +53,13 @@ func (c *Config) AddSandbox(baseURL string) error {
 	video.Poll.Interval = 250 * time.Millisecond
 	chat := NewRoute(SandboxChatRoute, KindChat, SandboxUpstream, SandboxChatModels)
 	next.Routes = append(next.Routes, video, chat)
-	for _, p := range sandboxProtocols {
-		route := NewRoute("sandbox-"+p.protocol, KindVideo, SandboxUpstream, p.models)
-		route.Protocol, route.Group, route.Poll.Interval = p.protocol, p.protocol, video.Poll.Interval
+	for _, p := range protocol.All() {
+		if p == protocol.Default() {
+			continue
+		}
+		name := SandboxUpstream + "-" + p.Name
+		route := NewRoute(name, KindVideo, SandboxUpstream, name+"*")
+		route.Protocol, route.Group, route.Poll.Interval = p.Name, p.Name, video.Poll.Interval
 		next.Routes = append(next.Routes, route)
 	}
 	next.prepare(r)

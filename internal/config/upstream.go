@@ -35,7 +35,7 @@ type Upstream struct {
 	// Path before a vendor's own paths, such as "/kling"; "/" for none. Default: the protocol's segment with bearer (a
 	// gateway), none with signed (the vendor itself).
 	VendorPath string `yaml:"vendor_path"`
-	// Most jobs in hand for each key, in each replica; 0 for no limit but the route's max_in_flight, which counts all
+	// Most held jobs for each key, in each replica; 0 for no limit but the route's max_in_flight, which counts all
 	// replicas. Default: 0.
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// Most submissions and chats a second for each key, in each replica; 0 for no limit. Default: 0.

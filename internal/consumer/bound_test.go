@@ -84,10 +84,10 @@ func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	}
 }
 
-// TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked: the upstream accepts, its
+// TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed: the upstream accepts, its
 // answer is lost, and it refuses the resubmission. That says nothing of the first
 // submission, so no other upstream and no other key gets the task.
-func TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked(t *testing.T) {
+func TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// refusal is the answer to the second create, and to later ones too where
@@ -156,8 +156,8 @@ func TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked(t *testing.T) {
 	}
 }
 
-// TestTakerOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
-func TestTakerOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
+// TestNextHolderOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
+func TestNextHolderOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
 	t.Parallel()
 	first, second, b := newSandbox(t), newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, first.URL(), withSecond(second.URL()), videoRoutes(resubmits)))

@@ -51,7 +51,7 @@ func TestACancelKeepsAnUnknownOutcome(t *testing.T) {
 		first.stop(false)
 		second := idleReplica(t, b, cfg)
 		end := cancelJob(t, second.log, submitting)
-		if err := second.Queue.Leave(t.Context(), end); err != nil {
+		if err := second.Queue.RemoveEnded(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
 		if err := second.Start(t.Context()); err != nil {

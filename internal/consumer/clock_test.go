@@ -174,7 +174,7 @@ func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestAWrongClockTakesNoSubmissionOver: its owner may be writing the request. Whether it
+// TestAWrongClockTakesNoSubmissionOver: its holder may be writing the request. Whether it
 // was accepted is not called unknown before a right clock says that the time is over.
 func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
 	t.Parallel()

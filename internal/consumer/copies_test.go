@@ -159,10 +159,10 @@ func TestCompletedStaysCompleted(t *testing.T) {
 	}
 }
 
-// TestTakerAsksForALostResult: a task whose upstream had finished is taken over
-// after its deadline and after the time of its copy. The taker asks once before
+// TestNextHolderAsksForALostResult: a task whose upstream had finished is taken over
+// after its deadline and after the time of its copy. The next holder asks once before
 // it decides.
-func TestTakerAsksForALostResult(t *testing.T) {
+func TestNextHolderAsksForALostResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		poll http.HandlerFunc
@@ -223,9 +223,9 @@ func TestCancelEndsACopy(t *testing.T) {
 	}
 }
 
-// TestTakerDropsCopiesOfItsForerunner: the replica that copied them died before the task
+// TestNextHolderDropsCopiesOfTheLast: the replica that copied them died before the task
 // was cancelled, so that no event names them.
-func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
+func TestNextHolderDropsCopiesOfTheLast(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))

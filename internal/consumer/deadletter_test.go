@@ -32,7 +32,7 @@ func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 }
 
 // TestARemovedUpstreamLeavesALetter: the task there may be paid for, and can be
-// attached when its account is back.
+// attached when its upstream key is back.
 func TestARemovedUpstreamLeavesALetter(t *testing.T) {
 	t.Parallel()
 	first, second := newSandbox(t), newSandbox(t)

@@ -17,7 +17,7 @@ import (
 
 func drains(r *config.Route) { r.Draining = true }
 
-// TestDrainingRouteAdmitsNothingAndEmpties: jobs in line and behind it are served to
+// TestDrainingRouteAdmitsNothingAndEmpties: ready jobs and those of the backlog are served to
 // their end; a new request is refused, and one of an accepted job attaches to it.
 func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
 }
 
 // TestOldItemThatWaitedWithoutALogIsRun: it was accepted while the log was away, the
-// replica that had accepted it died, and its turn came hours later. It was never in line.
+// replica that had accepted it died, and its turn came hours later. It was never ready.
 func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

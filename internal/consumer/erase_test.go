@@ -152,11 +152,11 @@ func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
 	creates := []string{<-begun}
 	name := earlier.Name()
 	end := cancelJob(t, r.log, earlier)
-	if err := r.Queue.Items.Released(t.Context(), name, 0); errcode.CodeOf(err) != errcode.StillHeld {
+	if err := r.Queue.Items.AwaitRemoved(t.Context(), name, 0); errcode.CodeOf(err) != errcode.StillHeld {
 		t.Errorf("released during the create: %v", err)
 	}
 	close(goOn)
-	if err := r.Queue.Items.Released(t.Context(), name, patience); err != nil {
+	if err := r.Queue.Items.AwaitRemoved(t.Context(), name, patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.log.Erase(t.Context(), end); err != nil {

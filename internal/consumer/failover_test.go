@@ -183,9 +183,9 @@ func TestKeysTakeTurnsAndRest(t *testing.T) {
 	}
 }
 
-// TestTaskStaysWithItsAccount: another replica, whose route begins elsewhere,
+// TestTaskStaysWithItsKey: another replica, whose route begins elsewhere,
 // polls where the task is.
-func TestTaskStaysWithItsAccount(t *testing.T) {
+func TestTaskStaysWithItsKey(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		first, second := newSlowUpstream(t), newSlowUpstream(t)

@@ -79,7 +79,7 @@ func (h *lateHolder) settlement() (orders []string) {
 	}
 }
 
-// stillQueued checks that the job has its item in line, after what the late holder has
+// stillQueued checks that the job has its item ready, after what the late holder has
 // told the broker.
 func (h *lateHolder) stillQueued(orders []string) {
 	h.t.Helper()

@@ -49,7 +49,7 @@ func TestCancelledJobsOfARouteThatDoesNotMove(t *testing.T) {
 					unfinished = append(unfinished, admit("acme"))
 					if len(unfinished) == 3 {
 						end := cancelJob(t, r.log, unfinished[0])
-						if err := errors.Join(r.log.Finish(t.Context(), end), r.Queue.Leave(t.Context(), end)); err != nil {
+						if err := errors.Join(r.log.Finish(t.Context(), end), r.Queue.RemoveEnded(t.Context(), end)); err != nil {
 							t.Fatal(err)
 						}
 						ended, unfinished = append(ended, end), unfinished[1:]

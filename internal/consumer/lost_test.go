@@ -77,10 +77,10 @@ func TestDeletedDurablesAreMadeAgain(t *testing.T) {
 	})
 }
 
-// TestChatInHandIsLeftToItsHolder: the durable of its route is deleted while its only call
+// TestAHeldChatIsLeftToItsHolder: the durable of its route is deleted while its only call
 // runs. The item comes to another replica for the first time again, which leaves it alone;
 // it is called once, and completes.
-func TestChatInHandIsLeftToItsHolder(t *testing.T) {
+func TestAHeldChatIsLeftToItsHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSlowUpstream(t), open(t)
@@ -125,9 +125,9 @@ func TestItemOfADeadHolderComesAgain(t *testing.T) {
 		if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute)); err != nil {
 			t.Fatal(err)
 		}
-		taker := newReplica(t, open(t), cfg)
-		end := last(follow(t, taker.log, id))
-		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetWriter() != taker.log.Writer() {
+		next := newReplica(t, open(t), cfg)
+		end := last(follow(t, next.log, id))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetWriter() != next.log.Writer() {
 			t.Errorf("ended %v", end.Job.GetError())
 		}
 		if x := end.Job.GetExecution(); x.GetDeliveries() < 2 {

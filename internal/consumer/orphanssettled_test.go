@@ -26,7 +26,7 @@ func submittedAs(id string) []transition {
 	}}
 }
 
-// TestOrphanOfAnErasedJob: the item came into the line of a removed route while its
+// TestOrphanOfAnErasedJob: the item was dispatched on a removed route while its
 // job was erased. Nothing of it is run, and nothing brings the job back.
 func TestOrphanOfAnErasedJob(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 	r.noItems(t, joblog.NameOf(item))
 }
 
-// TestTwoReplicasSettleTheSameJobs, in line and behind it, at the same time: each ends
+// TestTwoReplicasSettleTheSameJobs, ready and in the backlog, at the same time: each ends
 // once, and none is submitted.
 func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 	t.Parallel()

@@ -93,8 +93,8 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 		putItemAt(t, b, b.Names().WorkItem(subject.Video, item.GetRoute(), "acme", item.GetId()), item)
 		follow(t, holder.log, item.GetId(), genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 		cfg := testConfig(t, url, onCluster, otherRoute(config.KindVideo))
-		taker := idleReplica(t, b, cfg)
-		if _, err := taker.ensureRoute(t.Context(), cfg.Routes[len(cfg.Routes)-1], b.Streams().EnsureConsumer); err != nil {
+		next := idleReplica(t, b, cfg)
+		if _, err := next.ensureRoute(t.Context(), cfg.Routes[len(cfg.Routes)-1], b.Streams().EnsureConsumer); err != nil {
 			t.Fatal(err)
 		}
 		putSecondSend(t, b, item)
@@ -106,14 +106,14 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		brokertest.Next(t, c) // by a replica that dies with it, so that the second one comes first
-		if err := taker.Start(t.Context()); err != nil {
+		if err := next.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		end := last(follow(t, taker.log, item.GetId()))
+		end := last(follow(t, next.log, item.GetId()))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 			t.Errorf("the task, which its upstream works on, ended %v", end.Job.GetError())
 		}
-		taker.noItems(t, end.Name())
+		next.noItems(t, end.Name())
 	})
 }
 

@@ -32,7 +32,7 @@ func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.Con
 	if _, err := c.Broker.Streams().EnsureConsumer(ctx, stream, short); err != nil {
 		return nil, err
 	}
-	c.Logger.Info("messages that were in hand at the last stop are delivered again at once", "consumer", cfg.Durable, "messages", cons.CachedInfo().NumAckPending)
+	c.Logger.Info("redelivering messages held at the last stop", "consumer", cfg.Durable, "messages", cons.CachedInfo().NumAckPending)
 	c.loops.Go(func() { c.restoreAckWait(stream, cfg) })
 	return cons, nil
 }

@@ -89,7 +89,7 @@ func (r *replica) noItems(t testing.TB, n subject.TaskName) {
 }
 
 // TestTwoBodiesUnderOneID: two requests with one id and different bodies were both
-// stored, in line, behind it, or on two routes, and their admissions died after
+// stored, ready, in the backlog, or on two routes, and their admissions died after
 // each step. The log decides, or the first writer where it is empty; the job
 // ends, one body is sent, once, and no item is left.
 func TestTwoBodiesUnderOneID(t *testing.T) {
@@ -104,16 +104,16 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 			dogRoute string
 			recorded string // by its admission; empty for none
 		}{
-			"behind and in line, none recorded":               {room, line, route, ""},
-			"behind and in line, the first recorded":          {room, line, route, "cat"},
-			"behind and in line, the second recorded":         {room, line, route, "dog"},
-			"in line and behind, none recorded":               {line, room, route, ""},
-			"in line and behind, the first recorded":          {line, room, route, "cat"},
-			"in line and behind, the second recorded":         {line, room, route, "dog"},
-			"in two lines, none recorded":                     {line, line, other, ""},
-			"in two lines, the first recorded":                {line, line, other, "cat"},
-			"behind two lines, the second recorded":           {room, room, other, "dog"},
-			"in line and behind another, the second recorded": {line, room, other, "dog"},
+			"backlog and ready, none recorded":                        {room, line, route, ""},
+			"backlog and ready, the first recorded":                   {room, line, route, "cat"},
+			"backlog and ready, the second recorded":                  {room, line, route, "dog"},
+			"ready and backlog, none recorded":                        {line, room, route, ""},
+			"ready and backlog, the first recorded":                   {line, room, route, "cat"},
+			"ready and backlog, the second recorded":                  {line, room, route, "dog"},
+			"in two lines, none recorded":                             {line, line, other, ""},
+			"in two lines, the first recorded":                        {line, line, other, "cat"},
+			"behind two lines, the second recorded":                   {room, room, other, "dog"},
+			"ready and backlog of another route, the second recorded": {line, room, other, "dog"},
 		}
 		for name, c := range cases {
 			items := map[string]*genbusv1.WorkItem{"cat": itemOf(name, route, "cat"), "dog": itemOf(name, c.dogRoute, "dog")}
@@ -138,8 +138,8 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 	})
 }
 
-// TestRacingBodies: two replicas admit requests with one id and two bodies, in line
-// and behind it, and many of them die at any moment. Every job that a client
+// TestRacingBodies: two replicas admit requests with one id and two bodies, ready
+// and in the backlog, and many of them die at any moment. Every job that a client
 // was told of ends; its body, and no other, is sent, and once.
 func TestRacingBodies(t *testing.T) {
 	t.Parallel()
@@ -242,7 +242,7 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 }
 
 // TestTheItemOfAnErasedJobThatThisProcessAdmitted: what it knows of the job is of before
-// the erase, which came while the item was on its way into the line.
+// the erase, which came while the item was being dispatched.
 func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
@@ -291,7 +291,7 @@ func recordedItem(t testing.TB, kind subject.Kind, request string) *genbusv1.Wor
 	return item
 }
 
-// putRecorded puts an item in line as it comes from GENBUS_WAIT, its job having
+// putRecorded puts an item among the ready jobs as it comes from GENBUS_WAIT, its job having
 // stood at a sequence of the log.
 func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq uint64) {
 	t.Helper()

@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// oneAtATime has one job in work, and so many in line.
+// oneAtATime has one job in work, and so many ready.
 func oneAtATime(places int) func(*config.Config) {
 	return func(c *config.Config) {
 		for i := range c.Routes {
@@ -87,14 +87,14 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 				r.begun(t, running)
 				var waiting []joblog.Entry
 				behind := false
-				for i := range 5 { // each replica may have found a place in line for one
+				for i := range 5 { // each replica may have found a place in the window for one
 					waiting = append(waiting, admitVideo(t, r, "acme", fmt.Sprint("waiting", i), limit.change))
 					if _, err := b.Next(t.Context(), b.Names().Wait(), b.Names().WaitPattern(), 1); err == nil {
 						behind = true // now: a busy machine may accept the last one when the first one is over
 					}
 				}
 				if !behind {
-					t.Fatal("nobody waits behind the line")
+					t.Fatal("the backlog is empty")
 				}
 				for _, e := range waiting {
 					end := entryOf(t, r, e.Name())
@@ -107,7 +107,7 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 					}
 					inFeed(t, b, end)
 				}
-				r.eventually(t, "nobody waits behind the line", func() bool { return items(t, b, b.Names().Wait(), b.Names().WaitPattern()) == 0 })
+				r.eventually(t, "the backlog is empty", func() bool { return items(t, b, b.Names().Wait(), b.Names().WaitPattern()) == 0 })
 				if current, err := r.log.Get(t.Context(), running.Name()); err != nil || current.Terminal() {
 					t.Errorf("the job in work: %v, %v", current.Job, err)
 				}

@@ -138,7 +138,7 @@ func cancelJob(t testing.TB, l *joblog.Log, e joblog.Entry) joblog.Entry {
 	}
 }
 
-func TestCancelStopsTheOwner(t *testing.T) {
+func TestCancelStopsTheHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)

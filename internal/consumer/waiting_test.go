@@ -19,7 +19,7 @@ import (
 )
 
 // TestOneTenantsQueueDoesNotHoldUpAnother: one tenant has very many jobs. The first
-// of another one is sent after those in work, those in line, and one more.
+// of another one is sent after those in work, the ready ones, and one more.
 func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	t.Parallel()
 	const inFlight, places, movers, many = 2, 4, 8, 60
@@ -41,8 +41,8 @@ func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	r.eventually(t, "all jobs are sent", func() bool { return len(up.all()) == many+1 })
 }
 
-// TestErasedJobIsNeverRun: jobs are cancelled and erased while two replicas bring
-// them into the line. What was erased before it began is not run, and leaves nothing
+// TestErasedJobIsNeverRun: jobs are cancelled and erased while two replicas
+// dispatch them. What was erased before it began is not run, and leaves nothing
 // behind.
 func TestErasedJobIsNeverRun(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 				if err != nil {
 					return // it began
 				}
-				if err := errors.Join(r.Queue.Withdraw(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
+				if err := errors.Join(r.Queue.RemoveAfter(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -100,7 +100,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 	})
 }
 
-// TestWaitingJobsOutliveAReplica that dies while it brings them into the line.
+// TestWaitingJobsOutliveAReplica that dies while it dispatches them.
 func TestWaitingJobsOutliveAReplica(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -126,10 +126,10 @@ func renamed(paths object, segments map[string]string) object {
 
 func rename(where string, segments map[string]string) string {
 	for _, p := range protocol.All() {
-		if p.Surface == nil || segments[p.Name] == "" {
+		if p.Segment == "" || segments[p.Name] == "" {
 			continue
 		}
-		if rest, ok := strings.CutPrefix(where, "/"+p.Surface.Segment()+"/"); ok {
+		if rest, ok := strings.CutPrefix(where, "/"+p.Segment+"/"); ok {
 			return "/" + segments[p.Name] + "/" + rest
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/protocol"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // sets are errors that stand together, by the name that operations list them by.
@@ -111,7 +111,7 @@ func expand(listed []any) ([]errcode.Code, error) {
 // vendor's surface, or with "" on genbus's own.
 func byStatus(codes []errcode.Code, surface string) map[string][]errcode.Code {
 	groups := map[string][]errcode.Code{}
-	p, vendor := protocol.Find(surface)
+	p, vendor := registry.Find(surface)
 	for _, code := range codes {
 		f := &errcode.Error{Code: code}
 		status := f.Status()

@@ -30,8 +30,8 @@ type Store struct {
 }
 
 // Put stores the letter of an accepted job. A letter that is written again with the
-// same id and occasion for the same accepted request (by the taker of a job whose
-// owner died right here) is stored once.
+// same id and occasion for the same accepted request (by the next holder of a job whose
+// holder died right here) is stored once.
 func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasion string) error {
 	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), id)
 	name := letter.GetError().GetCode() + "." + occasion
@@ -49,7 +49,7 @@ func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasio
 }
 
 // has reports whether the letter of that name is the last one on its subject. The
-// stream itself remembers names for two minutes only, and a dead owner's job may
+// stream itself remembers names for two minutes only, and a dead holder's job may
 // be taken later than that.
 func (d Store) has(ctx context.Context, subj, name string) (bool, error) {
 	last, err := d.Broker.Last(ctx, d.Broker.Names().Dead(), subj)

@@ -42,7 +42,7 @@ func letter(code string, accepted time.Time) *genbusv1.DeadLetter {
 	}
 }
 
-// TestALetterIsStoredOnce: also when the taker of a dead owner's job writes it again
+// TestALetterIsStoredOnce: also when the next holder of the job writes it again
 // after the stream has forgotten its name; another attempt, another reason and a
 // later job of the same id are letters of their own.
 func TestALetterIsStoredOnce(t *testing.T) {
@@ -169,7 +169,7 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 	}
 }
 
-// TestTwoWritersOfALetter: a late owner and the taker of its job write one letter at
+// TestTwoWritersOfALetter: a late holder and the next one write one letter at
 // once. Neither takes away the body that the stored letter names.
 func TestTwoWritersOfALetter(t *testing.T) {
 	t.Parallel()

@@ -41,12 +41,12 @@ type call struct {
 func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
 	begin := time.Now()
 	c, err := r.admit(ctx, req, streamed)
-	r.o.Metrics.Admission(subject.Chat, req.Way, time.Since(begin))
+	r.o.Metrics.Admission(subject.Chat, req.Ingress, time.Since(begin))
 	if err != nil {
-		r.o.Metrics.Refused(subject.Chat, req.Way, string(errcode.Counted(ctx, err)))
+		r.o.Metrics.Refused(subject.Chat, req.Ingress, string(errcode.Counted(ctx, err)))
 		return nil, err
 	}
-	r.o.Metrics.Accepted(subject.Chat, req.Way, req.Tenant)
+	r.o.Metrics.Accepted(subject.Chat, req.Ingress, req.Tenant)
 	return c, nil
 }
 
@@ -68,7 +68,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, busy(route)
 	}
 	// A chat that waits for its events has no place yet, which others can use meanwhile.
-	events := r.awaitRoom(ctx)
+	events := r.awaitCapacity(ctx)
 	defer func() {
 		if err != nil {
 			r.backlog.pass()
@@ -91,7 +91,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 }
 
 func busy(route *routes.Chat) error {
-	return errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
+	return errcode.New(errcode.QueueFull, "route %s has %d inline chats running on this replica; try again later, or send a request_id to queue the chat",
 		route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 }
 
@@ -137,9 +137,9 @@ func (r *Runner) begin(c *call, events, streamed bool) error {
 	return nil
 }
 
-// awaitRoom waits for a moment until there is room for the events of a chat, and reports whether
+// awaitCapacity waits for a moment until there is capacity for the events of a chat, and reports whether
 // it has any: none where chat.inline_events is off, or where the broker stores none.
-func (r *Runner) awaitRoom(ctx context.Context) bool {
+func (r *Runner) awaitCapacity(ctx context.Context) bool {
 	if r.o.Config.Now().Chat.InlineEvents == config.InlineEventsOff {
 		return false
 	}
@@ -152,7 +152,7 @@ func (r *Runner) awaitRoom(ctx context.Context) bool {
 
 // stores waits for a moment until the broker has stored events of other chats.
 func (r *Runner) stores(ctx context.Context) bool {
-	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.roomTime)
+	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.capacityWait)
 }
 
 // release ends the call: the upstream is no longer asked.

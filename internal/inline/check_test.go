@@ -161,9 +161,9 @@ func TestALostNoticeOfACancelIsFound(t *testing.T) {
 	up := newScripted(t)
 	x := setupUnheard(t, brokertest.Single(t), up.URL, 20*time.Millisecond, nil)
 	s := x.recorded(up)
-	x.end(s.JobID(), byItsOwner)
+	x.end(s.JobID(), byItsCaller)
 	cutOff(t, s, up)
-	if _, end := x.history(s.JobID()); end.GetVersion() != 2 || end.GetError().GetMessage() != "by its owner" {
+	if _, end := x.history(s.JobID()); end.GetVersion() != 2 || end.GetError().GetMessage() != "by its caller" {
 		t.Errorf("the terminal event is %v", end)
 	}
 }
@@ -174,7 +174,7 @@ func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
 	up := newScripted(t)
 	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
 	s := x.recorded(up)
-	x.end(s.JobID(), byItsOwner)
+	x.end(s.JobID(), byItsCaller)
 	if err := x.b.Conn().ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestAChatThatWasErasedIsCutOff(t *testing.T) {
 	up := newScripted(t)
 	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
 	s := x.recorded(up)
-	entry := x.end(s.JobID(), byItsOwner)
+	entry := x.end(s.JobID(), byItsCaller)
 	if err := x.tasks.Erase(t.Context(), entry); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestAChatIsNotMissedBeforeItIsStored(t *testing.T) {
 		c.Subjects = []string{b.Names().TaskPattern(), b.Names().DonePattern()}
 	})
 	x.waitRecorded(s)
-	x.end(s.JobID(), byItsOwner)
+	x.end(s.JobID(), byItsCaller)
 	x.check()
 	cutOff(t, s, up)
 }

@@ -34,6 +34,6 @@ func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, er
 	if err != nil {
 		return Reply{}, c.failed(err)
 	}
-	c.rec.close(outcome{reply: reply.Raw, from: reply.Account})
+	c.rec.close(outcome{reply: reply.Raw, from: reply.UpstreamKey})
 	return Reply{JobID: c.checked.ID, Raw: reply.Raw, RequestID: upstream.RequestID(reply.Header)}, nil
 }

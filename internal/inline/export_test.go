@@ -13,7 +13,7 @@ func (o Options) CheckedEvery(d time.Duration) Options {
 
 // WithBacklog has chats wait while the events of that many are not stored, for a time.
 func (o Options) WithBacklog(chats int, most time.Duration) Options {
-	o.maxBacklog, o.roomTime = chats, most
+	o.maxBacklog, o.capacityWait = chats, most
 	return o
 }
 

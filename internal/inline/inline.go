@@ -41,11 +41,11 @@ type Options struct {
 	*parts.Parts
 
 	// For tests; 0: the constants.
-	checkEvery time.Duration
-	maxBacklog int
-	roomTime   time.Duration
-	storeTime  time.Duration
-	secondLook time.Duration
+	checkEvery   time.Duration
+	maxBacklog   int
+	capacityWait time.Duration
+	storeTime    time.Duration
+	secondLook   time.Duration
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
@@ -76,7 +76,7 @@ func New(ctx context.Context, o Options) *Runner {
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
-	r.o.roomTime = cmp.Or(o.roomTime, roomTime)
+	r.o.capacityWait = cmp.Or(o.capacityWait, capacityWait)
 	r.o.storeTime = cmp.Or(o.storeTime, storeTime)
 	r.o.secondLook = cmp.Or(o.secondLook, joblog.SecondLook)
 	ctx, r.endChecks = context.WithCancel(ctx)
@@ -122,7 +122,7 @@ func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
 
 func (l *limit) release() { l.calls.Add(-1) }
 
-// Notice tells the runner what the task log has heard of: an inline chat that
+// Notice tells the runner what the log has heard of: an inline chat that
 // was cancelled, on any replica, stops here. It returns at once. Where a notice is lost, the
 // next check finds the cancel.
 func (r *Runner) Notice(n joblog.Notice) {

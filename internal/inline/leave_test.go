@@ -161,12 +161,12 @@ func TestCancelledByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	x.end(s.JobID(), byItsOwner)
+	x.end(s.JobID(), byItsCaller)
 	saw, err := read(s)
 	code(t, err, errcode.Cancelled)
 	<-up.gone
 	_, end := x.history(s.JobID())
-	if len(saw) != 1 || end.GetVersion() != 2 || end.GetError().GetMessage() != "by its owner" {
+	if len(saw) != 1 || end.GetVersion() != 2 || end.GetError().GetMessage() != "by its caller" {
 		t.Errorf("%d blocks; the terminal event is %v", len(saw), end)
 	}
 	x.done(end, "cancelled")

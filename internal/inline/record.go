@@ -22,9 +22,9 @@ const (
 	// storeTime is how long all that is stored at the end may take, with a first event that is
 	// tried again then, and the first event: they may wait behind those of many chats.
 	storeTime = 30 * time.Second
-	// roomTime is how long a chat waits for room for its events: before it begins, and once more
+	// capacityWait is how long a chat waits for the capacity for its events: before it begins, and once more
 	// for all its blocks together.
-	roomTime = 2 * time.Second
+	capacityWait = 2 * time.Second
 	// beginAfter is how long after its chat the first event is stored. What that costs is not
 	// taken from the first words of the reply, whose caller waits for them.
 	beginAfter = 20 * time.Millisecond
@@ -41,9 +41,9 @@ var errMemory = errors.New("the events of inline chats hold too much memory")
 
 // outcome is how a chat ended.
 type outcome struct {
-	from  pool.Account   // who replied
-	reply []byte         // of Complete; a stream's is put together from its blocks
-	fault *errcode.Error // nil: the reply is whole
+	from  pool.UpstreamKey // who replied
+	reply []byte           // of Complete; a stream's is put together from its blocks
+	fault *errcode.Error   // nil: the reply is whole
 }
 
 // record publishes the events of one inline chat from a goroutine of its own.
@@ -66,12 +66,12 @@ type record struct {
 	// The caller's, until ended is closed; then run's.
 	writer    *publisher.ChunkWriter // nil for a whole reply
 	assembler *chat.Assembler        // of a stream
-	waits     func() time.Duration   // roomLeft
+	waits     func() time.Duration   // waitLeft
 	left      time.Duration          // how long blocks may still wait for room
 	outcome   outcome
 	giveUp    time.Time // when what is not stored is given up
 	held      int       // bytes of the whole reply, which are taken from the budget
-	partial   bool      // there was no room for the whole reply
+	partial   bool      // there was no capacity for the whole reply
 
 	entry joblog.Entry // the last one that was stored
 	err   error        // what was not stored
@@ -84,26 +84,26 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 	rec := &record{
 		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant,
 		first: task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
-		ended: make(chan struct{}), left: r.o.roomTime,
+		ended: make(chan struct{}), left: r.o.capacityWait,
 	}
 	if streamed {
 		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).Inline(r.budget)
 		rec.assembler = chat.NewAssembler(0)
-		rec.waits = rec.roomLeft
+		rec.waits = rec.waitLeft
 	}
 	return rec
 }
 
-// roomLeft is how long blocks may still wait for room. A broker that is away is not waited for.
-func (c *record) roomLeft() time.Duration {
+// waitLeft is how long blocks may still wait for capacity. A broker that is away is not waited for.
+func (c *record) waitLeft() time.Duration {
 	if c.r.o.Broker.Trouble() != nil {
 		return 0
 	}
 	return c.left
 }
 
-// mustWait reports whether add has to wait for room for a block of n bytes.
-func (c *record) mustWait(n int) bool { return c != nil && !c.writer.TakesNow(n) && c.roomLeft() > 0 }
+// mustWait reports whether add has to wait for capacity for a block of n bytes.
+func (c *record) mustWait(n int) bool { return c != nil && !c.writer.TakesNow(n) && c.waitLeft() > 0 }
 
 // add adds the next block of the stream.
 func (c *record) add(ctx context.Context, block []byte) {

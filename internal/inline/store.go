@@ -48,7 +48,7 @@ func (c *record) began() {
 }
 
 // errNoCapacity says that the log is kept for the jobs that it has accepted.
-var errNoCapacity = errors.New("the task log has no room for the events of inline chats")
+var errNoCapacity = errors.New("the log has no capacity for the events of inline chats")
 
 func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64) (joblog.Entry, error) {
 	if !c.r.writes.acquire(ctx, s) {

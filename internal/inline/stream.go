@@ -94,7 +94,7 @@ func (s *Stream) read() ([]byte, error) {
 	if !errors.Is(err, io.EOF) {
 		return nil, s.c.failed(err)
 	}
-	s.c.rec.close(outcome{from: s.up.Account()})
+	s.c.rec.close(outcome{from: s.up.UpstreamKey()})
 	return nil, io.EOF
 }
 

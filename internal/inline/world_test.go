@@ -124,7 +124,7 @@ func withSandbox(t testing.TB, b *broker.Broker, change func(*config.Config)) (*
 
 func ask(model, fields string) admission.Request {
 	return admission.Request{
-		Kind: subject.Chat, Tenant: tenant, Way: telemetry.WayHTTP,
+		Kind: subject.Chat, Tenant: tenant, Ingress: telemetry.IngressHTTP,
 		Body: body.Parse([]byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`)),
 	}
 }
@@ -150,9 +150,9 @@ func (x *bundle) end(id string, end func(*genbusv1.Chat) (task.Event, error)) jo
 	return entry
 }
 
-// byItsOwner is the cancel of a chat.
-func byItsOwner(c *genbusv1.Chat) (task.Event, error) {
-	return task.Cancelled(c, time.Now(), errcode.New(errcode.Cancelled, "by its owner").TaskError())
+// byItsCaller is the cancel of a chat.
+func byItsCaller(c *genbusv1.Chat) (task.Event, error) {
+	return task.Cancelled(c, time.Now(), errcode.New(errcode.Cancelled, "by its caller").TaskError())
 }
 
 // history is what a subscriber sees of a chat: its blocks, and its terminal event.

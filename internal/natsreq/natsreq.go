@@ -77,7 +77,7 @@ func (in *Incoming) fill(m message) error {
 	if err != nil {
 		return err
 	}
-	r.Kind, r.Tenant, r.Way, r.Source = in.Kind, in.Tenant, in.Way, in.Source
+	r.Kind, r.Tenant, r.Ingress, r.Source = in.Kind, in.Tenant, in.Ingress, in.Source
 	in.Request = r
 	return nil
 }
@@ -85,12 +85,12 @@ func (in *Incoming) fill(m message) error {
 func parseSubject(names subject.Space, subj string) (admission.Request, error) {
 	kind, tenant, err := names.ParseRequest(subj) // first, as most are
 	if err == nil {
-		return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayNATS}, nil
+		return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, nil
 	}
 	if kind, tenant, call := names.ParseCall(subj); call == nil {
-		return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayCall}, nil
+		return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressCall}, nil
 	}
-	return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayNATS}, err
+	return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, err
 }
 
 // IsJSON tells by the headers whether the data is JSON, and whether the reply

@@ -42,7 +42,7 @@ func TestDecode(t *testing.T) {
 	})
 	chat := marshal(t, &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(`{"model": "m"}`)}})
 	wholeVideo := admission.Request{
-		Kind: subject.Video, Tenant: "acme", Way: telemetry.WayCall, RequestID: "r1", Body: body.Parse([]byte(`{"model":"m","prompt":"p"}`)),
+		Kind: subject.Video, Tenant: "acme", Ingress: telemetry.IngressCall, RequestID: "r1", Body: body.Parse([]byte(`{"model":"m","prompt":"p"}`)),
 		Labels: map[string]string{"a": "b"}, ExpiresAt: expires, RetryOf: "old", Protocol: "primary", Archive: proto.Bool(true),
 		Typed: &genbusv1.VideoGeneration{Model: "m", Prompt: "p"},
 	}
@@ -63,20 +63,20 @@ func TestDecode(t *testing.T) {
 		},
 		"protobuf chat in the inbox": {
 			names.Request(subject.Chat, "acme"), nil, chat,
-			admission.Request{Kind: subject.Chat, Tenant: "acme", Way: telemetry.WayNATS, Body: body.Parse([]byte(`{"model": "m"}`))},
+			admission.Request{Kind: subject.Chat, Tenant: "acme", Ingress: telemetry.IngressNATS, Body: body.Parse([]byte(`{"model": "m"}`))},
 		},
 		"JSON": {
 			names.Request(subject.Chat, "acme"),
 			nats.Header{"Content-Type": {"application/json; charset=utf-8"}, "genbus-request-id": {"r2"}, "genbus-labels": {" k = v , e%2C=%25"}},
 			[]byte(`{ "model":"x" }`),
 			admission.Request{
-				Kind: subject.Chat, Tenant: "acme", Way: telemetry.WayNATS, RequestID: "r2", Body: body.Parse([]byte(`{ "model":"x" }`)),
+				Kind: subject.Chat, Tenant: "acme", Ingress: telemetry.IngressNATS, RequestID: "r2", Body: body.Parse([]byte(`{ "model":"x" }`)),
 				Labels: map[string]string{"k": "v", "e,": "%"},
 			},
 		},
 		"a request id for a message without one": {
 			names.Request(subject.Chat, "acme"), nats.Header{"genbus-request-id": {"r3"}}, chat,
-			admission.Request{Kind: subject.Chat, Tenant: "acme", Way: telemetry.WayNATS, RequestID: "r3", Body: body.Parse([]byte(`{"model": "m"}`))},
+			admission.Request{Kind: subject.Chat, Tenant: "acme", Ingress: telemetry.IngressNATS, RequestID: "r3", Body: body.Parse([]byte(`{"model": "m"}`))},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if !r.Kind.Valid() || subject.CheckToken(r.Tenant) != nil || r.Way == "" {
+		if !r.Kind.Valid() || subject.CheckToken(r.Tenant) != nil || r.Ingress == "" {
 			t.Fatalf("accepted as %+v", r)
 		}
 		if json, _ := natsreq.IsJSON(header); json && string(r.Body.Bytes()) != string(data) {

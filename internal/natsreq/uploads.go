@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxUploads is how many uploads one process has in hand at a time, whichever way
+	// maxUploads is how many uploads one process reads at a time, by whichever ingress
 	// they are named. Each may take twice MaxUpload of memory until it is admitted.
 	maxUploads = 8
 	// readWithin bounds the reading of one.
@@ -22,8 +22,8 @@ const (
 )
 
 // Uploads reads requests that are larger than a message, and removes them when they
-// are of no use any more. A process has one, so that its places hold for all ways
-// in. It is safe for concurrent use.
+// are of no use any more. A process has one, so that its places hold for all
+// ingresses. It is safe for concurrent use.
 type Uploads struct {
 	bodies *broker.Bodies
 	log    *slog.Logger
@@ -68,7 +68,7 @@ func (u *Uploads) place(ctx context.Context, wait time.Duration) error {
 	case u.places <- struct{}{}:
 		return nil
 	case <-timer.C:
-		return errcode.New(errcode.QueueFull, "this replica has %d stored requests in hand; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
+		return errcode.New(errcode.QueueFull, "this replica is reading %d stored requests; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
 	case <-ctx.Done():
 		return notRead("the call ended before it had a place", context.Cause(ctx))
 	}

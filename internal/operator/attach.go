@@ -63,7 +63,7 @@ func taskOf(l letter, given string) (string, error) {
 	}
 	id := cmp.Or(given, l.GetUpstreamTaskId())
 	if id == "" {
-		return "", wrongTaskID("is missing, and the letter names none; look for the task in the upstream's own list")
+		return "", wrongTaskID("is missing, and the dead letter names none; look for the task in the upstream's own list")
 	}
 	if len(id) > upstream.MaxTaskID || !printable(id) {
 		return "", wrongTaskID(fmt.Sprintf("must be the upstream's id of the task: at most %d printable ASCII characters without spaces", upstream.MaxTaskID))
@@ -90,15 +90,15 @@ func printable(s string) bool {
 	return true
 }
 
-// attachment is the task, with the route that polls it by the account that it was submitted
+// attachment is the task, with the route that polls it by the key that it was submitted
 // with. That there is none is for admission to say: the letter may have its job already.
 func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *admission.Attachment {
 	work := l.GetWork()
-	account := pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
+	key := pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
 	a := &admission.Attachment{
 		Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()},
 		Task: &genbusv1.AttachedTask{
-			Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
+			Upstream: key.Upstream, UpstreamKey: key.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
 			Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(), OwnTaskId: l.GetOwnTaskId(),
 		},
 	}
@@ -114,7 +114,7 @@ func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *ad
 	return a
 }
 
-// task is what tells which route reads the letter's task, and by which account.
+// task is what tells which route reads the letter's task, and by which key.
 func (l letter) task() *genbusv1.VideoTask {
 	return &genbusv1.VideoTask{
 		Protocol:  l.GetWork().GetProtocol(),
@@ -125,7 +125,7 @@ func (l letter) task() *genbusv1.VideoTask {
 // unreadable says that no route reads the letter's task.
 func unreadable(l letter) *errcode.Error {
 	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure a route with that upstream, protocol and key again, then call again",
-		l.seq, pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
+		l.seq, pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 
 // ticket is what the protocol needs with the id: the letter's where an answer was

@@ -83,7 +83,7 @@ func (r *replica) checkAttached(e joblog.Entry, l *genbusv1.DeadLetter, taskID s
 }
 
 // TestAttachMakesOneJobAndNoCreate: an orphan and an unknown outcome are polled by
-// the account that has them, called for by two replicas many times at once.
+// the upstream key that has them, called for by two replicas many times at once.
 func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -156,7 +156,7 @@ func TestAttachAfterACrash(t *testing.T) {
 	})
 }
 
-// TestAttachAfterACrashAndAReload: the account that the task was submitted with is gone since the
+// TestAttachAfterACrashAndAReload: the upstream key that the task was submitted with is gone since the
 // job was accepted. Its letter is removed, and no other task is attached in its place.
 func TestAttachAfterACrashAndAReload(t *testing.T) {
 	t.Parallel()

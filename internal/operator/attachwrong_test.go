@@ -162,7 +162,7 @@ func TestAttachedAndFound(t *testing.T) {
 		return e.Job.GetExecution().GetUnconfirmed() == ""
 	})
 	r.cancel(e)
-	if err := r.o.Queue.Items.Released(t.Context(), e.Name(), patience); err != nil {
+	if err := r.o.Queue.Items.AwaitRemoved(t.Context(), e.Name(), patience); err != nil {
 		t.Fatal(err)
 	}
 	if left := r.letters(Query{Size: 100}); len(left) != 0 {

@@ -158,9 +158,9 @@ func TestWaitingJobsHaveAPlace(t *testing.T) {
 	})
 }
 
-// TestAJobInHandNamesItsHolder, which says that its polls fail. To a replica that none answers, the
+// TestAHeldJobNamesItsHolder, which says that its polls fail. To a replica that none answers, the
 // one that wrote last is gone.
-func TestAJobInHandNamesItsHolder(t *testing.T) {
+func TestAHeldJobNamesItsHolder(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
 	e := r.admit(subject.Video, "film-1", `{"model":"sandbox-video:poll_status=503","prompt":"x"}`)

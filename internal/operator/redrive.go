@@ -74,7 +74,7 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
 		source := l.source()
-		r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
+		r.Source, r.RequestID, r.Resolves, r.Ingress = &source, "", true, telemetry.IngressGRPC
 		entry, err = p.Admission.Admit(ctx, r)
 	}
 	if f := errcode.From(err); f != nil {
@@ -134,7 +134,7 @@ func (l letter) source() admission.Source {
 func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
 		return r, func() {}, errcode.New(errcode.LetterUnusable,
-			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
+			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the dead letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
 	}
 	data, err := p.data(ctx, l)
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 	}
 	return errcode.New(errcode.LetterUnusable,
 		"dead letter %d names a stored request that is gone from the tenant's object store, where it stays as long as the log keeps a job (nats.streams.tasks.max_age); "+
-			"have it uploaded and sent again, and drop the letter", l.seq)
+			"have it uploaded and sent again, and drop the dead letter", l.seq)
 }
 
 // accepted is the request of a job.

@@ -47,7 +47,7 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 		}
 	}
 	r := retryOfJob(e.Job, data)
-	r.Source, r.Way = &source, telemetry.WayGRPC
+	r.Source, r.Ingress = &source, telemetry.IngressGRPC
 	made, err := p.Admission.Admit(ctx, r)
 	if f, ok := errors.AsType[*errcode.Error](err); ok && f.Code == errcode.IdempotencyKeyReused {
 		return joblog.Entry{}, keyReused(e, f.JobID)
@@ -91,9 +91,9 @@ func keyReused(e joblog.Entry, made string) error {
 		"job %s was submitted again with this idempotency_key already, as job %s, which has another request; use another key for another job", e.Job.GetId(), made).ForJob(made)
 }
 
-// releasePatience is how long a retry waits for the holder of the old job. It usually lets go
+// removePatience is how long a retry waits for the holder of the old job. It usually lets go
 // at once; where it waits for its upstream's answer, the caller is to come again.
-const releasePatience = 2 * time.Second
+const removePatience = 2 * time.Second
 
 // mayRetry refuses where both jobs would be paid for: the old one may still run, its holder
 // may be about to write a letter, or its letter says that its upstream may have its task. A
@@ -106,7 +106,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	// task that was never found: the work item goes when they are stored. Of a job of which no
 	// submission began there will be none.
 	if e.Job.GetExecution().GetFirstSubmitAt() != nil {
-		if err := p.Items.Released(ctx, e.Name(), releasePatience); err != nil {
+		if err := p.Items.AwaitRemoved(ctx, e.Name(), removePatience); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ func (r *replica) retry(n subject.TaskName, edited, key string) (joblog.Entry, e
 // letGo waits until no replica has a job that has ended. A retry waits for that too, for a moment.
 func (r *replica) letGo(n subject.TaskName) {
 	r.t.Helper()
-	if err := r.o.Queue.Items.Released(r.t.Context(), n, patience); err != nil {
+	if err := r.o.Queue.Items.AwaitRemoved(r.t.Context(), n, patience); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -70,7 +70,7 @@ func (r *replica) withdraw(e joblog.Entry) {
 	r.cancel(e)
 	end, err := r.o.Log.Get(r.t.Context(), e.Name())
 	if err == nil {
-		err = r.o.Queue.Leave(r.t.Context(), end)
+		err = r.o.Queue.RemoveEnded(r.t.Context(), end)
 	}
 	if err != nil {
 		r.t.Fatal(err)

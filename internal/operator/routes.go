@@ -87,7 +87,7 @@ func (p *Routes) states(ctx context.Context) ([]*genbusv1.RouteState, error) {
 }
 
 // Pause stops the submission of a route's waiting jobs on all replicas, until
-// Resume. Jobs in hand go on. It returns when it holds.
+// Resume. Held jobs go on. It returns when it holds.
 func (p *Routes) Pause(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
 	return p.setPaused(ctx, kind, name, time.Now().AddDate(pausedYears, 0, 0))
 }
@@ -140,7 +140,7 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 
 func routeState(r config.Route, s queue.State) *genbusv1.RouteState {
 	out := &genbusv1.RouteState{
-		Kind: r.Kind, Name: r.Name, Paused: s.Paused, Waiting: s.Waiting, InHand: s.InHand, MaxInFlight: s.MaxInFlight, Draining: r.Draining,
+		Kind: r.Kind, Name: r.Name, Paused: s.Paused, Waiting: s.Waiting, InHand: s.Held, MaxInFlight: s.MaxInFlight, Draining: r.Draining,
 		ReadyWindow: uint64(s.ReadyWindow), Incomplete: s.Incomplete,
 	}
 	if !s.Oldest.IsZero() {

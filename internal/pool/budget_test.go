@@ -39,9 +39,9 @@ func TestRetriesAreBounded(t *testing.T) {
 		get(t, c, &tried)
 		expectBusy(t, c, &tried, time.Second)
 		pass(time.Second)
-		expect(t, []string{get(t, c, &tried).Account().String()}, "b")
+		expect(t, []string{get(t, c, &tried).UpstreamKey().String()}, "b")
 
-		// So is a job that stays with its account.
+		// So is a job that stays with its key.
 		next, ok := p.TryRetryBudget()
 		if ok || !next.Equal(time.Now().Add(time.Second)) {
 			t.Errorf("again %v at %v, want in a second", ok, next)

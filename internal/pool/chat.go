@@ -15,23 +15,23 @@ import (
 // opChat names the call in errors and metrics.
 const opChat = "chat"
 
-// Chat runs the chats of one route, and moves on to another account where one
+// Chat runs the chats of one route, and moves on to another key where one
 // fails. It is safe for concurrent use.
 type Chat struct {
 	chooser *Chooser
-	clients func(Account) *chat.Client
+	clients func(UpstreamKey) *chat.Client
 	total   time.Duration
 	late    error // the cause when a chat has had all its time
 }
 
-// NewChat runs chats with the accounts of a chat route. clients gives the client
-// of each account of the route; it is called for each attempt, so it should keep
-// them. An account that it gives no client for, nil, is passed over: the pool may have
+// NewChat runs chats with the keys of a chat route. clients gives the client
+// of each key of the route; it is called for each attempt, so it should keep
+// them. A key that it gives no client for, nil, is passed over: the pool may have
 // it from a later configuration. The route's total timeout bounds all attempts at one chat together.
-func NewChat(chooser *Chooser, clients func(Account) *chat.Client) *Chat {
+func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
-		chooser: chooser.Among(func(a Account) bool { return clients(a) != nil }), clients: clients, total: total,
+		chooser: chooser.Among(func(a UpstreamKey) bool { return clients(a) != nil }), clients: clients, total: total,
 		late: fmt.Errorf("the chat was not over within %v: %w", total, context.DeadlineExceeded),
 	}
 }
@@ -50,28 +50,28 @@ type ChatRequest struct {
 	// attempts are counted, and so is what is paid for. Others move on after any
 	// failure that another upstream might not have.
 	Queued bool
-	// Lease is the place that the chat has already, from Reserve; nil takes one. It
-	// is over with the call. That of an account that has no client here, because it was
+	// Slot is the place that the chat has already, from Reserve; nil takes one. It
+	// is over with the call. That of a key that has no client here, because it was
 	// reserved before a reload, is given back, and another one is taken.
-	Lease *Lease
+	Slot *Slot
 	// Tried is kept across the attempts of a queued chat, so that the next one
-	// begins with an account that has not failed yet; nil starts again.
+	// begins with a key that has not failed yet; nil starts again.
 	Tried *Tried
 }
 
 // ChatReply is a whole answer and who gave it.
 type ChatReply struct {
 	chat.Reply
-	Account Account
+	UpstreamKey UpstreamKey
 }
 
 // Reserve takes a place for a chat that is about to be called, so that nothing
-// has to be promised for one that must wait. Where all slots are in use, the ticket waits
+// has to be promised for one that must wait. Where all slots are in use, the waiter waits
 // for one. The error is a *BusyError or ErrExhausted.
-func (c *Chat) Reserve(t *Tried, in *Ticket) (*Lease, error) { return c.acquire(t, in, true) }
+func (c *Chat) Reserve(t *Tried, in *Waiter) (*Slot, error) { return c.acquire(t, in, true) }
 
-// Complete asks for a whole reply, of one account after the other until one
-// answers. Every error is an *upstream.Error: that of the last account which was
+// Complete asks for a whole reply, of one key after the other until one
+// answers. Every error is an *upstream.Error: that of the last key which was
 // called, or, when none was or the next one only has no place now, one that is
 // neither Written nor Final and says in RetryAfter when to try again.
 func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error) {
@@ -83,27 +83,27 @@ func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error)
 		if err != nil {
 			return err
 		}
-		reply = ChatReply{Reply: *r, Account: a.lease.Account()}
+		reply = ChatReply{Reply: *r, UpstreamKey: a.slot.UpstreamKey()}
 		a.answered(r.Status)
 		return nil
 	})
 	return reply, err
 }
 
-// attempt is one call of one account.
+// attempt is one call of one key.
 type attempt struct {
 	client  *chat.Client
 	request chat.Request
 	chooser *Chooser // of the client's configuration
 	job     Job
-	lease   *Lease
+	slot    *Slot
 	begin   time.Time
 }
 
 func (a *attempt) answered(status int) {
 	a.measure("answered", status)
-	a.lease.Report(a.chooser, a.job, nil)
-	a.lease.Release()
+	a.slot.Report(a.chooser, a.job, nil)
+	a.slot.Release()
 }
 
 func (a *attempt) failed(err *upstream.Error) {
@@ -112,35 +112,35 @@ func (a *attempt) failed(err *upstream.Error) {
 		verdict = "given_up"
 	}
 	a.measure(verdict, err.HTTPStatus)
-	a.lease.Report(a.chooser, a.job, err)
-	a.lease.Release()
+	a.slot.Report(a.chooser, a.job, err)
+	a.slot.Release()
 }
 
 func (a *attempt) measure(verdict string, status int) {
-	a.lease.service.metrics.Request(opChat, verdict, status, time.Since(a.begin))
+	a.slot.service.metrics.Request(opChat, verdict, status, time.Since(a.begin))
 }
 
-// run calls account after account until one works, or the failure is nothing
+// run calls key after key until one works, or the failure is nothing
 // that another one could avoid.
 func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) error) error {
 	if req.Tried == nil {
 		req.Tried = new(Tried)
 	}
 	var last *upstream.Error
-	var from Account
+	var from UpstreamKey
 	for {
-		lease, err := c.reserved(req.Lease), error(nil)
-		if req.Lease = nil; lease == nil {
-			lease, err = c.acquire(req.Tried, nil, last == nil)
+		slot, err := c.reserved(req.Slot), error(nil)
+		if req.Slot = nil; slot == nil {
+			slot, err = c.acquire(req.Tried, nil, last == nil)
 		}
 		if err != nil {
-			return c.noAccount(err, last)
+			return c.noKey(err, last)
 		}
 		if last != nil {
 			c.chooser.pool.logger.Info("chat moves on", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
-				"from", from.String(), "to", lease.account.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyUpstreamCode, last.Code)
+				"from", from.String(), "to", slot.id.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyUpstreamCode, last.Code)
 		}
-		last, from = c.try(ctx, req, lease, call), lease.account
+		last, from = c.try(ctx, req, slot, call), slot.id
 		switch {
 		case last == nil:
 			return nil
@@ -150,23 +150,23 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 	}
 }
 
-// reserved is the lease, if it can be used here.
-func (c *Chat) reserved(lease *Lease) *Lease {
-	if lease != nil && c.clients(lease.account) == nil {
-		lease.Release()
+// reserved is the slot, if it can be used here.
+func (c *Chat) reserved(slot *Slot) *Slot {
+	if slot != nil && c.clients(slot.id) == nil {
+		slot.Release()
 		return nil
 	}
-	return lease
+	return slot
 }
 
-// acquire finds the next account. A chat whose earlier attempts left none to
+// acquire finds the next key. A chat whose earlier attempts left none to
 // try begins a new round; where those that they left are busy, it does so the
 // next time, lest it wait for ever for one that is never free.
-func (c *Chat) acquire(t *Tried, in *Ticket, first bool) (*Lease, error) {
-	again := first && len(t.accounts) > 0
-	lease, err := c.chooser.AcquireInTurn(t, in)
+func (c *Chat) acquire(t *Tried, in *Waiter, first bool) (*Slot, error) {
+	again := first && len(t.keys) > 0
+	slot, err := c.chooser.AcquireInTurn(t, in)
 	if err == nil || !again {
-		return lease, err
+		return slot, err
 	}
 	*t = Tried{SentBefore: true}
 	if errors.Is(err, ErrExhausted) {
@@ -175,18 +175,18 @@ func (c *Chat) acquire(t *Tried, in *Ticket, first bool) (*Lease, error) {
 	return nil, err
 }
 
-// try makes one call. The lease is over with it, unless the call keeps it.
-func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
-	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, job: req.Job, lease: lease, begin: time.Now()}
+// try makes one call. The slot is over with it, unless the call keeps it.
+func (c *Chat) try(ctx context.Context, req ChatRequest, slot *Slot, call func(*attempt) error) *upstream.Error {
+	a := &attempt{client: c.clients(slot.id), chooser: c.chooser, job: req.Job, slot: slot, begin: time.Now()}
 	sent := req.Body
-	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
+	if name := c.chooser.route.ModelFor(slot.id.Upstream, req.Model); name != req.Model {
 		sent = sent.WithText("model", name)
 		if err := sent.Err(); err != nil {
-			lease.Release()
+			slot.Release()
 			return upstream.NotSent(opChat, err)
 		}
 	}
-	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: lease.countResend}
+	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: slot.countResend}
 	err := call(a)
 	if err == nil {
 		return nil
@@ -206,9 +206,9 @@ func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
 	return e
 }
 
-// noAccount says why there is no account to go to. A refusal for good is not the
-// whole answer while another account is only busy.
-func (c *Chat) noAccount(err error, last *upstream.Error) error {
+// noKey says why there is no key to go to. A refusal for good is not the
+// whole answer while another key is only busy.
+func (c *Chat) noKey(err error, last *upstream.Error) error {
 	busy, ok := errors.AsType[*BusyError](err)
 	switch {
 	case last != nil && (!ok || !last.Final):
@@ -226,7 +226,7 @@ func (c *Chat) noAccount(err error, last *upstream.Error) error {
 	return e
 }
 
-// movesOn reports whether a failed chat may go to another account.
+// movesOn reports whether a failed chat may go to another key.
 func movesOn(err *upstream.Error, queued bool) bool {
 	if err.Scope == upstream.ScopeRequest {
 		return false

@@ -54,19 +54,19 @@ var failures = map[string]struct {
 }
 
 // runs are the two ways to ask.
-var runs = map[string]func(context.Context, *fleet, pool.ChatRequest) (pool.Account, error){
-	"complete": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.Account, error) {
+var runs = map[string]func(context.Context, *fleet, pool.ChatRequest) (pool.UpstreamKey, error){
+	"complete": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.UpstreamKey, error) {
 		reply, err := f.chat.Complete(ctx, r)
-		return reply.Account, err
+		return reply.UpstreamKey, err
 	},
-	"stream": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.Account, error) {
+	"stream": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.UpstreamKey, error) {
 		s, err := f.chat.Stream(ctx, r)
 		if err != nil {
-			return pool.Account{}, err
+			return pool.UpstreamKey{}, err
 		}
 		defer s.Close()
 		_, err = collect(s)
-		return s.Account(), err
+		return s.UpstreamKey(), err
 	},
 }
 
@@ -77,17 +77,17 @@ func TestChatsMoveOn(t *testing.T) {
 			for kind, queued := range map[string]bool{"inline": false, "queued": true} {
 				t.Run(way+"/"+name+"/"+kind, func(t *testing.T) {
 					t.Parallel()
-					f := newFleet(t, accounts{"a": row.answer, "b": replies}, nil, nil)
-					account, err := run(t.Context(), f, request(queued))
+					f := newFleet(t, byKey{"a": row.answer, "b": replies}, nil, nil)
+					key, err := run(t.Context(), f, request(queued))
 					if want := queued && row.queued || !queued && row.inline; want {
-						if err != nil || account.Upstream != "b" {
-							t.Errorf("answered by %v (%v), want b", account, err)
+						if err != nil || key.Upstream != "b" {
+							t.Errorf("answered by %v (%v), want b", key, err)
 						}
 						expectMetrics(t, f.metrics, `upstream_failovers_total{upstream="a"} 1`, answeredByB)
 						return
 					}
 					if _, ok := errors.AsType[*upstream.Error](err); !ok {
-						t.Errorf("answered by %v (%v), want a's error", account, err)
+						t.Errorf("answered by %v (%v), want a's error", key, err)
 					}
 					expect(t, f.called(), "a")
 				})
@@ -100,17 +100,17 @@ const answeredByB = `upstream_requests_total{op="chat",status="2xx",upstream="b"
 
 func TestChatsMoveAlongKeysAndUpstreams(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{
+	f := newFleet(t, byKey{
 		"a/1": refuse(401, ""), "a/2": refuse(500, ""), "b/1": cut, "b/2": replies, "c": replies,
 	}, nil, nil)
 	r, err := f.chat.Complete(t.Context(), request(false))
-	if err != nil || string(r.Raw) != reply || r.Account != (pool.Account{Upstream: "b", Key: "2"}) {
-		t.Fatalf("got %s of %v (%v)", r.Raw, r.Account, err)
+	if err != nil || string(r.Raw) != reply || r.UpstreamKey != (pool.UpstreamKey{Upstream: "b", Key: "2"}) {
+		t.Fatalf("got %s of %v (%v)", r.Raw, r.UpstreamKey, err)
 	}
 	expect(t, f.called(), "a/1", "a/2", "b/1", "b/2")
 	for _, c := range f.calls {
 		if c.jobID != "chat_1" {
-			t.Errorf("%s got the Idempotency-Key %q", c.account, c.jobID)
+			t.Errorf("%s got the Idempotency-Key %q", c.key, c.jobID)
 		}
 	}
 	expectMetrics(t, f.metrics,
@@ -128,7 +128,7 @@ func TestChatsMoveAlongKeysAndUpstreams(t *testing.T) {
 
 func TestTheLastErrorIsTheChats(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": refuse(401, "invalid_api_key"), "b": after("7", refuse(429, "slow"))}, nil, nil)
+	f := newFleet(t, byKey{"a": refuse(401, "invalid_api_key"), "b": after("7", refuse(429, "slow"))}, nil, nil)
 	_, err := f.chat.Complete(t.Context(), request(false))
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.HTTPStatus != 429 || e.RetryAfter != 7*time.Second {
 		t.Errorf("got %v, want b's refusal", err)
@@ -137,7 +137,7 @@ func TestTheLastErrorIsTheChats(t *testing.T) {
 
 func TestModelsAreMappedForEachUpstream(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": cut, "b": cut, "c": replies}, nil, func(r *config.Route) {
+	f := newFleet(t, byKey{"a": cut, "b": cut, "c": replies}, nil, func(r *config.Route) {
 		r.ModelMap = map[string]string{"m": "mapped"}
 		r.Upstreams[0].UpstreamModel = "a-name"
 		r.Upstreams[2].UpstreamModel = "m"
@@ -153,7 +153,7 @@ func TestModelsAreMappedForEachUpstream(t *testing.T) {
 
 func TestABodyThatCannotBeMapped(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": replies, "b": replies}, nil, func(r *config.Route) { r.UpstreamModel = "other" })
+	f := newFleet(t, byKey{"a": replies, "b": replies}, nil, func(r *config.Route) { r.UpstreamModel = "other" })
 	_, err := f.chat.Complete(t.Context(), pool.ChatRequest{Model: "m", Body: body.Parse([]byte(`{`))})
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || !e.Final {
 		t.Errorf("got %v, want an error for good", err)
@@ -170,7 +170,7 @@ func TestNobodyIsAskedForNobody(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			gone := errors.New("the caller hung up")
-			f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+			f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
 				cancel(gone)
 				hang(w, r)
 			}, "b": replies}, func(u *config.Upstream) { u.Breaker.Failures = 1 }, nil)
@@ -211,7 +211,7 @@ func (b leaversBody) Close() error {
 // A refusal that comes while the caller leaves is the end as well.
 func TestARefusalForNobody(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": refuse(401, ""), "b": replies}, nil, nil)
+	f := newFleet(t, byKey{"a": refuse(401, ""), "b": replies}, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.client.Transport = leaver{f.client.Transport, cancel}
 	_, err := f.chat.Complete(ctx, request(false))
@@ -228,7 +228,7 @@ func TestAnAnswerCountsForTheBreaker(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			var calls atomic.Int32
-			f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+			f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
 				if calls.Add(1)%2 == 1 {
 					refuse(500, "")(w, r)
 					return
@@ -251,7 +251,7 @@ func TestAllAttemptsShareOneTime(t *testing.T) {
 	for way, run := range runs {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, accounts{"a": cut, "b": hang, "c": replies}, nil, func(r *config.Route) {
+			f := newFleet(t, byKey{"a": cut, "b": hang, "c": replies}, nil, func(r *config.Route) {
 				r.Timeouts.Total = 100 * time.Millisecond
 			})
 			_, err := run(t.Context(), f, request(false))
@@ -272,11 +272,11 @@ func TestNoUpstreamForAChat(t *testing.T) {
 	}
 }
 
-// One account's refusal for good is not the route's, while another is only busy.
-func TestARefusalDoesNotSpeakForBusyAccounts(t *testing.T) {
+// One key's refusal for good is not the route's, while another is only busy.
+func TestARefusalDoesNotSpeakForBusyKeys(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": refuse(404, "model_not_found"), "b": replies}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
-	other := f.pool.Resume(pool.Account{Upstream: "b"})
+	f := newFleet(t, byKey{"a": refuse(404, "model_not_found"), "b": replies}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
+	other := f.pool.Resume(pool.UpstreamKey{Upstream: "b"})
 	var tried pool.Tried
 	req := request(true)
 	req.Tried = &tried
@@ -285,16 +285,16 @@ func TestARefusalDoesNotSpeakForBusyAccounts(t *testing.T) {
 		t.Errorf("got %v, want a refusal for now", err)
 	}
 	other.Release()
-	if r, err := f.chat.Complete(t.Context(), req); err != nil || r.Account.Upstream != "b" {
-		t.Errorf("answered by %v (%v), want b", r.Account, err)
+	if r, err := f.chat.Complete(t.Context(), req); err != nil || r.UpstreamKey.Upstream != "b" {
+		t.Errorf("answered by %v (%v), want b", r.UpstreamKey, err)
 	}
 	expect(t, f.called(), "a", "b")
 }
 
-// The attempts of a queued chat begin with an account that has not failed yet, and go round.
+// The attempts of a queued chat begin with a key that has not failed yet, and go round.
 func TestAttemptsOfAQueuedChat(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": refuse(500, ""), "b": refuse(500, "")}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
+	f := newFleet(t, byKey{"a": refuse(500, ""), "b": refuse(500, "")}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
 	req := request(true)
 	req.Tried = new(pool.Tried)
 	attempt := func(want int) {
@@ -308,7 +308,7 @@ func TestAttemptsOfAQueuedChat(t *testing.T) {
 		attempt(500)
 	}
 	expect(t, f.called(), "a", "b", "a")
-	other := f.pool.Resume(pool.Account{Upstream: "b"})
+	other := f.pool.Resume(pool.UpstreamKey{Upstream: "b"})
 	attempt(0)   // b has no place
 	attempt(500) // which is not waited for a second time
 	expect(t, f.called()[3:], "a")
@@ -317,7 +317,7 @@ func TestAttemptsOfAQueuedChat(t *testing.T) {
 
 func TestManyChatsAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a/1": refuse(500, ""), "a/2": replies, "b": streams}, func(u *config.Upstream) { u.Breaker.Failures = 0 }, nil)
+	f := newFleet(t, byKey{"a/1": refuse(500, ""), "a/2": replies, "b": streams}, func(u *config.Upstream) { u.Breaker.Failures = 0 }, nil)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -342,7 +342,7 @@ func TestChatsOfBeforeAReload(t *testing.T) {
 	for way, run := range runs {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, accounts{"a/2": refuse(503, "")}, nil, nil)
+			f := newFleet(t, byKey{"a/2": refuse(503, "")}, nil, nil)
 			f.pool.Reload(config.Upstreams{"a": with(nil, "1", "2", "3")}, config.Retry{})
 			for range 3 {
 				if _, err := run(t.Context(), f, request(false)); err == nil {
@@ -350,7 +350,7 @@ func TestChatsOfBeforeAReload(t *testing.T) {
 				}
 			}
 			r := request(true)
-			if r.Lease = get(t, f.chooser, new(pool.Tried)); r.Lease.Account().Key == "2" {
+			if r.Slot = get(t, f.chooser, new(pool.Tried)); r.Slot.UpstreamKey().Key == "2" {
 				t.Fatal("the whole pool has only the old key")
 			}
 			if _, err := run(t.Context(), f, r); err == nil {
@@ -378,7 +378,7 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Client: connections}, chat.Options{})
 	const interval = 100 * time.Second
 	limited := with(func(u *config.Upstream) { u.RatePerSecond = 1 / interval.Seconds() })
-	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along("a")), func(pool.Account) *chat.Client { return client })
+	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along("a")), func(pool.UpstreamKey) *chat.Client { return client })
 	if _, err := chats.Complete(t.Context(), request(false)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// Stream is a streamed reply of one account. Its methods are those of
+// Stream is a streamed reply of one key. Its methods are those of
 // chat.Stream. It is not safe for concurrent use.
 type Stream struct {
 	*chat.Stream
@@ -20,7 +20,7 @@ type Stream struct {
 	over    bool // reported
 }
 
-// Stream asks for a streamed reply, of one account after the other until one has
+// Stream asks for a streamed reply, of one key after the other until one has
 // sent its first block. From then on no other is asked: what fails later is
 // returned by Next. The errors are those of Complete. The caller closes the
 // stream.
@@ -32,8 +32,8 @@ func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 		if err != nil {
 			return err
 		}
-		a.lease.Begun()
-		a.lease.service.metrics.FirstBlock(time.Since(a.begin))
+		a.slot.Begun()
+		a.slot.service.metrics.FirstBlock(time.Since(a.begin))
 		s.Stream, s.attempt = up, a
 		return nil
 	})
@@ -44,8 +44,8 @@ func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 	return s, nil
 }
 
-// Account says who answers.
-func (s *Stream) Account() Account { return s.attempt.lease.Account() }
+// UpstreamKey returns the key that answers.
+func (s *Stream) UpstreamKey() UpstreamKey { return s.attempt.slot.UpstreamKey() }
 
 // Next gives the next block, with the errors of chat.Stream.
 func (s *Stream) Next() ([]byte, error) {
@@ -88,6 +88,6 @@ func (s *Stream) Close() {
 		s.attempt.measure("given_up", s.Status())
 	}
 	s.Stream.Close()
-	s.attempt.lease.Release()
+	s.attempt.slot.Release()
 	s.cancel()
 }

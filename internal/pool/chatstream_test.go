@@ -29,14 +29,14 @@ func collect(s *pool.Stream) (blocks []string, err error) {
 
 func TestStream(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": cut, "b": streams}, nil, nil)
+	f := newFleet(t, byKey{"a": cut, "b": streams}, nil, nil)
 	s, err := f.chat.Stream(t.Context(), request(false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if s.Account() != (pool.Account{Upstream: "b"}) || s.Status() != 200 {
-		t.Errorf("status %d of %v", s.Status(), s.Account())
+	if s.UpstreamKey() != (pool.UpstreamKey{Upstream: "b"}) || s.Status() != 200 {
+		t.Errorf("status %d of %v", s.Status(), s.UpstreamKey())
 	}
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="b"} 1`)
 	blocks, err := collect(s)
@@ -53,7 +53,7 @@ func TestStream(t *testing.T) {
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="b"} 0`, answeredByB)
 }
 
-// What was handed out cannot be taken back: no other account is asked.
+// What was handed out cannot be taken back: no other key is asked.
 func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	t.Parallel()
 	for name, rest := range map[string]string{
@@ -63,7 +63,7 @@ func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, accounts{"a": events(firstBlock, rest), "b": streams}, nil, nil)
+			f := newFleet(t, byKey{"a": events(firstBlock, rest), "b": streams}, nil, nil)
 			s, err := f.chat.Stream(t.Context(), request(false))
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAnUnusableStreamHasFailed(t *testing.T) {
 	for name, read := range map[string]bool{"failed": false, "answered": true} { // all blocks had come
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, accounts{"a": streams}, nil, nil)
+			f := newFleet(t, byKey{"a": streams}, nil, nil)
 			s, err := f.chat.Stream(t.Context(), request(true))
 			if err != nil {
 				t.Fatal(err)
@@ -115,14 +115,14 @@ func TestAnUnusableStreamHasFailed(t *testing.T) {
 // What a stream says late still sets its key aside.
 func TestStreamsReportTheirEnd(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a/1": events(firstBlock, `{"error":{"message":"no","code":"insufficient_quota"}}`), "a/2": streams}, nil, nil)
+	f := newFleet(t, byKey{"a/1": events(firstBlock, `{"error":{"message":"no","code":"insufficient_quota"}}`), "a/2": streams}, nil, nil)
 	for _, run := range []string{"a/1", "a/2", "a/2"} {
 		s, err := f.chat.Stream(t.Context(), request(false))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = collect(s)
-		if got := s.Account().String(); got != run {
+		if got := s.UpstreamKey().String(); got != run {
 			t.Errorf("answered by %s, want %s", got, run)
 		}
 		s.Close()
@@ -131,7 +131,7 @@ func TestStreamsReportTheirEnd(t *testing.T) {
 
 func TestAStreamHasATime(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+	f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
 		events(firstBlock)(w, r)
 		hang(w, r)
 	}}, nil, func(r *config.Route) { r.Timeouts.Total = 100 * time.Millisecond })
@@ -149,7 +149,7 @@ func TestAStreamHasATime(t *testing.T) {
 // A caller that leaves gives its place back, and says nothing of the upstream.
 func TestACallerLeavesAStream(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+	f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
 		events(firstBlock)(w, r)
 		hang(w, r)
 	}}, func(u *config.Upstream) { u.MaxConcurrent, u.Breaker.Failures = 1, 1 }, nil)
@@ -176,7 +176,7 @@ func TestACallerLeavesAStream(t *testing.T) {
 // end of a long answer.
 func TestAStreamThatBeganClosesTheBreaker(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+	f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
 		events(firstBlock)(w, r)
 		hang(w, r)
 	}}, func(u *config.Upstream) { u.Breaker = config.Breaker{Failures: 1, OpenFor: 1} }, nil)

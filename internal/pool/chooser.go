@@ -12,10 +12,10 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// ErrExhausted says that a job has tried every account of its route.
-var ErrExhausted = errors.New("every account of the route was tried")
+// ErrExhausted says that a job has tried every key of its route.
+var ErrExhausted = errors.New("every key of the route was tried")
 
-// BusyError says that there are accounts that a job has not tried, and that none
+// BusyError says that there are keys that a job has not tried, and that none
 // of them takes it now.
 type BusyError struct {
 	// Until is the earliest moment when one may; it lies in the future.
@@ -26,7 +26,7 @@ type BusyError struct {
 
 // Error gives the moment.
 func (e *BusyError) Error() string {
-	return "every account left to try is busy until " + e.Until.Format(time.RFC3339Nano)
+	return "every key left to try is busy until " + e.Until.Format(time.RFC3339Nano)
 }
 
 // Tried is what one job has tried in this round. The zero value is a new round.
@@ -34,26 +34,26 @@ func (e *BusyError) Error() string {
 type Tried struct {
 	// SentBefore is true for a job that was sent before this round.
 	SentBefore bool
-	// RefusedForNow is set when an account refused a video temporarily. The video retries there
+	// RefusedForNow is set when a key refused a video temporarily. The video retries there
 	// instead of going to an upstream whose breaker is open for creates.
 	RefusedForNow bool
-	accounts      []Account // in the order of the tries
+	keys          []UpstreamKey // in the order of the tries
 }
 
 // retry reports whether the next try is not the job's first.
-func (t *Tried) retry() bool { return t.SentBefore || len(t.accounts) > 0 }
+func (t *Tried) retry() bool { return t.SentBefore || len(t.keys) > 0 }
 
-func (t *Tried) has(a Account) bool { return slices.Contains(t.accounts, a) }
+func (t *Tried) has(a UpstreamKey) bool { return slices.Contains(t.keys, a) }
 
-// Chooser finds accounts for the jobs of one route, among the upstreams that the
+// Chooser finds keys for the jobs of one route, among the upstreams that the
 // pool has at that moment. It is safe for concurrent use.
 type Chooser struct {
 	pool       *Pool
 	route      config.Route
-	targets    []target           // in the route's order, or the heaviest first
-	weights    int                // their sum; 0 for the route's order
-	has        func(Account) bool // nil: every account
-	generation int                // of the configuration that the clients are of
+	targets    []target               // in the route's order, or the heaviest first
+	weights    int                    // their sum; 0 for the route's order
+	has        func(UpstreamKey) bool // nil: every key
+	generation int                    // of the configuration that the clients are of
 }
 
 type target struct {
@@ -83,21 +83,21 @@ func (c *Chooser) Next() *Chooser {
 	return &next
 }
 
-// Among is the chooser among those of its accounts that has says yes to. What is to be
-// called has clients of one configuration, and the pool may have the accounts of a later
+// Among is the chooser among those of its keys that has says yes to. What is to be
+// called has clients of one configuration, and the pool may have the keys of a later
 // one by now. has is called while the pool is locked: it does not block, and calls
 // nothing of the pool.
-func (c *Chooser) Among(has func(Account) bool) *Chooser {
+func (c *Chooser) Among(has func(UpstreamKey) bool) *Chooser {
 	among := *c
 	among.has = has
 	return &among
 }
 
 // Acquire is AcquireInTurn for a job that does not wait in turn.
-func (c *Chooser) Acquire(t *Tried) (*Lease, error) { return c.AcquireInTurn(t, nil) }
+func (c *Chooser) Acquire(t *Tried) (*Slot, error) { return c.AcquireInTurn(t, nil) }
 
-// AcquireInTurn gives a place with an account that the job has not tried, and counts
-// it as tried. It does not block. Where all slots of an account are in use, the ticket waits
+// AcquireInTurn gives a place with a key that the job has not tried, and counts
+// it as tried. It does not block. Where all slots of a key are in use, the waiter waits
 // for one, and its job is woken when it should acquire again; nil does not wait.
 //
 // Upstreams are taken in the route's order; with weights, the first is drawn by
@@ -107,10 +107,10 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) { return c.AcquireInTurn(t, 
 // needs a place in the budget of retries, too.
 //
 // The error is a *BusyError or ErrExhausted.
-func (c *Chooser) AcquireInTurn(t *Tried, in *Ticket) (*Lease, error) {
+func (c *Chooser) AcquireInTurn(t *Tried, in *Waiter) (*Slot, error) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
-	lease, err := c.acquire(t, in, time.Now())
+	slot, err := c.acquire(t, in, time.Now())
 	switch {
 	case in == nil:
 	case err == nil:
@@ -118,11 +118,11 @@ func (c *Chooser) AcquireInTurn(t *Tried, in *Ticket) (*Lease, error) {
 	default:
 		in.giveBack() // it could not be used
 	}
-	return lease, err
+	return slot, err
 }
 
 // acquire needs the pool's lock.
-func (c *Chooser) acquire(t *Tried, in *Ticket, now time.Time) (*Lease, error) {
+func (c *Chooser) acquire(t *Tried, in *Waiter, now time.Time) (*Slot, error) {
 	ready, cooling := c.untried(t, now)
 	if len(ready) == 0 {
 		ready, cooling = cooling, nil
@@ -142,7 +142,7 @@ func (c *Chooser) acquire(t *Tried, in *Ticket, now time.Time) (*Lease, error) {
 	for _, k := range ready {
 		done, free := k.take(in, now)
 		if done != nil {
-			return c.lease(t, k, done, now), nil
+			return c.slot(t, k, done, now), nil
 		}
 		if in != nil && k.full(in) {
 			in.enqueue(c.pool, k)
@@ -167,7 +167,7 @@ func (c *Chooser) untried(t *Tried, now time.Time) (ready, cooling []*key) {
 		}
 		for k := range s.inTurn {
 			switch {
-			case t.has(k.account), c.has != nil && !c.has(k.account):
+			case t.has(k.id), c.has != nil && !c.has(k.id):
 			case k.coolingUntil.After(now):
 				cooling = append(cooling, k)
 			default:
@@ -180,7 +180,7 @@ func (c *Chooser) untried(t *Tried, now time.Time) (ready, cooling []*key) {
 
 // order draws where a job begins. One that has begun goes on with the heaviest.
 func (c *Chooser) order(t *Tried) []target {
-	if c.weights == 0 || len(t.accounts) > 0 {
+	if c.weights == 0 || len(t.keys) > 0 {
 		return c.targets
 	}
 	drawn, i := rand.IntN(c.weights), 0
@@ -191,9 +191,9 @@ func (c *Chooser) order(t *Tried) []target {
 	return slices.Concat(c.targets[i:i+1], c.targets[:i], c.targets[i+1:])
 }
 
-func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Lease {
-	l := &Lease{
-		pool: c.pool, account: k.account, service: k.service, key: k, began: now,
+func (c *Chooser) slot(t *Tried, k *key, done func(error), now time.Time) *Slot {
+	l := &Slot{
+		pool: c.pool, id: k.id, service: k.service, key: k, began: now,
 		done: done, probe: k.service.breaker.State() == gobreaker.StateHalfOpen,
 	}
 	if l.probe {
@@ -208,12 +208,12 @@ func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Leas
 	} else {
 		c.pool.budget.first()
 	}
-	if n := len(t.accounts); n > 0 && t.accounts[n-1].Upstream != k.account.Upstream {
-		if s := c.pool.services[t.accounts[n-1].Upstream]; s != nil {
+	if n := len(t.keys); n > 0 && t.keys[n-1].Upstream != k.id.Upstream {
+		if s := c.pool.services[t.keys[n-1].Upstream]; s != nil {
 			s.metrics.FailedOver()
 		}
 	}
-	t.accounts = append(t.accounts, k.account)
+	t.keys = append(t.keys, k.id)
 	return l
 }
 

@@ -17,8 +17,8 @@ func TestOneKeyOfOneUpstream(t *testing.T) {
 	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(config.NewRoute("r", config.KindVideo, "a", "*"))
 	l := get(t, c, new(pool.Tried))
-	if want := (pool.Account{Upstream: "a"}); l.Account() != want {
-		t.Errorf("account %v, want %v", l.Account(), want)
+	if want := (pool.UpstreamKey{Upstream: "a"}); l.UpstreamKey() != want {
+		t.Errorf("key %v, want %v", l.UpstreamKey(), want)
 	}
 	expect(t, round(t, c), "a")
 }
@@ -35,7 +35,7 @@ func TestKeysTakeTurns(t *testing.T) {
 	p := pool.New(config.Upstreams{"a": with(nil, "1", "2", "3")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c, other := p.Chooser(along("a")), p.Chooser(along("a"))
 	expect(t, []string{next(t, c), next(t, other), next(t, c), next(t, c)}, "a/1", "a/2", "a/3", "a/1")
-	p.Resume(pool.Account{Upstream: "a", Key: "2"}) // takes no turn
+	p.Resume(pool.UpstreamKey{Upstream: "a", Key: "2"}) // takes no turn
 	expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/3")
 }
 
@@ -79,9 +79,9 @@ func TestTheHeaviestFollowTheFirst(t *testing.T) {
 	orders := map[string][]string{"a": {"a", "c", "b"}, "b": {"b", "c", "a"}, "c": {"c", "b", "a"}}
 	seen := map[string]bool{}
 	for range 200 {
-		accounts := round(t, c)
-		seen[accounts[0]] = true
-		expect(t, accounts, orders[accounts[0]]...)
+		keys := round(t, c)
+		seen[keys[0]] = true
+		expect(t, keys, orders[keys[0]]...)
 	}
 	if len(seen) != 3 {
 		t.Errorf("jobs began at %v only", seen)
@@ -105,17 +105,17 @@ func TestConcurrencyOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 2 }, "1", "2")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
-		var leases []*pool.Lease
-		var accounts []string
+		var slots []*pool.Slot
+		var keys []string
 		for range 4 {
 			l := get(t, c, new(pool.Tried))
-			leases, accounts = append(leases, l), append(accounts, l.Account().String())
+			slots, keys = append(slots, l), append(keys, l.UpstreamKey().String())
 		}
-		expect(t, accounts, "a/1", "a/2", "a/1", "a/2")
+		expect(t, keys, "a/1", "a/2", "a/1", "a/2")
 		expectBusy(t, c, new(pool.Tried), time.Second)
-		leases[3].Release()
-		leases[3].Release() // one place, however often
-		expect(t, []string{get(t, c, new(pool.Tried)).Account().String()}, "a/2")
+		slots[3].Release()
+		slots[3].Release() // one place, however often
+		expect(t, []string{get(t, c, new(pool.Tried)).UpstreamKey().String()}, "a/2")
 		expectBusy(t, c, new(pool.Tried), time.Second)
 	})
 }
@@ -126,10 +126,10 @@ func TestResumedTasksCount(t *testing.T) {
 		m := telemetry.NewMetrics("v1")
 		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 1 })}, pool.Options{Metrics: m})
 		c := p.Chooser(along("a"))
-		a := pool.Account{Upstream: "a"}
+		a := pool.UpstreamKey{Upstream: "a"}
 		first, second := p.Resume(a), p.Resume(a) // never refused
-		if first.Account() != a {
-			t.Errorf("account %v, want %v", first.Account(), a)
+		if first.UpstreamKey() != a {
+			t.Errorf("key %v, want %v", first.UpstreamKey(), a)
 		}
 		expectMetrics(t, m, `upstream_in_hand{upstream="a"} 2`)
 		first.Release()
@@ -140,14 +140,14 @@ func TestResumedTasksCount(t *testing.T) {
 	})
 }
 
-func TestUnknownAccountsAreResumed(t *testing.T) {
+func TestUnknownKeysAreResumed(t *testing.T) {
 	t.Parallel()
 	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 1 }, "1")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a"))
-	for _, a := range []pool.Account{{Upstream: "gone", Key: "1"}, {Upstream: "a", Key: "gone"}, {}} {
+	for _, a := range []pool.UpstreamKey{{Upstream: "gone", Key: "1"}, {Upstream: "a", Key: "gone"}, {}} {
 		l := p.Resume(a)
-		if l.Account() != a {
-			t.Errorf("account %v, want %v", l.Account(), a)
+		if l.UpstreamKey() != a {
+			t.Errorf("key %v, want %v", l.UpstreamKey(), a)
 		}
 		l.Report(c, aJob, &badKey)
 		l.Report(c, aJob, nil)
@@ -205,7 +205,7 @@ func TestTheEarliestPlace(t *testing.T) {
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 		pass(10 * time.Second)
 		var tried pool.Tried
-		if got := get(t, c, &tried).Account().String(); got != "b" {
+		if got := get(t, c, &tried).UpstreamKey().String(); got != "b" {
 			t.Errorf("went to %s, want b", got)
 		}
 		expectBusy(t, c, &tried, 10*time.Second) // what was tried does not count

@@ -25,7 +25,7 @@ type createBreaker struct {
 	until    time.Time     // earliest next trial
 	failed   time.Time     // last known failure
 	shown    bool          // a create skipped the upstream, so the log and the gauge say open
-	announce func(breakerNotice)
+	announce func(peerNotification)
 }
 
 // closed reports whether the breaker is closed.
@@ -39,7 +39,7 @@ func (c *createBreaker) try(takes time.Duration, now time.Time) bool {
 	}
 	patience := max(c.wait, takes+probePatience)
 	c.until = now.Add(patience)
-	c.announce(breakerNotice{Upstream: c.service.name, Wait: c.wait, Next: patience})
+	c.announce(peerNotification{Upstream: c.service.name, Wait: c.wait, Next: patience})
 	return true
 }
 
@@ -48,8 +48,8 @@ func (c *createBreaker) report(sent upstream.Submission, trial bool, began, now 
 	failed := errors.Is(health(sent.Err), errTrouble) && sent.Err.Written
 	switch {
 	case sent.Err == nil && (trial || !c.closed() && began.After(c.failed)):
-		c.apply(breakerNotice{})
-		c.announce(breakerNotice{Upstream: c.service.name})
+		c.apply(peerNotification{})
+		c.announce(peerNotification{Upstream: c.service.name})
 	case failed:
 		c.fail(trial && sent.Verdict == upstream.Unknown, now)
 	case trial: // refused, which says nothing about creates
@@ -60,7 +60,7 @@ func (c *createBreaker) report(sent upstream.Submission, trial bool, began, now 
 // unsent makes the next create the trial.
 func (c *createBreaker) unsent(now time.Time) {
 	c.until = now
-	c.announce(breakerNotice{Upstream: c.service.name, Wait: c.wait})
+	c.announce(peerNotification{Upstream: c.service.name, Wait: c.wait})
 }
 
 // fail opens the breaker or keeps it open. Only lost trials make the wait longer: creates that were
@@ -82,12 +82,12 @@ func (c *createBreaker) fail(longer bool, now time.Time) {
 	}
 	c.failed, c.until = now, now.Add(jittered(c.wait))
 	if c.wait != before {
-		c.announce(breakerNotice{Upstream: c.service.name, Wait: c.wait, Next: c.wait})
+		c.announce(peerNotification{Upstream: c.service.name, Wait: c.wait, Next: c.wait})
 	}
 }
 
-// apply adopts the state from another replica's notice.
-func (c *createBreaker) apply(n breakerNotice) {
+// apply adopts the state from another replica's notification.
+func (c *createBreaker) apply(n peerNotification) {
 	if n.Wait <= 0 {
 		c.wait, c.until = 0, time.Time{}
 		c.show(false)

@@ -37,13 +37,13 @@ func sent(err *upstream.Error) upstream.Submission {
 	}
 }
 
-// create has one new job fail, or go well, at the first account.
+// create has one new job fail, or go well, at the first key.
 func create(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
 	l.ReportCreate(c, aJob, sent(err))
 	l.Release()
-	return l.Account().String()
+	return l.UpstreamKey().String()
 }
 
 // TestCreatesAvoidAnUpstreamThatFailsThem: after one that failed, one create trial the upstream at
@@ -70,7 +70,7 @@ func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 			expect(t, []string{next(t, c)}, "b")
 			pass(wait/10 + 2*time.Millisecond)
 			trial := get(t, c, new(pool.Tried))
-			expect(t, []string{trial.Account().String(), next(t, c)}, "a", "b")
+			expect(t, []string{trial.UpstreamKey().String(), next(t, c)}, "a", "b")
 			trial.ReportCreate(c, aJob, sent(&unavailable))
 			trial.Release()
 		}
@@ -97,7 +97,7 @@ func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(videosAlong("a", "b"))
-		var first []*pool.Lease
+		var first []*pool.Slot
 		for range 10 {
 			first = append(first, get(t, c, new(pool.Tried)))
 		}
@@ -108,7 +108,7 @@ func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
 		pass(17 * time.Second)
 		trial := get(t, c, new(pool.Tried))
 		for range 12 {
-			expect(t, []string{trial.Account().String(), next(t, c)}, "a", "b")
+			expect(t, []string{trial.UpstreamKey().String(), next(t, c)}, "a", "b")
 			pass(5 * time.Second)
 		}
 		trial.ReportCreate(c, aJob, sent(&noAnswer))
@@ -119,7 +119,7 @@ func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
 		full := get(t, c, new(pool.Tried))
 		full.ReportCreate(c, aJob, upstream.Submission{Verdict: upstream.RefusedForNow, Err: &unavailable})
 		full.Release()
-		expect(t, []string{full.Account().String(), next(t, c)}, "a", "b")
+		expect(t, []string{full.UpstreamKey().String(), next(t, c)}, "a", "b")
 		pass(34 * time.Second)
 		expect(t, []string{create(t, c, nil), next(t, c)}, "a", "a")
 	})
@@ -135,7 +135,7 @@ func TestACreateWaitsForAKeyThatCoolsDown(t *testing.T) {
 		create(t, c, &badKey)
 		expect(t, []string{create(t, c, &unavailable)}, "b")
 		if l, err := c.Acquire(new(pool.Tried)); err == nil {
-			t.Errorf("a create went to %s", l.Account())
+			t.Errorf("a create went to %s", l.UpstreamKey())
 		}
 		pass(17 * time.Second)
 		expect(t, []string{create(t, c, nil), next(t, c)}, "b", "b")
@@ -171,7 +171,7 @@ func TestACreateWaitsForABetterUpstream(t *testing.T) {
 		create(t, c, &unavailable)
 		var tried pool.Tried
 		held := get(t, c, &tried)
-		expect(t, []string{held.Account().String()}, "b")
+		expect(t, []string{held.UpstreamKey().String()}, "b")
 		expectBusy(t, c, new(pool.Tried), time.Second)
 		held.ReportCreate(c, aJob, upstream.Submission{Verdict: upstream.RefusedForNow, Err: &slowDown})
 		held.Release()
@@ -221,17 +221,17 @@ func TestReplicasShareWhichUpstreamsFailCreates(t *testing.T) {
 		t.Cleanup(stop)
 		return p.Chooser(route)
 	}
-	await := func(c *pool.Chooser, account string) *pool.Lease {
+	await := func(c *pool.Chooser, key string) *pool.Slot {
 		t.Helper()
 		for deadline := time.After(brokertest.Patience); ; {
 			l := get(t, c, new(pool.Tried))
-			if l.Account().Upstream == account {
+			if l.UpstreamKey().Upstream == key {
 				return l
 			}
 			l.Release()
 			select {
 			case <-deadline:
-				t.Fatalf("no create goes to %s", account)
+				t.Fatalf("no create goes to %s", key)
 			case <-time.After(time.Millisecond):
 			}
 		}

@@ -25,7 +25,7 @@ type fleet struct {
 	pool    *pool.Pool
 	chooser *pool.Chooser
 	metrics *telemetry.Metrics
-	client  *http.Client // of all accounts
+	client  *http.Client // of all keys
 
 	mu    sync.Mutex
 	calls []call
@@ -33,23 +33,23 @@ type fleet struct {
 
 // call is what one upstream was asked.
 type call struct {
-	account, model, jobID string
+	key, model, jobID string
 }
 
-// accounts maps account names, such as "a" or "a/1", to their answers.
-type accounts map[string]http.HandlerFunc
+// byKey maps key names, such as "a" or "a/1", to their answers.
+type byKey map[string]http.HandlerFunc
 
-// newFleet starts a server for each account. The route takes them in the order
+// newFleet starts a server for each key. The route takes them in the order
 // of their names; change may change it, and limit the upstreams.
-func newFleet(t *testing.T, answers accounts, limit func(*config.Upstream), change func(*config.Route)) *fleet {
+func newFleet(t *testing.T, answers byKey, limit func(*config.Upstream), change func(*config.Route)) *fleet {
 	t.Helper()
 	f := &fleet{metrics: telemetry.NewMetrics("v1"), client: upstream.NewHTTPClient(upstream.TransportOptions{})}
 	t.Cleanup(f.client.CloseIdleConnections)
-	clients := map[pool.Account]*chat.Client{}
+	clients := map[pool.UpstreamKey]*chat.Client{}
 	keys := map[string][]string{}
 	var names []string
-	for account, answer := range answers {
-		a := accountOf(account)
+	for key, answer := range answers {
+		a := keyOf(key)
 		clients[a] = f.serve(t, a, answer)
 		if !slices.Contains(names, a.Upstream) {
 			names = append(names, a.Upstream)
@@ -70,17 +70,17 @@ func newFleet(t *testing.T, answers accounts, limit func(*config.Upstream), chan
 	}
 	f.pool = pool.New(ups, pool.Options{Metrics: f.metrics})
 	f.chooser = f.pool.Chooser(r)
-	f.chat = pool.NewChat(f.chooser, func(a pool.Account) *chat.Client { return clients[a] })
+	f.chat = pool.NewChat(f.chooser, func(a pool.UpstreamKey) *chat.Client { return clients[a] })
 	return f
 }
 
-func accountOf(s string) pool.Account {
+func keyOf(s string) pool.UpstreamKey {
 	name, key, _ := strings.Cut(s, "/")
-	return pool.Account{Upstream: name, Key: key}
+	return pool.UpstreamKey{Upstream: name, Key: key}
 }
 
-// serve starts the server of one account. Without an answer nothing listens.
-func (f *fleet) serve(t *testing.T, a pool.Account, answer http.HandlerFunc) *chat.Client {
+// serve starts the server of one key. Without an answer nothing listens.
+func (f *fleet) serve(t *testing.T, a pool.UpstreamKey, answer http.HandlerFunc) *chat.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var request struct{ Model string }
@@ -101,13 +101,13 @@ func (f *fleet) serve(t *testing.T, a pool.Account, answer http.HandlerFunc) *ch
 	return chat.New(&upstream.Endpoint{Name: a.Upstream, BaseURL: server.URL, Client: f.client}, chat.Options{})
 }
 
-// called gives the accounts that were called, in their order.
+// called gives the keys that were called, in their order.
 func (f *fleet) called() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var names []string
 	for _, c := range f.calls {
-		names = append(names, c.account)
+		names = append(names, c.key)
 	}
 	return names
 }

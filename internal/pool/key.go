@@ -18,16 +18,16 @@ const (
 	maxWait   = time.Minute
 )
 
-// key is the state of one account. The pool's mutex guards it.
+// key is the state of one upstream key. The pool's mutex guards it.
 type key struct {
-	account Account
+	id      UpstreamKey
 	service *service
 	index   int // in service.keys
 
 	inHand    int
 	most      int       // of inHand; 0 for no limit
 	reserved  int       // slots, for jobs that were woken
-	waiting   []*Ticket // for a slot, by number
+	waiting   []*Waiter // for a slot, by number
 	limiter   *rate.Limiter
 	perSecond float64 // what the limiter was made from
 
@@ -42,12 +42,12 @@ type key struct {
 }
 
 func newKey(s *service, index int, name string, u config.Upstream, generation int) *key {
-	k := &key{account: Account{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0), since: generation}
+	k := &key{id: UpstreamKey{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0), since: generation}
 	k.limit(u)
 	return k
 }
 
-// limit bounds what the key is used for. What it has in hand counts on.
+// limit bounds what the key is used for. What it holds counts on.
 func (k *key) limit(u config.Upstream) {
 	k.most, k.cooldown = u.MaxConcurrent, u.KeyCooldown
 	if k.perSecond == u.RatePerSecond {
@@ -62,9 +62,9 @@ func (k *key) limit(u config.Upstream) {
 // outUntil is when the key is neither waiting nor cooling down any more.
 func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.coolingUntil) }
 
-// take takes a place for one job, of that ticket where it waits in turn. Without a place it
+// take takes a place for one job, of that waiter where it waits in turn. Without a place it
 // gives the moment when there may be one; a cooldown is no hindrance here.
-func (k *key) take(in *Ticket, now time.Time) (done func(error), free time.Time) {
+func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time) {
 	s := k.service
 	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
 	switch {
@@ -104,15 +104,15 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 	case err.Scope != upstream.ScopeKey:
 	case err.Final:
 		if !k.coolingUntil.After(now) {
-			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
+			k.service.logger.Warn("upstream key refused", "upstream_key", k.id.String(),
 				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "cooldown", k.cooldown)
 		}
 		k.coolingUntil, k.refused = now.Add(k.cooldown), err.HTTPStatus
 	case err.RetryAfter > 0:
-		k.why = pauseOf(k.account, err)
+		k.why = pauseOf(k.id, err)
 		k.waitUntil = latest(k.waitUntil, now.Add(err.RetryAfter))
 	case !began.Before(k.waitUntil):
-		k.why = pauseOf(k.account, err)
+		k.why = pauseOf(k.id, err)
 		k.waitUntil = now.Add(min(firstWait<<min(k.waits, 6), maxWait))
 		k.waits++
 	}

@@ -12,12 +12,12 @@ import (
 // the upstream's own words. They are for the job that they were said to, whose
 // prompt they may quote, and which may be another tenant's.
 type pause struct {
-	who    Account
+	who    UpstreamKey
 	status int // HTTP
 	scope  upstream.Scope
 }
 
-func pauseOf(who Account, err *upstream.Error) *pause {
+func pauseOf(who UpstreamKey, err *upstream.Error) *pause {
 	return &pause{who: who, status: err.HTTPStatus, scope: err.Scope}
 }
 

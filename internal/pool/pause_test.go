@@ -22,7 +22,7 @@ func quotes(status int) http.HandlerFunc {
 	}
 }
 
-// TestAPauseIsTheUpstreamsAndItsWordsAreNot: who comes while an account waits is
+// TestAPauseIsTheUpstreamsAndItsWordsAreNot: who comes while a key waits is
 // told which one and until when, and nothing that was said to whom it was asked
 // for.
 func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
@@ -31,7 +31,7 @@ func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
 		for status, who := range map[int]string{429: "b/1", 503: "b"} { // the key, the upstream
 			t.Run(fmt.Sprint(way, status), func(t *testing.T) {
 				t.Parallel()
-				f := newFleet(t, accounts{"a/1": after("40", quotes(status)), "b/1": after("30", quotes(status))}, nil, nil)
+				f := newFleet(t, byKey{"a/1": after("40", quotes(status)), "b/1": after("30", quotes(status))}, nil, nil)
 				_, err := run(t.Context(), f, request(false))
 				if said, ok := errors.AsType[*upstream.Error](err); !ok || !said.Said || said.Message != "the secret" || said.HTTPStatus != status {
 					t.Errorf("got %#v, want what the upstream said to it", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// breakerNotice announces the breaker state of one upstream's creates to other replicas.
-type breakerNotice struct {
+// peerNotification announces the breaker state of one upstream's creates to other replicas.
+type peerNotification struct {
 	Replica  string `json:"replica"`
 	Upstream string `json:"upstream,omitempty"`
 	// Wait is the time between two trial creates in nanoseconds; zero: the breaker closed. Next
@@ -22,8 +22,8 @@ type breakerNotice struct {
 	To  string `json:"to,omitempty"`
 }
 
-// maxNotices bounds the send queue. Overflow is dropped.
-const maxNotices = 256
+// maxNotifications bounds the send queue. Overflow is dropped.
+const maxNotifications = 256
 
 // Share exchanges the breaker state of creates with other replicas on subject until stop is
 // called. A lost message costs one more trial.
@@ -32,7 +32,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to breaker state of other replicas: %w", err)
 	}
-	p.announce(breakerNotice{Ask: true})
+	p.announce(peerNotification{Ask: true})
 	stopping, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -41,7 +41,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 			select {
 			case <-stopping:
 				return
-			case n := <-p.notices:
+			case n := <-p.notifications:
 				n.Replica = self
 				if data, err := json.Marshal(n); err == nil {
 					_ = conn.Publish(subject, data)
@@ -55,17 +55,17 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 	}), nil
 }
 
-// announce queues a notice without blocking.
-func (p *Pool) announce(n breakerNotice) {
+// announce queues a notification without blocking.
+func (p *Pool) announce(n peerNotification) {
 	select {
-	case p.notices <- n:
+	case p.notifications <- n:
 	default:
 	}
 }
 
 // heard handles a message from another replica.
 func (p *Pool) heard(data []byte, self string) {
-	var n breakerNotice
+	var n peerNotification
 	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self || n.To != "" && n.To != self {
 		return
 	}
@@ -75,7 +75,7 @@ func (p *Pool) heard(data []byte, self string) {
 		now := time.Now()
 		for _, s := range p.services {
 			if c := &s.creates; !c.closed() {
-				p.announce(breakerNotice{Upstream: s.name, Wait: c.wait, Next: c.until.Sub(now), To: n.Replica})
+				p.announce(peerNotification{Upstream: s.name, Wait: c.wait, Next: c.until.Sub(now), To: n.Replica})
 			}
 		}
 		return

@@ -13,15 +13,15 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Account is one key of one upstream, by their names in the configuration.
-type Account struct {
+// UpstreamKey is one key of one upstream, by their names in the configuration.
+type UpstreamKey struct {
 	Upstream string
 	// Key is the key's name, never the key itself; empty for an only key.
 	Key string
 }
 
 // String gives "upstream", or "upstream/key".
-func (a Account) String() string {
+func (a UpstreamKey) String() string {
 	if a.Key == "" {
 		return a.Upstream
 	}
@@ -41,20 +41,20 @@ type Options struct {
 	Retry config.Retry
 }
 
-// Pool knows the state of every account. All routes share one, because they
-// share the accounts. It is safe for concurrent use.
+// Pool knows the state of every key. All routes share one, because they
+// share the keys. It is safe for concurrent use.
 type Pool struct {
 	logger  *slog.Logger
 	metrics *telemetry.Metrics
 	retry   config.Retry // that of the budget
 
-	mu         sync.Mutex // guards all services and keys, every lease, and the budget
+	mu         sync.Mutex // guards all services and keys, every slot, and the budget
 	services   map[string]*service
 	budget     *budget
 	generation int // of the configuration; each has the number after the one before it
-	tickets    uint64
+	waiters    uint64
 
-	notices chan breakerNotice // to other replicas
+	notifications chan peerNotification // to other replicas
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.
@@ -62,19 +62,19 @@ func New(upstreams config.Upstreams, o Options) *Pool {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams)), notices: make(chan breakerNotice, maxNotices)}
+	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams)), notifications: make(chan peerNotification, maxNotifications)}
 	p.Reload(upstreams, o.Retry)
 	return p
 }
 
-// Resume counts a task that an account already has, such as one that another
+// Resume counts a task that already uses a key, such as one that another
 // replica submitted. It never refuses, so a limit may be exceeded for as long
-// as the task lives. An account that the configuration no longer has is legal;
+// as the task lives. A key that the configuration no longer has is legal;
 // nothing is counted then.
-func (p *Pool) Resume(a Account) *Lease {
+func (p *Pool) Resume(a UpstreamKey) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := &Lease{pool: p, account: a, service: p.services[a.Upstream]}
+	l := &Slot{pool: p, id: a, service: p.services[a.Upstream]}
 	if l.service != nil {
 		l.key = l.service.key(a.Key)
 	}
@@ -82,8 +82,8 @@ func (p *Pool) Resume(a Account) *Lease {
 	return l
 }
 
-// TryRetryBudget takes what a job costs that is sent again to the account that has it
-// already. It is false when there have been too many retries, with the time to
+// TryRetryBudget takes what a job costs that is sent again with the key of its last
+// submission. It is false when there have been too many retries, with the time to
 // ask again.
 func (p *Pool) TryRetryBudget() (time.Time, bool) {
 	p.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// oneUpstream is a chooser of one account behind a breaker that opens at the
+// oneUpstream is a chooser of one key behind a breaker that opens at the
 // first failure.
 func oneUpstream(change func(*config.Upstream)) *pool.Chooser {
 	u := config.NewUpstream("http://a")
@@ -23,13 +23,13 @@ func oneUpstream(change func(*config.Upstream)) *pool.Chooser {
 	return pool.New(config.Upstreams{"a": u}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(r)
 }
 
-// acquire gives a lease of a new job, or nil.
-func acquire(c *pool.Chooser) *pool.Lease {
-	lease, err := c.Acquire(new(pool.Tried))
+// acquire gives a slot of a new job, or nil.
+func acquire(c *pool.Chooser) *pool.Slot {
+	slot, err := c.Acquire(new(pool.Tried))
 	if err != nil {
 		return nil
 	}
-	return lease
+	return slot
 }
 
 // TestAProbeThatHangsDoesNotKeepOthersAway: the breaker lets one job through; when

@@ -17,21 +17,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// job is one that moves from account to account.
+// job is one that moves from key to key.
 type job struct {
 	tried pool.Tried
-	round []pool.Account // where it was in this round
-	lease *pool.Lease    // nil while it has no place
+	round []pool.UpstreamKey // where it was in this round
+	slot  *pool.Slot         // nil while it has no place
 }
 
 // model is what the pool must keep to.
 type model struct {
-	pool     *pool.Pool
-	chooser  *pool.Chooser
-	route    config.Route
-	ups      config.Upstreams
-	accounts []pool.Account
-	jobs     []*job
+	pool    *pool.Pool
+	chooser *pool.Chooser
+	route   config.Route
+	ups     config.Upstreams
+	keys    []pool.UpstreamKey
+	jobs    []*job
 }
 
 func drawModel(t *rapid.T) *model {
@@ -55,7 +55,7 @@ func drawModel(t *rapid.T) *model {
 		}
 		m.route.Upstreams = append(m.route.Upstreams, target)
 		for _, c := range m.ups[name].Credentials() {
-			m.accounts = append(m.accounts, pool.Account{Upstream: name, Key: c.Name})
+			m.keys = append(m.keys, pool.UpstreamKey{Upstream: name, Key: c.Name})
 		}
 	}
 	m.pool = pool.New(m.ups, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -66,10 +66,10 @@ func drawModel(t *rapid.T) *model {
 	return m
 }
 
-func (m *model) inHand(a pool.Account) int {
+func (m *model) inHand(a pool.UpstreamKey) int {
 	n := 0
 	for _, j := range m.jobs {
-		if j.lease != nil && j.lease.Account() == a {
+		if j.slot != nil && j.slot.UpstreamKey() == a {
 			n++
 		}
 	}
@@ -78,7 +78,7 @@ func (m *model) inHand(a pool.Account) int {
 
 // acquire moves a job on, and holds the pool to its rules.
 func (m *model) acquire(t *rapid.T, j *job) {
-	if j.lease != nil {
+	if j.slot != nil {
 		return
 	}
 	l, err := m.chooser.Acquire(&j.tried)
@@ -88,25 +88,25 @@ func (m *model) acquire(t *rapid.T, j *job) {
 		if !busy.Until.After(time.Now()) {
 			t.Fatalf("busy until %v, which is not in the future", busy.Until)
 		}
-		if len(j.round) == len(m.accounts) {
+		if len(j.round) == len(m.keys) {
 			t.Fatal("busy, but nothing is left to try")
 		}
 	case errors.Is(err, pool.ErrExhausted):
-		if len(j.round) != len(m.accounts) {
-			t.Fatalf("exhausted after %v of %v", j.round, m.accounts)
+		if len(j.round) != len(m.keys) {
+			t.Fatalf("exhausted after %v of %v", j.round, m.keys)
 		}
 		*j = job{}
 	case err != nil:
 		t.Fatalf("unexpected error %v", err)
 	default:
-		a := l.Account()
-		if slices.Contains(j.round, a) || !slices.Contains(m.accounts, a) {
+		a := l.UpstreamKey()
+		if slices.Contains(j.round, a) || !slices.Contains(m.keys, a) {
 			t.Fatalf("sent to %v after %v", a, j.round)
 		}
 		if most := m.ups[a.Upstream].MaxConcurrent; most > 0 && m.inHand(a) >= most {
 			t.Fatalf("%v has more than %d jobs", a, most)
 		}
-		j.lease, j.round = l, append(j.round, a)
+		j.slot, j.round = l, append(j.round, a)
 	}
 }
 
@@ -124,8 +124,8 @@ func drawReport(t *rapid.T) *upstream.Error {
 // settle releases everything, and wants a new job to have a place in the end.
 func (m *model) settle(t *rapid.T) {
 	for _, j := range m.jobs {
-		if j.lease != nil {
-			j.lease.Release()
+		if j.slot != nil {
+			j.slot.Release()
 		}
 	}
 	for range 100 {
@@ -154,24 +154,24 @@ func TestThePoolKeepsItsRules(t *testing.T) {
 			t.Repeat(map[string]func(*rapid.T){
 				"acquire": func(t *rapid.T) { m.acquire(t, draw()) },
 				"report": func(t *rapid.T) {
-					if j := draw(); j.lease != nil {
-						j.lease.Report(m.chooser, aJob, drawReport(t))
+					if j := draw(); j.slot != nil {
+						j.slot.Report(m.chooser, aJob, drawReport(t))
 					}
 				},
 				"begun": func(t *rapid.T) {
-					if j := draw(); j.lease != nil {
-						j.lease.Begun()
+					if j := draw(); j.slot != nil {
+						j.slot.Begun()
 					}
 				},
 				"release": func(t *rapid.T) {
-					if j := draw(); j.lease != nil {
-						j.lease.Release()
-						j.lease = nil
+					if j := draw(); j.slot != nil {
+						j.slot.Release()
+						j.slot = nil
 					}
 				},
 				"resume": func(t *rapid.T) {
-					if j := draw(); j.lease == nil {
-						j.lease = m.pool.Resume(rapid.SampledFrom(m.accounts).Draw(t, "account"))
+					if j := draw(); j.slot == nil {
+						j.slot = m.pool.Resume(rapid.SampledFrom(m.keys).Draw(t, "key"))
 					}
 				},
 				"pass": func(t *rapid.T) {
@@ -191,8 +191,8 @@ func TestManyAtOnce(t *testing.T) {
 	p := pool.New(config.Upstreams{"a": with(limit, "1", "2"), "b": with(limit)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a", "b"))
 	var mu sync.Mutex
-	inHand := map[pool.Account]int{}
-	add := func(a pool.Account, n int) {
+	inHand := map[pool.UpstreamKey]int{}
+	add := func(a pool.UpstreamKey, n int) {
 		mu.Lock()
 		defer mu.Unlock()
 		if inHand[a] += n; inHand[a] > most {
@@ -207,12 +207,12 @@ func TestManyAtOnce(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				add(l.Account(), 1)
+				add(l.UpstreamKey(), 1)
 				if (i+n)%2 == 0 {
 					l.Begun()
 					l.Report(c, aJob, &noModel)
 				}
-				add(l.Account(), -1)
+				add(l.UpstreamKey(), -1)
 				l.Release()
 			}
 		})

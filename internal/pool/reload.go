@@ -8,12 +8,12 @@ import (
 )
 
 // Reload takes other keys and limits of the same upstreams. What is known of a key that
-// stays is kept: whether it waits or cools down, and what is in hand. Leases of keys that are
+// stays is kept: whether it waits or cools down, and what it holds. Slots of keys that are
 // gone go on, and count nowhere. The renewed keys are no
 // longer those that were refused, and are tried at once; what clients of earlier
 // configurations hear with the old ones is not held against them. A breaker whose
 // configuration changed starts again, closed.
-func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...Account) {
+func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...UpstreamKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.generation++
@@ -29,10 +29,10 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 	}
 }
 
-func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
+func (s *service) reload(u config.Upstream, generation int, renewed []UpstreamKey) {
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
-		s.creates.apply(breakerNotice{})
+		s.creates.apply(peerNotification{})
 		s.showBreaker()
 	}
 	var keys []*key
@@ -44,7 +44,7 @@ func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 		k.index = i
 		k.limit(u)
 		k.grant()
-		if slices.Contains(renewed, k.account) {
+		if slices.Contains(renewed, k.id) {
 			k.renew(generation)
 		}
 		keys = append(keys, k)

@@ -12,14 +12,14 @@ import (
 
 // TestWhatIsSaidOfARenewedKey: clients of before the reload have the old secret, whenever
 // they call. What they hear, bad or good, says nothing of the new one; what clients of
-// after it hear does, also with a lease from before.
+// after it hear does, also with a slot from before.
 func TestWhatIsSaidOfARenewedKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.NewMetrics("v1")
 		ups := config.Upstreams{"a": with(nil, "1")}
 		p := pool.New(ups, pool.Options{Metrics: m})
-		c, a := p.Chooser(along("a")), pool.Account{Upstream: "a", Key: "1"}
+		c, a := p.Chooser(along("a")), pool.UpstreamKey{Upstream: "a", Key: "1"}
 		inHand, resumed := get(t, c, new(pool.Tried)), p.Resume(a)
 		report(t, c, asking(slowDown, time.Hour))
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
@@ -50,7 +50,7 @@ func TestRefusalsOfAKeyThatStays(t *testing.T) {
 	ups := config.Upstreams{"a": with(nil, "1", "2")}
 	p := pool.New(ups, pool.Options{Metrics: m})
 	c := p.Chooser(along("a"))
-	p.Reload(ups, config.Retry{}, pool.Account{Upstream: "a", Key: "2"})
+	p.Reload(ups, config.Retry{}, pool.UpstreamKey{Upstream: "a", Key: "2"})
 	expect(t, []string{report(t, c, &badKey)}, "a/1")
 	expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 }

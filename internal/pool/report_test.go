@@ -90,7 +90,7 @@ func TestPollsThatAreToldToSlowDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
-		resumed := p.Resume(pool.Account{Upstream: "a"})
+		resumed := p.Resume(pool.UpstreamKey{Upstream: "a"})
 		for _, wait := range []time.Duration{time.Second, 2 * time.Second} {
 			resumed.Report(c, aJob, &slowDown)
 			resumed.Report(c, aJob, &slowDown)
@@ -115,7 +115,7 @@ func TestRefusedKeysCoolDown(t *testing.T) {
 		if got := round(t, c); got[2] != "b" {
 			t.Errorf("got %v, want b last again", got)
 		}
-		p.Resume(pool.Account{Upstream: "a", Key: "1"}).Report(c, aJob, &badKey)
+		p.Resume(pool.UpstreamKey{Upstream: "a", Key: "1"}).Report(c, aJob, &badKey)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 		pass(5 * time.Minute)
 		synctest.Wait()
@@ -155,7 +155,7 @@ func TestASuccessEndsTheCooldown(t *testing.T) {
 		old := get(t, c, new(pool.Tried)) // a/1
 		second := get(t, c, new(pool.Tried))
 		pass(time.Second)
-		resumed := p.Resume(pool.Account{Upstream: "a", Key: "1"})
+		resumed := p.Resume(pool.UpstreamKey{Upstream: "a", Key: "1"})
 		resumed.Report(c, aJob, &badKey)
 		pass(time.Second)
 		old.Report(c, aJob, nil)     // began before
@@ -175,7 +175,7 @@ func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
 		c := p.Chooser(along("a", "b"))
 		report(t, c, asking(unavailable, 20*time.Second))
 		expect(t, round2(t, c, 20*time.Second), "b")
-		p.Resume(pool.Account{Upstream: "a"}).Report(c, aJob, asking(unavailable, time.Second)) // no shorter
+		p.Resume(pool.UpstreamKey{Upstream: "a"}).Report(c, aJob, asking(unavailable, time.Second)) // no shorter
 		pass(20*time.Second - 1)
 		expect(t, round2(t, c, 1), "b")
 		pass(1)
@@ -185,14 +185,14 @@ func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
 	})
 }
 
-// round2 gives the accounts of one round, after which the others are busy.
+// round2 gives the keys of one round, after which the others are busy.
 func round2(t *testing.T, c *pool.Chooser, busy time.Duration) []string {
 	t.Helper()
 	var tried pool.Tried
 	l := get(t, c, &tried)
 	defer l.Release()
 	expectBusy(t, c, &tried, busy)
-	return []string{l.Account().String()}
+	return []string{l.UpstreamKey().String()}
 }
 
 // fragile makes a pool of one upstream whose breaker opens at the third failure,
@@ -335,7 +335,7 @@ func TestPollsAndTheBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, c := fragile(telemetry.NewMetrics("v1"))
-		resumed := p.Resume(pool.Account{Upstream: "a"})
+		resumed := p.Resume(pool.UpstreamKey{Upstream: "a"})
 		job := get(t, c, new(pool.Tried))
 		job.Report(c, aJob, nil)
 		for range 10 {

@@ -38,10 +38,10 @@ type service struct {
 // tellEvery is how often the log hears of an upstream that fails.
 const tellEvery = time.Minute
 
-// notice tells the log of an upstream that fails, and of the job that has met it: what
+// noteFailure tells the log of an upstream that fails, and of the job that has met it: what
 // waits for the upstream says nothing. An answer is told by its status and code alone,
 // because its text may repeat a prompt.
-func (s *service) notice(err *upstream.Error, job Job, route string, now time.Time) {
+func (s *service) noteFailure(err *upstream.Error, job Job, route string, now time.Time) {
 	s.trouble, s.troubleAt = err.Outline(), now
 	if now.Sub(s.told) < tellEvery {
 		return
@@ -51,7 +51,7 @@ func (s *service) notice(err *upstream.Error, job Job, route string, now time.Ti
 		telemetry.KeyUpstream, s.name, telemetry.KeyError, s.trouble)
 }
 
-func newService(name string, u config.Upstream, generation int, o Options, announce func(breakerNotice)) *service {
+func newService(name string, u config.Upstream, generation int, o Options, announce func(peerNotification)) *service {
 	s := &service{name: name, metrics: o.Metrics.Upstream(name), logger: o.Logger}
 	s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 	s.creates = createBreaker{service: s, announce: announce}
@@ -64,7 +64,7 @@ func newService(name string, u config.Upstream, generation int, o Options, annou
 // key finds a key by its name; nil when there is none.
 func (s *service) key(name string) *key {
 	for _, k := range s.keys {
-		if k.account.Key == name {
+		if k.id.Key == name {
 			return k
 		}
 	}
@@ -86,7 +86,7 @@ func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 		return
 	}
 	if err.RetryAfter > 0 {
-		s.why = pauseOf(Account{Upstream: s.name}, err)
+		s.why = pauseOf(UpstreamKey{Upstream: s.name}, err)
 		s.waitUntil = latest(s.waitUntil, now.Add(err.RetryAfter))
 	}
 }

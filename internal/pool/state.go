@@ -83,7 +83,7 @@ func (s *service) state(now time.Time) UpstreamState {
 	out.LastPollError, out.LastPollErrorAt = s.pollTrouble, s.pollTroubleAt
 	for _, k := range s.keys {
 		state := KeyState{
-			Name: k.account.Key, InHand: k.inHand, Most: k.most, Queued: len(k.waiting),
+			Name: k.id.Key, InHand: k.inHand, Most: k.most, Queued: len(k.waiting),
 			PausedUntil: future(k.waitUntil, now), CooldownUntil: future(k.coolingUntil, now),
 		}
 		switch {

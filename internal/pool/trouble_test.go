@@ -39,7 +39,7 @@ func TestTroubleIsTold(t *testing.T) {
 			t.Errorf("a minute later it says\n%s", log.String())
 		}
 		report(t, p.Chooser(along("b")), &upstream.Error{Code: "invalid_api_key", HTTPStatus: 401, Final: true, Scope: upstream.ScopeKey})
-		if !strings.Contains(log.String(), `msg="upstream key refused" account=b http_status=401 upstream_code=invalid_api_key `) {
+		if !strings.Contains(log.String(), `msg="upstream key refused" upstream_key=b http_status=401 upstream_code=invalid_api_key `) {
 			t.Errorf("of a key that is refused it says\n%s", log.String())
 		}
 	})

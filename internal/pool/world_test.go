@@ -43,33 +43,33 @@ func pass(d time.Duration) { <-time.After(d) }
 var aJob = pool.Job{ID: "video_1", Tenant: "acme"}
 
 // get acquires a place that must be there.
-func get(t *testing.T, c *pool.Chooser, tried *pool.Tried) *pool.Lease {
+func get(t *testing.T, c *pool.Chooser, tried *pool.Tried) *pool.Slot {
 	t.Helper()
 	l, err := c.Acquire(tried)
 	if err != nil {
-		t.Fatalf("no account: %v", err)
+		t.Fatalf("no key: %v", err)
 	}
 	return l
 }
 
-// next gives the account that a new job goes to, and gives the place back.
+// next gives the key that a new job goes to, and gives the place back.
 func next(t *testing.T, c *pool.Chooser) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
 	defer l.Release()
-	return l.Account().String()
+	return l.UpstreamKey().String()
 }
 
-// report has one new job fail, or go well, at the first account.
+// report has one new job fail, or go well, at the first key.
 func report(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
 	l.Report(c, aJob, err)
 	l.Release()
-	return l.Account().String()
+	return l.UpstreamKey().String()
 }
 
-// expectBusy wants every account to be busy for that long, and gives the exact
+// expectBusy wants every key to be busy for that long, and gives the exact
 // time.
 func expectBusy(t *testing.T, c *pool.Chooser, tried *pool.Tried, want time.Duration) time.Duration {
 	t.Helper()
@@ -85,20 +85,20 @@ func expectBusy(t *testing.T, c *pool.Chooser, tried *pool.Tried, want time.Dura
 	return got
 }
 
-// round gives the accounts that one job is sent to, one after the other.
+// round gives the keys that one job is sent to, one after the other.
 func round(t *testing.T, c *pool.Chooser) []string {
 	t.Helper()
 	var tried pool.Tried
-	var accounts []string
+	var keys []string
 	for {
 		l, err := c.Acquire(&tried)
 		if err != nil {
 			if !errors.Is(err, pool.ErrExhausted) {
-				t.Fatalf("after %v: %v", accounts, err)
+				t.Fatalf("after %v: %v", keys, err)
 			}
-			return accounts
+			return keys
 		}
-		accounts = append(accounts, l.Account().String())
+		keys = append(keys, l.UpstreamKey().String())
 		l.Release()
 	}
 }

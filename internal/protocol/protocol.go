@@ -1,60 +1,47 @@
-// Package protocol is the registry of the video protocols: one line for each
-// folder under internal/upstream that holds one. It knows nothing of chats,
-// which have one protocol only.
+// Package protocol lists the video protocols: their names and what each supports. It is
+// data, shared by the configuration and the clients, and imports nothing of genbus. The
+// clients are in internal/upstream. Chats have one protocol, which is not listed.
 package protocol
 
-import (
-	"slices"
-	"strings"
+import "slices"
 
-	"github.com/genbus/genbus/internal/upstream"
-	"github.com/genbus/genbus/internal/upstream/jimeng"
-	"github.com/genbus/genbus/internal/upstream/kling"
-	"github.com/genbus/genbus/internal/upstream/primary"
-	"github.com/genbus/genbus/internal/upstream/videos"
+// Info describes one video protocol.
+type Info struct {
+	// Name is the word in the configuration, in requests and in tasks, such as "primary".
+	Name string
+	// Segment is the default first segment of a vendor's own paths, such as "kling". It
+	// is empty if the protocol has none.
+	Segment string
+	// Signed reports whether the vendor accepts requests signed with a key pair.
+	Signed bool
+	// Gateway reports whether routes may set the option gateway.
+	Gateway bool
+	// InputReference reports whether routes may set the option input_reference.
+	InputReference bool
+}
+
+// The protocols.
+var (
+	Primary = Info{Name: "primary"}
+	Videos  = Info{Name: "videos", Gateway: true, InputReference: true}
+	Kling   = Info{Name: "kling", Segment: "kling", Signed: true, Gateway: true}
+	Jimeng  = Info{Name: "jimeng", Segment: "jimeng", Signed: true, Gateway: true}
 )
 
-// all is every protocol; a new one is one line here. The first one is the
-// default of a route, and the form that a typed request is read as.
-var all = []upstream.Protocol{
-	primary.Protocol(),
-	videos.Protocol(),
-	kling.Protocol(),
-	jimeng.Protocol(),
-}
+// all has the default protocol first.
+var all = []Info{Primary, Videos, Kling, Jimeng}
 
-// Default is the protocol of a route that names none, and the one that a typed
-// request is read as.
-func Default() upstream.Protocol { return all[0] }
+// Default returns the protocol of a route that names none.
+func Default() Info { return all[0] }
 
-// CreatePath is where clients create tasks of a protocol, for people, such as
-// "POST /kling/v1/videos/text2video". segment is the first segment of a vendor's
-// paths; empty for a protocol without one.
-func CreatePath(p upstream.Protocol, segment string) string {
-	method, path, _ := strings.Cut(p.CreatePath, " ")
-	if segment != "" {
-		path = "/" + segment + path
-	}
-	return method + " " + path
-}
+// All returns every protocol, the default one first.
+func All() []Info { return slices.Clone(all) }
 
-// All gives every protocol, the default one first.
-func All() []upstream.Protocol { return slices.Clone(all) }
-
-// Names gives the names of all protocols, the default one first.
-func Names() []string {
-	names := make([]string, 0, len(all))
-	for _, p := range all {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-// Find gives the protocol of a name.
-func Find(name string) (upstream.Protocol, bool) {
-	i := slices.IndexFunc(all, func(p upstream.Protocol) bool { return p.Name == name })
+// Find returns the protocol of a name.
+func Find(name string) (Info, bool) {
+	i := slices.IndexFunc(all, func(p Info) bool { return p.Name == name })
 	if i < 0 {
-		return upstream.Protocol{}, false
+		return Info{}, false
 	}
 	return all[i], true
 }

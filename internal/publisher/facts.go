@@ -31,7 +31,7 @@ type Facts struct {
 	Phase string // task.PhaseWord
 	Route string
 	Model string
-	// Upstream and Key are the account that the job was submitted with, by their names.
+	// Upstream and Key are the upstream key that the job was submitted with, by their names.
 	Upstream, Key string
 	UpstreamTask  string // the upstream's id of the task
 	ErrorCode     string

@@ -6,7 +6,7 @@ import (
 )
 
 // backlog is the index of a route's backlog in the replica that dispatches it: an ordered
-// consumer tells it of each job, without its body. That another replica moved a job shows
+// consumer tells it of each job, without its body. That another replica dispatched a job shows
 // when it is looked for.
 type backlog struct {
 	signal chan struct{} // has a token when the dispatcher may have something to do
@@ -135,7 +135,7 @@ func (b *backlog) hit(t turn) {
 	b.roundRobin.hit(t.tenant)
 }
 
-// miss notes that another replica had moved a job. skip is true when the tenant's next one is
+// miss notes that another replica had dispatched a job. skip is true when the tenant's next one is
 // to be looked for, by one call at a time; skipped must follow.
 func (b *backlog) miss(t turn) (skip bool) {
 	b.mu.Lock()

@@ -40,17 +40,17 @@ func queued(t *testing.T, q *Queue, tenant, id string) (turn, joblog.Entry) {
 	return turn{tenant: tenant, seq: item.Seq}, e
 }
 
-func moverOf(q *Queue) mover {
-	return mover{q: q, route: q.Route(subject.Video, config.SandboxVideoRoute)}
+func jobDispatcherOf(q *Queue) jobDispatcher {
+	return jobDispatcher{q: q, route: q.Route(subject.Video, config.SandboxVideoRoute)}
 }
 
 // readAll reads until all is found: on three nodes the one that answers may not have the last
 // ones yet.
-func readAll(t *testing.T, m mover, batch []turn) (found []moving) {
+func readAll(t *testing.T, m jobDispatcher, batch []turn) (found []candidate) {
 	t.Helper()
 	for begin := time.Now(); ; {
 		found = m.read(t.Context(), batch)
-		missing := func(j moving) bool { return j.item.Seq != j.seq || j.job.Job == nil }
+		missing := func(j candidate) bool { return j.item.Seq != j.seq || j.job.Job == nil }
 		if !slices.ContainsFunc(found, missing) {
 			return found
 		}
@@ -71,7 +71,7 @@ func TestABatchIsReadTogether(t *testing.T) {
 		for i := range 12 {
 			tenant := []string{"acme", "b", "acme", "c"}[i%4]
 			next, e := queued(t, q, tenant, fmt.Sprint(i))
-			if i == 5 { // moved, or cancelled, since it was indexed
+			if i == 5 { // dispatched, or cancelled, since it was indexed
 				if _, err := q.Items.Remove(t.Context(), Item{Stream: q.b.Names().Wait(), Stored: broker.Stored{Seq: next.seq}}); err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +79,7 @@ func TestABatchIsReadTogether(t *testing.T) {
 			}
 			batch, ids = append(batch, next), append(ids, e.Job.GetId())
 		}
-		for i, j := range readAll(t, moverOf(q), batch) {
+		for i, j := range readAll(t, jobDispatcherOf(q), batch) {
 			n, err := q.Items.NameOf(j.item)
 			if err != nil || n.ID != ids[i] || j.job.Job.GetId() != ids[i] || n.Tenant != batch[i].tenant {
 				t.Errorf("%d: %+v, %v, %v", i, n, j.job.Job, err)
@@ -88,18 +88,18 @@ func TestABatchIsReadTogether(t *testing.T) {
 	})
 }
 
-// TestWhatWasReadInABatchIsOld: between the reads of a batch and its moves anything may happen
+// TestWhatWasReadInABatchIsOld: between the reads of a batch and its dispatches anything may happen
 // to a job.
 func TestWhatWasReadInABatchIsOld(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		q, _ := idle(t, open(t))
-		m := moverOf(q)
-		remove := func(j moving) error {
+		m := jobDispatcherOf(q)
+		remove := func(j candidate) error {
 			_, err := q.Items.Remove(t.Context(), j.item)
 			return err
 		}
-		end := func(j moving) (joblog.Entry, error) {
+		end := func(j candidate) (joblog.Entry, error) {
 			next, err := task.Cancelled(j.job.Job, time.Now(), errcode.New(errcode.Cancelled, "cancelled").TaskError())
 			if err != nil {
 				return joblog.Entry{}, err
@@ -108,22 +108,22 @@ func TestWhatWasReadInABatchIsOld(t *testing.T) {
 			return e, errors.Join(err, q.log.Finish(t.Context(), e))
 		}
 		for name, test := range map[string]struct {
-			meanwhile func(j moving) error
+			meanwhile func(j candidate) error
 			want      verdict
 			places    []string // where items of the job are afterwards
 			marked    bool
 		}{
-			"nothing": {func(moving) error { return nil }, enqueued, []string{q.b.Names().Work()}, true},
-			"cancelled": {func(j moving) error {
+			"nothing": {func(candidate) error { return nil }, enqueued, []string{q.b.Names().Work()}, true},
+			"cancelled": {func(j candidate) error {
 				e, err := end(j)
-				return errors.Join(err, q.Leave(t.Context(), e))
+				return errors.Join(err, q.RemoveEnded(t.Context(), e))
 			}, enqueued, nil, false},
-			"erased": {func(j moving) error {
+			"erased": {func(j candidate) error {
 				e, err := end(j)
 				return errors.Join(err, remove(j), q.log.Erase(t.Context(), e))
 			}, enqueued, []string{q.b.Names().Work()}, true},
-			"moved": {func(j moving) error {
-				_, err := m.move(t.Context(), moving{turn: j.turn})
+			"dispatched": {func(j candidate) error {
+				_, err := m.dispatch(t.Context(), candidate{turn: j.turn})
 				return err
 			}, gone, []string{q.b.Names().Work()}, true},
 		} {
@@ -133,7 +133,7 @@ func TestWhatWasReadInABatchIsOld(t *testing.T) {
 			if err := test.meanwhile(j); err != nil {
 				t.Fatal(name, err)
 			}
-			if v, err := m.move(t.Context(), j); err != nil || v != test.want {
+			if v, err := m.dispatch(t.Context(), j); err != nil || v != test.want {
 				t.Errorf("%s: %v, %v", name, v, err)
 			}
 			items, err := q.Items.All(t.Context(), j.job.Name())

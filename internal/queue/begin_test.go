@@ -67,13 +67,13 @@ func TestALateFirstEventRevivesNoJob(t *testing.T) {
 	})
 }
 
-// TestAFirstEventIsKept where the job has its item, wherever that has moved meanwhile, and
+// TestAFirstEventIsKept where the job has its item, wherever that has dispatched meanwhile, and
 // where another replica has gone on.
 func TestAFirstEventIsKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 16)
-		item := h.stored(t, video("moved", "a cat"))
+		item := h.stored(t, video("dispatched", "a cat"))
 		ack := h.put(t, h.waitSubject(item), item)
 		waits := joblog.WorkItem{WorkItem: item, Stream: h.b.Names().Wait(), Seq: ack.Seq, Waits: true}
 		if _, err := h.b.Delete(t.Context(), waits.Stream, waits.Seq); err != nil {

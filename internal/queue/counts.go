@@ -59,7 +59,7 @@ func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerI
 	for _, r := range q.all() {
 		reads[r] = read{r.counted.Load(), r.window.beginRead()}
 	}
-	// The backlog first: a job that moves meanwhile is counted twice, and not left out.
+	// The backlog first: a job that dispatches meanwhile is counted twice, and not left out.
 	wait, err := q.consumers(ctx, q.b.Names().Wait())
 	if err == nil {
 		work, err = q.consumers(ctx, q.b.Names().Work())

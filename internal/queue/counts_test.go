@@ -39,7 +39,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// TestAJobIsCountedOnce: one that was taken a moment ago, after the route was counted, is in hand and
+// TestAJobIsCountedOnce: one that was taken a moment ago, after the route was counted, is held and
 // waits no more.
 func TestAJobIsCountedOnce(t *testing.T) {
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestAJobIsCountedOnce(t *testing.T) {
 		h.take(t)
 		h.take(t)
 		s, err := h.route.State(t.Context())
-		if err != nil || s.InHand != 2 || s.Waiting != 3 {
-			t.Errorf("of five jobs two were taken: %d wait and %d are in hand, %v", s.Waiting, s.InHand, err)
+		if err != nil || s.Held != 2 || s.Waiting != 3 {
+			t.Errorf("of five jobs two were taken: %d wait and %d are held, %v", s.Waiting, s.Held, err)
 		}
 	})
 }

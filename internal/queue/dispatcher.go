@@ -31,20 +31,20 @@ const (
 	// gatherFor is how long the next batch of jobs becomes larger at most, while the window is
 	// mostly full.
 	gatherFor = 25 * time.Millisecond
-	// maxMoves bounds the jobs that one dispatcher moves at a time, and those of a batch.
-	maxMoves = 128
+	// maxDispatches bounds the jobs that one dispatcher dispatches at a time, and those of a batch.
+	maxDispatches = 128
 	// maxReads bounds the tenants whose items are read at a time.
 	maxReads = 16
-	// moveTimeout bounds one move, and the reads of a batch. A move that has begun is not
+	// dispatchTimeout bounds one dispatch, and the reads of a batch. A dispatch that has begun is not
 	// cut by a stop.
-	moveTimeout = 10 * time.Second
-	// retryMove is the wait after a move that failed.
-	retryMove = time.Second
+	dispatchTimeout = 10 * time.Second
+	// retryDispatch is the wait after a dispatch that failed.
+	retryDispatch = time.Second
 	// postponeFor is the wait of a job while the ready jobs have another item under its id, which
 	// may be held for hours.
 	postponeFor = 5 * time.Second
-	// failingAfter is how long all moves fail until another replica is to try.
-	failingAfter = 2 * retryMove
+	// failingAfter is how long all dispatches fail until another replica is to try.
+	failingAfter = 2 * retryDispatch
 	// maxMissed is how many jobs of a tenant in a row may be gone before the first
 	// that is not is looked for.
 	maxMissed = 8
@@ -55,32 +55,32 @@ const (
 type dispatcher struct {
 	q      *Queue
 	route  *Route
-	mover  mover
+	jobs   jobDispatcher
 	index  indexing
 	logger *slog.Logger
 
-	// every is the time between two checks, and moved is what was made ready since the last
+	// every is the time between two checks, and dispatched is what was made ready since the last
 	// one.
-	every time.Duration
-	moved int
+	every      time.Duration
+	dispatched int
 	// nextLook is when a backlog is looked for that no replica dispatches.
 	nextLook time.Time
 	// busy is when there was a backlog last, and full when a job of it found no room.
 	busy, full time.Time
 	// waiting is since when there is a backlog without a pause, not counting tenants that are
-	// passed over, and failed since when nothing can be moved; zero for not.
+	// passed over, and failed since when nothing can be dispatched; zero for not.
 	waiting, failed time.Time
 	unknown         unknownJobs
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
 // readyJobs are ready at a time, or where that is 0, as many as the route starts in about a
-// second, until ctx ends and the last move is over. Route.Resize changes their number. It
+// second, until ctx ends and the last dispatch is over. Route.Resize changes their number. It
 // needs Run. Of the replicas that do this one does it at a time.
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, index: indexing{route: r, logger: logger}, logger: logger, every: slowestRead}
+	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, index: indexing{route: r, logger: logger}, logger: logger, every: slowestRead}
 	defer d.index.ending.Wait()
 	defer d.stop()
 	timer := time.NewTimer(d.every)
@@ -106,10 +106,10 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 			armed = d.every
 		}
 		if d.leads(ctx) {
-			moved := d.moved
+			before := d.dispatched
 			for d.fill(ctx) {
 			}
-			if d.moved > moved && r.backlog.tenants() > 0 {
+			if d.dispatched > before && r.backlog.tenants() > 0 {
 				d.gather(ctx)
 			}
 		}
@@ -208,8 +208,8 @@ func (d *dispatcher) check(ctx context.Context) {
 		}
 		return
 	}
-	moved := d.moved
-	d.every, d.moved = d.nextRead(now), 0
+	dispatched := d.dispatched
+	d.every, d.dispatched = d.nextRead(now), 0
 	d.route.refresh(ctx, d.every/2)
 	jobs, reads := d.route.backlog.jobs(now)
 	waiting := d.route.waiting.Load()
@@ -223,8 +223,8 @@ func (d *dispatcher) check(ctx context.Context) {
 		d.unknown.none()
 		return
 	}
-	if d.unknown.overdue(now, moved > 0) {
-		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "waiting", waiting, "known", jobs)
+	if d.unknown.overdue(now, dispatched > 0) {
+		d.logger.Warn("backlog out of sync, rereading", "route", d.route.name, "waiting", waiting, "known", jobs)
 		d.reread()
 	}
 }
@@ -239,7 +239,7 @@ func (d *dispatcher) reread() {
 // nextRead is when to read next: where the window is full, so that the room that other
 // replicas make in it is found before all of it is free.
 func (d *dispatcher) nextRead(now time.Time) time.Duration {
-	switch share := d.route.window.share(d.moved); {
+	switch share := d.route.window.share(d.dispatched); {
 	case now.Sub(d.full) > congestedFor:
 		return slowestRead
 	case share > 0.5:
@@ -270,24 +270,24 @@ func (d *dispatcher) report(now time.Time) {
 
 // fill makes jobs ready while the window has room, a batch at a time, and reports whether
 // there may be more to do at once: room that was reserved for jobs that did not need it. The next
-// batch is read while the jobs of the one before it are moved.
+// batch is read while the jobs of the one before it are dispatched.
 func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
 	var done outcomes
-	moves := make(chan struct{}, maxMoves)
+	dispatches := make(chan struct{}, maxDispatches)
 	begin, tried := time.Now(), 0
 	for ctx.Err() == nil && !done.stop.Load() {
-		batch := d.nextBatch(maxMoves)
+		batch := d.nextBatch(maxDispatches)
 		if len(batch) == 0 {
 			break
 		}
 		tried += len(batch)
 		for _, j := range d.read(ctx, batch) {
-			moves <- struct{}{}
+			dispatches <- struct{}{}
 			group.Go(func() {
-				defer func() { <-moves }()
+				defer func() { <-dispatches }()
 				v, err := d.dispatch(ctx, j)
-				d.route.window.settle(v == enqueued)
+				d.route.window.done(v == enqueued)
 				done.add(v, err)
 			})
 		}
@@ -296,10 +296,10 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	if done.outdated.Load() {
 		d.reread()
 	}
-	moved := int(done.moved.Load())
-	d.moved += moved
+	dispatched := int(done.dispatched.Load())
+	d.dispatched += dispatched
 	switch {
-	case moved > 0, tried > 0 && !done.failed.Load(), tried == 0 && d.route.window.full(), d.route.backlog.tenants() == 0:
+	case dispatched > 0, tried > 0 && !done.failed.Load(), tried == 0 && d.route.window.full(), d.route.backlog.tenants() == 0:
 		d.failed = time.Time{} // where there is no room, another replica has none either
 	case done.failed.Load() && d.failed.IsZero():
 		d.failed = begin
@@ -320,7 +320,7 @@ func (d *dispatcher) nextBatch(most int) (batch []turn) {
 		}
 		t, ok := d.route.backlog.next(now)
 		if !ok {
-			d.route.window.settle(false)
+			d.route.window.done(false)
 			break
 		}
 		batch = append(batch, t)
@@ -328,11 +328,11 @@ func (d *dispatcher) nextBatch(most int) (batch []turn) {
 	return batch
 }
 
-// read reads a batch. A stop does not cut it: its jobs are moved.
-func (d *dispatcher) read(ctx context.Context, batch []turn) []moving {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), moveTimeout, errors.New("the reads of a batch timed out"))
+// read reads a batch. A stop does not cut it: its jobs are dispatched.
+func (d *dispatcher) read(ctx context.Context, batch []turn) []candidate {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dispatchTimeout, errors.New("the reads of a batch timed out"))
 	defer cancel()
-	return d.mover.read(ctx, batch)
+	return d.jobs.read(ctx, batch)
 }
 
 // congested notes that a job found no room in the window. How fast others make room is not
@@ -344,16 +344,16 @@ func (d *dispatcher) congested(now time.Time) {
 	d.full = now
 }
 
-// outcomes are what became of the jobs that a fill has moved.
+// outcomes are what became of the jobs that a fill has dispatched.
 type outcomes struct {
-	moved                         atomic.Int64
+	dispatched                    atomic.Int64
 	freed, stop, failed, outdated atomic.Bool
 }
 
 func (o *outcomes) add(v verdict, err error) {
 	switch v {
 	case enqueued:
-		o.moved.Add(1)
+		o.dispatched.Add(1)
 	case gone, blocked:
 		o.freed.Store(true)
 	case failed:
@@ -368,19 +368,19 @@ func (o *outcomes) add(v verdict, err error) {
 	}
 }
 
-// dispatch moves one job and updates the backlog with what became of it.
-func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), moveTimeout, errors.New("the move timed out"))
+// dispatch dispatches one job and updates the backlog with what became of it.
+func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dispatchTimeout, errors.New("the dispatch timed out"))
 	defer cancel()
 	backlog := d.route.backlog
 	if d.route.kind == subject.Video {
 		err := d.q.letters.Check(ctx, j.tenant)
-		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.mover.toSubmit(ctx, j) {
+		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.jobs.toSubmit(ctx, j) {
 			backlog.passOver(j.turn, quota.LettersEvery)
 			return later, nil
 		}
 	}
-	v, err := d.mover.move(ctx, j)
+	v, err := d.jobs.dispatch(ctx, j)
 	if err != nil {
 		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", j.seq, "error", err)
 	}
@@ -388,7 +388,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 	case v == blocked:
 		backlog.postpone(j.turn)
 	case err != nil:
-		backlog.putBack(j.turn, retryMove)
+		backlog.putBack(j.turn, retryDispatch)
 	case v == gone:
 		if backlog.miss(j.turn) {
 			d.skip(ctx, j.tenant)
@@ -399,7 +399,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 	return v, err
 }
 
-// skip drops what is known of a tenant's jobs that others have moved.
+// skip drops what is known of a tenant's jobs that others have dispatched.
 func (d *dispatcher) skip(ctx context.Context, tenant string) {
 	defer d.route.backlog.skipped(tenant)
 	latest := d.route.backlog.latest(tenant)

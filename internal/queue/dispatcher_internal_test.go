@@ -93,15 +93,15 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestJobsThatOthersHaveMovedAreSkippedOnce: many moves at a time find nothing, and one of them
+// TestJobsThatOthersHaveDispatchedAreSkippedOnce: many dispatches at a time find nothing, and one of them
 // looks for the tenant's next job.
-func TestJobsThatOthersHaveMovedAreSkippedOnce(t *testing.T) {
+func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	d := heardEarly(t, b)
 	defer d.index.ending.Wait()
 	defer d.index.forget()
-	for range 2 * maxMoves {
+	for range 2 * maxDispatches {
 		stored, err := b.Publish(t.Context(), nats.NewMsg(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", "video_1")))
 		if err != nil {
 			t.Fatal(err)
@@ -111,38 +111,38 @@ func TestJobsThatOthersHaveMovedAreSkippedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asked := make(chan *nats.Msg, 4*maxMoves)
+	asked := make(chan *nats.Msg, 4*maxDispatches)
 	if _, err := b.Conn().ChanSubscribe("$JS.API.STREAM.INFO."+b.Names().Wait(), asked); err != nil {
 		t.Fatal(err)
 	}
-	batch := make([]turn, maxMoves)
+	batch := make([]turn, maxDispatches)
 	for i := range batch {
 		batch[i], _ = d.route.backlog.next(time.Now())
 	}
-	var moves sync.WaitGroup
+	var dispatches sync.WaitGroup
 	for _, next := range batch {
-		moves.Go(func() {
-			if v, err := d.dispatch(t.Context(), moving{turn: next}); v != gone || err != nil {
+		dispatches.Go(func() {
+			if v, err := d.dispatch(t.Context(), candidate{turn: next}); v != gone || err != nil {
 				t.Errorf("%v, %v", v, err)
 			}
 		})
 	}
-	moves.Wait()
+	dispatches.Wait()
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(asked) - maxMoves; n != 1 { // each move asks once whether its job is stored yet
-		t.Errorf("%d moves looked for the next job", n)
+	if n := len(asked) - maxDispatches; n != 1 { // each dispatch asks once whether its job is stored yet
+		t.Errorf("%d dispatches looked for the next job", n)
 	}
 	if n := d.route.backlog.tenants(); n != 0 {
 		t.Errorf("%d tenants are left", n)
 	}
 }
 
-// TestJobThatEndsWhileItIsMoved: its caller cancels it, and takes it out of the queue,
+// TestJobThatEndsWhileItIsDispatched: its caller cancels it, and takes it out of the queue,
 // after the dispatcher has found that it had not ended, and before the dispatcher makes
 // it ready, or while it does. It keeps no place there.
-func TestJobThatEndsWhileItIsMoved(t *testing.T) {
+func TestJobThatEndsWhileItIsDispatched(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		t.Run("before", func(t *testing.T) { endsWhileItIsMoved(t, open(t), true) })
@@ -182,7 +182,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &mover{q: q, route: q.Route(n.Kind, n.Route)}
+	d := &jobDispatcher{q: q, route: q.Route(n.Kind, n.Route)}
 	mark, ended, err := d.ensureLogged(t.Context(), from, joblog.Entry{})
 	if err != nil || ended {
 		t.Fatal(ended, err)
@@ -202,7 +202,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 		t.Fatal(err)
 	}
 	if before {
-		if err := q.Leave(t.Context(), e); err != nil {
+		if err := q.RemoveEnded(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,14 +210,14 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err != nil || v != enqueued {
 		t.Fatal(v, err)
 	}
-	if v, err := d.removeMoved(t.Context(), n, from, v); err != nil || v != enqueued {
+	if v, err := d.removeDispatched(t.Context(), n, from, v); err != nil || v != enqueued {
 		t.Error(v, err)
 	}
 	if !before {
-		if moved, err := q.removeAll(t.Context(), e, looked); err != nil || !moved {
+		if dispatched, err := q.removeAll(t.Context(), e, looked); err != nil || !dispatched {
 			t.Fatalf("there is no second look: %v", err)
 		}
-		if err := q.Leave(t.Context(), e); err != nil {
+		if err := q.RemoveEnded(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,7 +232,7 @@ func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
 	t.Helper()
 	q, _ := idle(t, b)
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
+	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
 	s, err := b.Stream(t.Context(), b.Names().Wait())
 	if err != nil {
 		t.Fatal(err)
@@ -241,13 +241,13 @@ func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
 	return d
 }
 
-// moves fills the window until the job is moved.
-func (d *dispatcher) moves(t *testing.T) {
+// dispatches fills the window until the job is dispatched.
+func (d *dispatcher) dispatches(t *testing.T) {
 	t.Helper()
 	d.route.Resize(4)
-	for begin := time.Now(); d.moved == 0; d.fill(t.Context()) {
+	for begin := time.Now(); d.dispatched == 0; d.fill(t.Context()) {
 		if broker.Wait(t.Context(), 20*time.Millisecond) != nil || time.Since(begin) > brokertest.Patience {
-			t.Fatal("the job is not moved")
+			t.Fatal("the job is not dispatched")
 		}
 	}
 }
@@ -260,12 +260,12 @@ func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 		d := heardEarly(t, open(t))
 		d.route.Resize(4)
 		d.fill(t.Context())
-		if d.moved != 0 || d.route.backlog.tenants() != 1 {
-			t.Fatalf("%d moved, %d tenants are known", d.moved, d.route.backlog.tenants())
+		if d.dispatched != 0 || d.route.backlog.tenants() != 1 {
+			t.Fatalf("%d dispatched, %d tenants are known", d.dispatched, d.route.backlog.tenants())
 		}
 		d.route.Resize(noReadyJobs)
 		wait(t, d.q)
-		d.moves(t)
+		d.dispatches(t)
 	})
 }
 
@@ -281,7 +281,7 @@ func TestAJobThatTheLeaderStoresMeanwhileIsKept(t *testing.T) {
 	if !ok {
 		t.Fatal("no job is known")
 	}
-	found, err := d.mover.confirm(t.Context(), b.Names().Wait(), turn.seq)
+	found, err := d.jobs.confirm(t.Context(), b.Names().Wait(), turn.seq)
 	if err != nil || found.Subject != b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", stored.GetId()) {
 		t.Errorf("found %q, %v", found.Subject, err)
 	}
@@ -293,7 +293,7 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	b := brokertest.Single(t)
 	q, _ := idle(t, b)
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
+	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
 	defer d.index.ending.Wait()
 	defer d.index.forget()
 	begin := func() {
@@ -314,11 +314,11 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	wait(t, q)
 	r.Resize(4)
 	d.fill(t.Context())
-	if n := r.backlog.tenants(); n != 0 || d.moved != 0 || d.index.stop != nil {
-		t.Fatalf("%d moved; %d tenants of the stream before are known", d.moved, n)
+	if n := r.backlog.tenants(); n != 0 || d.dispatched != 0 || d.index.stop != nil {
+		t.Fatalf("%d dispatched; %d tenants of the stream before are known", d.dispatched, n)
 	}
 	begin()
-	d.moves(t)
+	d.dispatches(t)
 }
 
 // TestATenantThatIsPassedOverIsNoBacklog for the others: while it has as many dead letters as it
@@ -341,7 +341,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: brokertest.Logger(t)}
+	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, logger: brokertest.Logger(t)}
 	reading := r.backlog.clear(time.Now())
 	r.backlog.end(reading)
 	r.backlog.add(reading, "acme", item.Seq)
@@ -354,8 +354,8 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	hears.Resize(4)
 	d.fill(t.Context())
 	now := time.Now()
-	if n := r.backlog.tenants(); n != 1 || d.moved != 0 {
-		t.Fatalf("%d jobs of a tenant without room for letters are moved; %d tenants wait", d.moved, n)
+	if n := r.backlog.tenants(); n != 1 || d.dispatched != 0 {
+		t.Fatalf("%d jobs of a tenant without room for letters are dispatched; %d tenants wait", d.dispatched, n)
 	}
 	d.report(now)
 	<-hears.backlog.signal // it has heard of it
@@ -370,8 +370,8 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		{second, "acme", "video_old", b.Names().Wait()},
 	} {
 		waiting.Tenant, waiting.RetryOf = row.tenant, row.retryOf
-		place, settle := row.replica.choosePlace(waiting)
-		settle(false)
+		place, done := row.replica.choosePlace(waiting)
+		done(false)
 		if place.stream != row.want {
 			t.Errorf("while acme is passed over, a job of %s with retry_of %q goes into %s", row.tenant, row.retryOf, place.stream)
 		}
@@ -407,22 +407,22 @@ func listen(t testing.TB, q *Queue) {
 	}
 }
 
-// TestAFullWindowIsNoFailure: one move failed, and since then the ready window has no room, as
+// TestAFullWindowIsNoFailure: one dispatch failed, and since then the ready window has no room, as
 // jobs are slow. Nothing is tried, so nothing fails. Where there is room, the failure stays until
-// a move goes well.
+// a dispatch goes well.
 func TestAFullWindowIsNoFailure(t *testing.T) {
 	t.Parallel()
 	q, _ := idle(t, brokertest.Single(t))
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
 	now := time.Now()
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, failed: now.Add(-failingAfter)}
+	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, failed: now.Add(-failingAfter)}
 	reading := r.backlog.clear(now)
 	r.backlog.add(reading, "acme", 1)
 	next, _ := r.backlog.next(now)
 	r.backlog.putBack(next, time.Hour)
 	r.Resize(1)
 	if d.fill(t.Context()); d.failed.IsZero() {
-		t.Error("a job waits for the next try of its move, and the failure is forgotten")
+		t.Error("a job waits for the next try of its dispatch, and the failure is forgotten")
 	}
 	r.Resize(noReadyJobs)
 	if d.fill(t.Context()); !d.failed.IsZero() {
@@ -430,25 +430,25 @@ func TestAFullWindowIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestAnItemThatIsTooLargeToMoveBlocksOnlyItsOwn: the copy is longer by a header than NATS takes.
+// TestAnItemThatIsTooLargeToDispatchBlocksOnlyItsOwn: the copy is longer by a header than NATS takes.
 // As a failure it would end the fill of the route for all tenants, each second.
-func TestAnItemThatIsTooLargeToMoveBlocksOnlyItsOwn(t *testing.T) {
+func TestAnItemThatIsTooLargeToDispatchBlocksOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
 	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: brokertest.AloneOf(t, most).ClientURL(), Logger: brokertest.Logger(t)})
 	q, _ := idle(t, b)
-	m := mover{q: q, route: q.Route(subject.Video, config.SandboxVideoRoute)}
+	m := jobDispatcher{q: q, route: q.Route(subject.Video, config.SandboxVideoRoute)}
 	n := subject.WorkName{Kind: subject.Video, Route: config.SandboxVideoRoute, Tenant: "acme", ID: "video_1"}
 	v, err := m.enqueue(t.Context(), n, Item{Stored: broker.Stored{Data: make([]byte, most)}}, "7")
 	if v != blocked || !errors.Is(err, broker.ErrTooLarge) {
 		t.Errorf("verdict %d, %v", v, err)
 	}
-	// None is stored that could not be moved.
+	// None is stored that could not be dispatched.
 	r, err := q.Reserve(&genbusv1.WorkItem{Kind: "video", Route: n.Route, Tenant: n.Tenant, Id: n.ID, Body: make([]byte, most-128)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Settle(false)
+	defer r.Done(false)
 	if _, err := r.Put(t.Context()); !errors.Is(err, broker.ErrTooLarge) {
 		t.Errorf("an item that just fits: %v", err)
 	}

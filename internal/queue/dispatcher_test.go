@@ -18,11 +18,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTenantsComeIntoTheLineInTurn: one tenant has very many jobs when others come.
-// The first job of each waits for those in line and for one job of each other
+// TestTenantsAreDispatchedInTurn: one tenant has very many jobs when others come.
+// The first job of each waits for those that are ready and for one job of each other
 // tenant, and the jobs of a tenant stay in order; those of a batch, of as many jobs as the
 // window has room for, come in any order.
-func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
+func TestTenantsAreDispatchedInTurn(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const places, many = 6, 60
@@ -31,7 +31,7 @@ func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
 		for i := range many {
 			order = append(order, h.admit(t, "acme", fmt.Sprint(i)).Job.GetId())
 		}
-		await(t, "a full line", func() bool { return h.ready(t) == places && h.waiting(t) == many-places })
+		await(t, "a full window", func() bool { return h.ready(t) == places && h.waiting(t) == many-places })
 		others := []string{"b", "c", "d"}
 		for _, tenant := range others {
 			h.admit(t, tenant, "first")
@@ -39,7 +39,7 @@ func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
 		}
 		h.indexed(t, 4)
 		if n := h.ready(t); n != places {
-			t.Errorf("%d stand in line, which has %d places", n, places)
+			t.Errorf("%d are ready, and the window has %d places", n, places)
 		}
 		served := map[string][]int{}
 		var ids []string
@@ -59,12 +59,12 @@ func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
 			t.Error("the jobs of one tenant were served in another order")
 		}
 		// On three nodes, a stream drops what was acknowledged a moment later.
-		await(t, "an empty line, and nobody behind it", func() bool { return h.ready(t)+h.waiting(t) == 0 })
+		await(t, "no ready jobs, and no backlog", func() bool { return h.ready(t)+h.waiting(t) == 0 })
 	})
 }
 
 // inOrder reports whether no id is further from its place than slack: several jobs
-// come into the line at a time.
+// are dispatched at a time.
 func inOrder(want, got []string, slack int) bool {
 	for i, id := range got {
 		if at := slices.Index(want, id); at < 0 || at-i > slack || i-at > slack {
@@ -75,8 +75,8 @@ func inOrder(want, got []string, slack int) bool {
 }
 
 // TestManyReplicasDispatchEachJobOnce: three replicas bring the jobs of many tenants
-// into one line, and three take them out. Every job comes into it, those of one
-// tenant do not keep the others out, and the line stays within what is stated.
+// into one window, and three take them out. Every job is dispatched, those of one
+// tenant do not keep the others out, and the ready jobs stay within what is stated.
 func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -94,7 +94,7 @@ func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 		}
 		await(t, "one replica that knows all tenants", func() bool { return slices.Equal(indexing(t, replicas), []int{0, 0, tenants + 1}) })
 		if n := replicas[0].ready(t); n > count*places {
-			t.Errorf("%d stand in line", n)
+			t.Errorf("%d are ready", n)
 		}
 		order := takeAll(t, replicas, many+tenants)
 		last := 0
@@ -121,7 +121,7 @@ func indexing(t testing.TB, replicas []*replica) (tenants []int) {
 	return tenants
 }
 
-// takeAll has all replicas take jobs out of the line until there were so many, and
+// takeAll has all replicas take ready jobs until there were so many, and
 // gives them in the order in which they came.
 func takeAll(t testing.TB, replicas []*replica, want int) (order []subject.WorkName) {
 	t.Helper()
@@ -163,9 +163,9 @@ func takeAll(t testing.TB, replicas []*replica, want int) (order []subject.WorkN
 	return order
 }
 
-// TestFullStreamOfTheLineKeepsNothingOutForGood: those that wait do not fill it, so
+// TestAFullStreamOfReadyJobsKeepsNothingOutForGood: those that wait do not fill it, so
 // that they come in when there is a place.
-func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
+func TestAFullStreamOfReadyJobsKeepsNothingOutForGood(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 2)
@@ -180,7 +180,7 @@ func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
 			t.Errorf("one too many: %v", err)
 		}
 		if h.take(t); h.ready(t) != 2 {
-			t.Errorf("%d in the stream of the line", h.ready(t))
+			t.Errorf("%d in the stream of ready jobs", h.ready(t))
 		}
 		for i := range 4 {
 			if err := h.held[i].DoubleAck(t.Context()); err != nil {
@@ -205,15 +205,15 @@ func setMaxMsgs(t testing.TB, b *broker.Broker, stream string, n int64) {
 	}
 }
 
-// TestMaxQueuedCountsThoseBehindTheLine and those in it.
-func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
+// TestMaxQueuedCountsTheBacklog and the ready jobs.
+func TestMaxQueuedCountsTheBacklog(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 2, func(r *config.Route) { r.MaxQueued = 5 }).start(t)
 		for i := range 5 {
 			h.admit(t, "acme", fmt.Sprint(i))
 		}
-		// Of a job that is moving a count may have two, or none. When all places are taken, none moves.
+		// Of a job that is being dispatched a count may have two, or none. When all places are taken, none is.
 		await(t, "the count", func() bool {
 			_, _ = h.route.Waiting(t.Context()) // counts again
 			c := h.route.Counts()
@@ -234,7 +234,7 @@ func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 1)
-		h.admit(t, "acme", "in line")
+		h.admit(t, "acme", "ready")
 		item := h.stored(t, video("one", "a cat"))
 		h.put(t, h.waitSubject(item), item)
 		if _, err := h.Admit(t.Context(), video("one", "a dog")); errcode.CodeOf(err) != errcode.IdempotencyKeyReused {
@@ -247,27 +247,27 @@ func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 	})
 }
 
-// TestWithdrawTakesOutWhatWaits, and Released looks there too.
-func TestWithdrawTakesOutWhatWaits(t *testing.T) {
+// TestRemoveAfterRemovesFromTheBacklog, and AwaitRemoved looks there too.
+func TestRemoveAfterRemovesFromTheBacklog(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 1)
-		h.admit(t, "acme", "in line")
+		h.admit(t, "acme", "ready")
 		e := h.admit(t, "acme", "one")
-		if err := h.Items.Released(t.Context(), e.Name(), 0); errcode.CodeOf(err) != errcode.StillHeld {
+		if err := h.Items.AwaitRemoved(t.Context(), e.Name(), 0); errcode.CodeOf(err) != errcode.StillHeld {
 			t.Errorf("released: %v", err)
 		}
 		for range 2 {
-			if err := h.Withdraw(t.Context(), e, 0); err != nil || h.waiting(t) != 0 || h.ready(t) != 1 {
-				t.Errorf("%v; left: %d in line, %d behind", err, h.ready(t), h.waiting(t))
+			if err := h.RemoveAfter(t.Context(), e, 0); err != nil || h.waiting(t) != 0 || h.ready(t) != 1 {
+				t.Errorf("%v; left: %d ready, %d in the backlog", err, h.ready(t), h.waiting(t))
 			}
 		}
 		e = h.admit(t, "acme", "two")
-		if err := h.Leave(t.Context(), e); err != nil || h.waiting(t) != 0 {
+		if err := h.RemoveEnded(t.Context(), e); err != nil || h.waiting(t) != 0 {
 			t.Errorf("left: %v, %d", err, h.waiting(t))
 		}
-		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.ready(t) != 0 {
-			t.Errorf("one in line: %v, %d", err, h.ready(t))
+		if err := h.RemoveEnded(t.Context(), h.admit(t, "acme", "ready")); err != nil || h.ready(t) != 0 {
+			t.Errorf("a ready one: %v, %d", err, h.ready(t))
 		}
 	})
 }

@@ -68,7 +68,7 @@ func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
 	return Item{}, broker.ErrNoMessage
 }
 
-// All is Find for all of a job's work items. There are two while it moves, and where
+// All is Find for all of a job's work items. There are two while it dispatches, and where
 // requests with one id came by different routes or had different bodies.
 func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 	var out []Item
@@ -113,7 +113,7 @@ func (s Items) Removed(ctx context.Context, seq uint64) (bool, error) {
 }
 
 // Ahead counts the items of the same route that wait, and were stored before an item of the
-// backlog. The dispatcher moves jobs by their tenants' turns, not in this order.
+// backlog. The dispatcher dispatches jobs by their tenants' turns, not in this order.
 func (s Items) Ahead(ctx context.Context, i Item) (uint64, error) {
 	n, err := s.NameOf(i)
 	if err != nil {
@@ -136,15 +136,15 @@ func (s Items) NameOf(i Item) (subject.WorkName, error) {
 	return s.b.Names().ParseWorkItem(i.Subject)
 }
 
-// releasedPoll is how often Released checks. JetStream notifies no one that an item was
+// removedPoll is how often AwaitRemoved checks. JetStream notifies no one that an item was
 // acknowledged.
-const releasedPoll = 100 * time.Millisecond
+const removedPoll = 100 * time.Millisecond
 
-// Released returns when no replica works on a job that has ended: its work item is
+// AwaitRemoved returns when no replica works on a job that has ended: its work item is
 // gone. Its holder lets go as soon as it hears of the end, and another replica after
 // AckWait where the holder is dead. It is never taken away from a holder, which may have
 // the upstream's answer to log. After patience the error is still_held.
-func (s Items) Released(ctx context.Context, n subject.TaskName, patience time.Duration) error {
+func (s Items) AwaitRemoved(ctx context.Context, n subject.TaskName, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
 		_, err := s.Find(ctx, n)
 		switch {
@@ -156,7 +156,7 @@ func (s Items) Released(ctx context.Context, n subject.TaskName, patience time.D
 			return errcode.New(errcode.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
 				WithRetryAfter(5 * time.Second).ForJob(n.ID)
 		}
-		if err := broker.Wait(ctx, releasedPoll); err != nil {
+		if err := broker.Wait(ctx, removedPoll); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestOldest looks in the line and behind it. What was delivered waits no more.
+// TestOldest looks at the ready jobs and at the backlog. What was delivered waits no more.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -33,11 +33,11 @@ func TestOldest(t *testing.T) {
 		if at := oldest(); !at.IsZero() {
 			t.Errorf("nothing waits, but since %s", at)
 		}
-		inLine, behind := accept("one"), accept("two")
+		ready, backlog := accept("one"), accept("two")
 		// The consumer's leader hears of a new message after the stream has taken it.
-		await(t, "the job in line is the oldest", func() bool { return oldest().Equal(inLine) })
+		await(t, "the ready job is the oldest", func() bool { return oldest().Equal(ready) })
 		brokertest.Next(t, h.consumer)
-		await(t, "the job behind the line is the oldest", func() bool { return oldest().Equal(behind) })
+		await(t, "the job of the backlog is the oldest", func() bool { return oldest().Equal(backlog) })
 		if _, err := h.Route(subject.Chat, "no-such-route").Oldest(t.Context()); err == nil {
 			t.Error("a route without a consumer has no error")
 		}

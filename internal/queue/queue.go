@@ -7,7 +7,7 @@
 // A job is ready when its item is in GENBUS_WORK, where the route's durable consumer
 // takes jobs in the order of the stream. So that a tenant with very many jobs does not
 // make the others wait, few jobs are ready at a time: the others are in the backlog,
-// which is GENBUS_WAIT, and a dispatcher moves them over in turn by tenant
+// which is GENBUS_WAIT, and a dispatcher dispatches them in turn by tenant
 // (docs/adr/0004), in one replica at a time (docs/adr/0017).
 package queue
 

@@ -20,7 +20,7 @@ type Reservation struct {
 	item   *genbusv1.WorkItem
 	stream string
 	msg    *nats.Msg
-	settle func(enqueued bool)
+	done   func(enqueued bool)
 }
 
 // Reserve chooses the place of a new job's work item.
@@ -29,10 +29,10 @@ func (q *Queue) Reserve(item *genbusv1.WorkItem) (Reservation, error) {
 	if err != nil {
 		return Reservation{}, fmt.Errorf("encode the work item of %s: %w", item.GetId(), err)
 	}
-	place, settle := q.choosePlace(item)
+	place, done := q.choosePlace(item)
 	m := nats.NewMsg(place.pattern)
 	m.Data = data
-	return Reservation{q: q, item: item, stream: place.stream, msg: m, settle: settle}, nil
+	return Reservation{q: q, item: item, stream: place.stream, msg: m, done: done}, nil
 }
 
 // copyHeaders is by how much longer the copy of an item may be that is made when its turn comes, in
@@ -50,13 +50,13 @@ func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 	return joblog.WorkItem{WorkItem: r.item, Stream: r.stream, Seq: ack.Seq, Waits: r.stream == r.q.b.Names().Wait()}, err
 }
 
-// Settle ends the reservation; enqueued says whether the item is stored, or may be.
-func (r Reservation) Settle(enqueued bool) { r.settle(enqueued) }
+// Done ends the reservation; enqueued says whether the item is stored, or may be.
+func (r Reservation) Done(enqueued bool) { r.done(enqueued) }
 
 // choosePlace makes a new job ready while the ready window has room and, as far as is
-// known, no jobs wait in the backlog that go before it. settle is to be called with whether
+// known, no jobs wait in the backlog that go before it. done must be called with whether
 // the item is stored, or may be.
-func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func(enqueued bool)) {
+func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, done func(enqueued bool)) {
 	names, kind := q.b.Names(), subject.Kind(item.GetKind())
 	ready := itemKey{names.Work(), names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}
 	if item.GetAttached() != nil { // it had its turn, and submits nothing; its letter waits for it
@@ -67,7 +67,7 @@ func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func
 	// is at its bound of letters, and the dispatcher passes over it until the tenant is below.
 	redriven := kind == subject.Video && item.GetRetryOf() != ""
 	if !redriven && !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
-		return ready, r.window.settle
+		return ready, r.window.done
 	}
 	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(put bool) {
 		if put {

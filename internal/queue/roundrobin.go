@@ -34,10 +34,10 @@ type tenantQueue struct {
 	// is all that a replica keeps of the backlog.
 	jobs []uint64
 	// notBefore is when its next job may be looked at again, after one that could
-	// not be moved; zero for now. passedOver is until when its jobs have no turn,
+	// not be dispatched; zero for now. passedOver is until when its jobs have no turn,
 	// and those of others do not wait for them; zero for not.
 	notBefore, passedOver time.Time
-	// missed counts the jobs in a row that another replica had moved.
+	// missed counts the jobs in a row that another replica had dispatched.
 	missed int
 }
 
@@ -92,7 +92,7 @@ func (r *roundRobin) requeue(t *tenantQueue) {
 	r.ring = append(r.ring, t)
 }
 
-// putBack adds a job again that could not be moved, and has its tenant wait until then.
+// putBack adds a job again that could not be dispatched, and has its tenant wait until then.
 func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.add(tenant, seq)
 	r.tenants[tenant].notBefore = until
@@ -114,7 +114,7 @@ func (r *roundRobin) resumePostponed(now time.Time) {
 	}
 }
 
-// passOver is putBack for a tenant of which no job is to be moved until then.
+// passOver is putBack for a tenant of which no job is to be dispatched until then.
 func (r *roundRobin) passOver(tenant string, seq uint64, until time.Time) {
 	r.putBack(tenant, seq, until)
 	r.tenants[tenant].passedOver = until
@@ -133,7 +133,7 @@ func (r *roundRobin) hit(tenant string) {
 	}
 }
 
-// miss notes that another replica had moved a tenant's job, and counts those in a row.
+// miss notes that another replica had dispatched a tenant's job, and counts those in a row.
 func (r *roundRobin) miss(tenant string) int {
 	t := r.tenants[tenant]
 	if t == nil {

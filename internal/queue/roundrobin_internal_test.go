@@ -64,7 +64,7 @@ func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 		if !ok {
 			t.Fatal("no job's turn")
 		}
-		if i == 0 { // the first of a could not be moved
+		if i == 0 { // the first of a could not be dispatched
 			rr.putBack(tenant, seq, now.Add(time.Second))
 			now = now.Add(2 * time.Second)
 		}

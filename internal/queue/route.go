@@ -38,8 +38,8 @@ type Route struct {
 	durable string
 	window  window
 	backlog *backlog
-	// lease is held by the replica that dispatches the route. The moves are safe although
-	// several do (mover.move): it saves reads of jobs that another one has moved, and makes one
+	// lease is held by the replica that dispatches the route. The dispatches are safe although
+	// several do (jobDispatcher.dispatch): it saves reads of jobs that another one has dispatched, and makes one
 	// order of tenants for all replicas. Its flag says that the route is congested: jobs in the
 	// backlog wait for room, and the other replicas put new ones behind them.
 	lease *fleet.Lease

@@ -19,8 +19,8 @@ type State struct {
 	// first of them was accepted; the zero time where none waits.
 	Waiting uint64
 	Oldest  time.Time
-	// InHand are the jobs that replicas hold, and MaxInFlight the most of them.
-	InHand, MaxInFlight uint64
+	// Held is how many jobs replicas hold, and MaxInFlight the most of them.
+	Held, MaxInFlight uint64
 	// ReadyWindow is how many jobs may be ready at a time, as this replica is configured.
 	ReadyWindow int
 	// Incomplete says that the broker did not tell all of it: a durable consumer is gone, or does
@@ -86,11 +86,11 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 // there is none.
 func (r *Route) state(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (State, error) {
 	oldest, err := r.oldest(ctx, info, backlog)
-	// What is ready and what is in hand are of one answer: by an older count, a job that was taken
+	// What is ready and what is held are of one answer: by an older count, a job that was taken
 	// since would be in both.
 	return State{
 		Paused: info.Paused, Waiting: info.NumPending + r.Counts().Backlog, Oldest: oldest,
-		InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending), ReadyWindow: r.window.limit(),
+		Held: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending), ReadyWindow: r.window.limit(),
 		Incomplete: err != nil || r.stale.Load(),
 	}, err
 }

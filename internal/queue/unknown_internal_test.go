@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// TestUnknownJobsAreOverdue after a while in which none is moved, or after ten times that, and
+// TestUnknownJobsAreOverdue after a while in which none is dispatched, or after ten times that, and
 // after a reading not as soon.
 func TestUnknownJobsAreOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	u := unknownJobs{patience: unknownFor}
-	after := func(d time.Duration, moved, want bool) {
+	after := func(d time.Duration, dispatched, want bool) {
 		t.Helper()
 		now = now.Add(d)
-		if got := u.overdue(now, moved); got != want {
+		if got := u.overdue(now, dispatched); got != want {
 			t.Errorf("overdue %t, want %t", got, want)
 		}
 	}

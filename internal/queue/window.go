@@ -14,7 +14,7 @@ const (
 	windowSpan = 750 * time.Millisecond
 	// rateMemory is how long ago what was measured counts a third.
 	rateMemory = time.Second
-	// leastReady keeps a place of max_in_flight from being empty while the next job is moved.
+	// leastReady keeps a place of max_in_flight from being empty while the next job is dispatched.
 	leastReady = 1
 )
 
@@ -132,8 +132,8 @@ func (w *window) reserve() bool {
 	return true
 }
 
-// settle returns the room, unless the job is enqueued or may be.
-func (w *window) settle(enqueued bool) {
+// done gives the reserved place back, unless the job is enqueued or may be.
+func (w *window) done(enqueued bool) {
 	if enqueued {
 		return
 	}
@@ -152,7 +152,7 @@ func (w *window) taken(jobs int) {
 }
 
 // beginRead is called before the durable consumer is read, and update with what it said, and
-// the time. What this replica moves meanwhile may be in it or not, and is added to it in
+// the time. What this replica dispatches meanwhile may be in it or not, and is added to it in
 // any case. If it was in it, it counts twice until the next read: a job put in leaves
 // room unused, and one taken out has one job too many made ready, and a free place unused.
 func (w *window) beginRead() (update func(r reading, now time.Time)) {

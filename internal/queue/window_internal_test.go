@@ -15,8 +15,8 @@ func TestWindowHasItsSize(t *testing.T) {
 	if !first || !second || third {
 		t.Fatal("want two places")
 	}
-	w.settle(true)
-	w.settle(false)
+	w.done(true)
+	w.done(false)
 	if !w.reserve() || w.reserve() {
 		t.Error("want the place back that was not used")
 	}

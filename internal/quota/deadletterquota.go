@@ -134,7 +134,7 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 	}
 	if limit := l.limit(all.size.MaxBytes); all.size.Bytes >= limit {
 		return errcode.New(errcode.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
-			"an operator resolves letters (operator dead list), or raises nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(lettersRetry)
+			"an operator resolves dead letters (operator dead list), or raises nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(lettersRetry)
 	}
 	if most == 0 || all.sum() < most {
 		return nil

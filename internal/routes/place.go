@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Account is the account that a task is submitted with.
-func Account(x *genbusv1.Execution) pool.Account {
-	return pool.Account{Upstream: x.GetUpstream(), Key: x.GetUpstreamKey()}
+// UpstreamKey returns the key that a task is submitted with.
+func UpstreamKey(x *genbusv1.Execution) pool.UpstreamKey {
+	return pool.UpstreamKey{Upstream: x.GetUpstream(), Key: x.GetUpstreamKey()}
 }
 
 // Ref names a task at its upstream.
@@ -24,20 +24,20 @@ func Ref(t *genbusv1.VideoTask) upstream.TaskRef {
 }
 
 // Place is where a result of a task can be read: its URL, or where there is none
-// the path that the task's protocol has for it. It is always asked by the account
+// the path that the task's protocol has for it. It is always read with the key
 // that made the task.
 func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, error) {
-	account, now := Account(task.GetExecution()), t.now.Load()
-	found, ok := now.accountOf(task, account)
+	key, now := UpstreamKey(task.GetExecution()), t.now.Load()
+	found, ok := now.keyOf(task, key)
 	if !ok {
 		return content.Place{}, errcode.New(errcode.UpstreamRemoved,
-			"upstream %q of task %s is not configured any more, so its content cannot be read", account.Upstream, task.GetId()).ForJob(task.GetId())
+			"upstream %q of task %s is not configured any more, so its content cannot be read", key.Upstream, task.GetId()).ForJob(task.GetId())
 	}
-	if now.cfg.Sandbox.Enabled && account.Upstream == config.SandboxUpstream && ofStoppedSandbox(task.GetUpstreamTaskId(), found.endpoint.BaseURL, url) {
+	if now.cfg.Sandbox.Enabled && key.Upstream == config.SandboxUpstream && ofStoppedSandbox(task.GetUpstreamTaskId(), found.endpoint.BaseURL, url) {
 		return content.Place{}, errcode.New(errcode.ContentExpired,
 			"the sandbox that made task %s has stopped, and the one that runs now does not know the task: its content is gone", task.GetId()).ForJob(task.GetId())
 	}
-	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[account.Upstream].PrivateResults}
+	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[key.Upstream].PrivateResults}
 	if pather, ok := found.client.(upstream.ContentPather); ok && url == "" {
 		place.Path = pather.ContentPath(Ref(task))
 	}
@@ -52,18 +52,18 @@ func ofStoppedSandbox(id, baseURL, result string) bool {
 	return err == nil && strings.HasPrefix(u.Path, "/files/"+id) && !content.SameOrigin(baseURL, result)
 }
 
-// Client is the client that reads a task, in the protocol and with the account
+// Client is the client that reads a task, in the protocol and with the key
 // that it was made with. It is false when these are not configured any more.
 func (t *Table) Client(task *genbusv1.VideoTask) (upstream.VideoClient, bool) {
-	found, ok := t.now.Load().accountOf(task, Account(task.GetExecution()))
+	found, ok := t.now.Load().keyOf(task, UpstreamKey(task.GetExecution()))
 	return found.client, ok
 }
 
 // NeedsKey reports whether a result's URL is of no use to who has not the key of
-// the account that made the task: it is on the upstream's own origin, and the
+// the key that made the task: it is on the upstream's own origin, and the
 // upstream is called with a key or a signature.
 func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
-	found, ok := t.now.Load().accountOf(task, Account(task.GetExecution()))
+	found, ok := t.now.Load().keyOf(task, UpstreamKey(task.GetExecution()))
 	if !ok || found.endpoint.Key == "" && found.endpoint.Auth == nil {
 		return false
 	}
@@ -87,17 +87,17 @@ func (t *routing) home(task *genbusv1.VideoTask) (*Video, bool) {
 	return nil, false
 }
 
-// accountOf finds the account of a task by the route that reads it.
-func (t *routing) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccount, bool) {
+// keyOf finds the key of a task by the route that reads it.
+func (t *routing) keyOf(task *genbusv1.VideoTask, a pool.UpstreamKey) (keyClient, bool) {
 	route, ok := t.home(task)
 	if !ok {
-		return videoAccount{}, false
+		return keyClient{}, false
 	}
-	return route.account(a)
+	return route.key(a)
 }
 
-// TryRetryBudget asks for a retry of a job that stays with its account.
+// TryRetryBudget asks for a retry of a job that stays with its key.
 func (t *Table) TryRetryBudget() (time.Time, bool) { return t.pool.TryRetryBudget() }
 
-// Resume counts a task that an account has already, until the lease is released.
-func (t *Table) Resume(a pool.Account) *pool.Lease { return t.pool.Resume(a) }
+// Resume counts a task that already uses a key, until the slot is released.
+func (t *Table) Resume(a pool.UpstreamKey) *pool.Slot { return t.pool.Resume(a) }

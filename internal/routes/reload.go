@@ -24,16 +24,16 @@ func (t *Table) Reload(cfg *config.Config) (swap func(), err error) {
 	}, nil
 }
 
-// renewed are the accounts that stay and have another key.
-func renewed(old, next config.Upstreams) []pool.Account {
-	var out []pool.Account
+// renewed are the keys that keep their names and have other credentials.
+func renewed(old, next config.Upstreams) []pool.UpstreamKey {
+	var out []pool.UpstreamKey
 	for name, u := range next {
 		for _, k := range u.Credentials() {
 			same := func(other config.UpstreamKey) bool {
 				return other.Name == k.Name && other.Key.Equal(k.Key) && other.AccessKey.Equal(k.AccessKey) && other.SecretKey.Equal(k.SecretKey)
 			}
 			if !slices.ContainsFunc(old[name].Credentials(), same) {
-				out = append(out, pool.Account{Upstream: name, Key: k.Name})
+				out = append(out, pool.UpstreamKey{Upstream: name, Key: k.Name})
 			}
 		}
 	}

@@ -107,15 +107,15 @@ func TestVideoOfARenewedKey(t *testing.T) {
 	w := newRenewal(t)
 	old, _ := w.Video("v")
 	w.renew(t)
-	lease, err := old.Accounts.Acquire(new(pool.Tried))
+	slot, err := old.Chooser.Acquire(new(pool.Tried))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lease.Release()
+	defer slot.Release()
 	call := func(step *routes.Video) {
-		client, _ := step.Client(lease.Account())
+		client, _ := step.Client(slot.UpstreamKey())
 		s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"v","prompt":"x"}`))})
-		lease.Report(step.Accounts, pool.Job{ID: "video_1"}, s.Err)
+		slot.Report(step.Chooser, pool.Job{ID: "video_1"}, s.Err)
 	}
 	call(old)
 	w.wantOut(t, "0")

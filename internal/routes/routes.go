@@ -17,11 +17,11 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // Video is a route with its clients.
@@ -29,45 +29,45 @@ type Video struct {
 	config.Route
 	// Wire is the protocol that the route speaks.
 	Wire upstream.Protocol
-	// Accounts chooses among the route's upstreams and their keys.
-	Accounts *pool.Chooser
-	clients  map[pool.Account]videoAccount
+	// Chooser chooses among the route's upstreams and their keys.
+	Chooser *pool.Chooser
+	clients map[pool.UpstreamKey]keyClient
 }
 
-// videoAccount is one key of one upstream, called in the route's protocol.
-type videoAccount struct {
+// keyClient is one key of one upstream, called in the route's protocol.
+type keyClient struct {
 	endpoint *upstream.Endpoint
 	client   upstream.VideoClient
 }
 
-// Client gives the client of exactly this account, whether or not the route
-// still lists its upstream. It is false when the account is not configured.
-func (v Video) Client(a pool.Account) (upstream.VideoClient, bool) {
+// Client gives the client of exactly this key, whether or not the route
+// still lists its upstream. It is false when the key is not configured.
+func (v Video) Client(a pool.UpstreamKey) (upstream.VideoClient, bool) {
 	found, ok := v.clients[a]
 	return found.client, ok
 }
 
-// HasAccount reports whether an account is configured.
-func (v Video) HasAccount(a pool.Account) bool {
+// HasKey reports whether a key is configured.
+func (v Video) HasKey(a pool.UpstreamKey) bool {
 	_, ok := v.clients[a]
 	return ok
 }
 
-// account finds the account of a task that is to be read. A key that is gone is
+// key finds the key of a task that is to be read. A key that is gone is
 // replaced where its upstream has one key only: that is how keys are renamed and
 // renewed. Which of several would know the task cannot be known.
-func (v Video) account(a pool.Account) (videoAccount, bool) {
+func (v Video) key(a pool.UpstreamKey) (keyClient, bool) {
 	if found, ok := v.clients[a]; ok {
 		return found, true
 	}
-	var only []videoAccount
+	var only []keyClient
 	for other, found := range v.clients {
 		if other.Upstream == a.Upstream {
 			only = append(only, found)
 		}
 	}
 	if len(only) != 1 {
-		return videoAccount{}, false
+		return keyClient{}, false
 	}
 	return only[0], true
 }
@@ -154,12 +154,12 @@ func (t *routing) add(r config.Route) error {
 	if r.Kind == config.KindChat {
 		return t.addChat(r)
 	}
-	p, ok := protocol.Find(r.Protocol)
+	p, ok := registry.Find(r.Protocol)
 	if !ok {
 		return fmt.Errorf("there is no protocol %q", r.Protocol)
 	}
-	v := &Video{Route: r, Wire: p, clients: map[pool.Account]videoAccount{}}
-	v.Accounts = t.chooser(r).Among(v.HasAccount)
+	v := &Video{Route: r, Wire: p, clients: map[pool.UpstreamKey]keyClient{}}
+	v.Chooser = t.chooser(r).Among(v.HasKey)
 	for name, u := range t.cfg.Upstreams {
 		if u.Auth == config.AuthSigned && p.Sign == nil {
 			if slices.ContainsFunc(r.Upstreams, func(target config.Target) bool { return target.Name == name }) {
@@ -170,7 +170,7 @@ func (t *routing) add(r config.Route) error {
 		for _, key := range u.Credentials() {
 			ep := t.endpoint(name, u, key, p)
 			client := p.New(ep, upstream.Options{Gateway: r.Gateway, InputReference: r.InputReference})
-			v.clients[pool.Account{Upstream: name, Key: key.Name}] = videoAccount{endpoint: ep, client: client}
+			v.clients[pool.UpstreamKey{Upstream: name, Key: key.Name}] = keyClient{endpoint: ep, client: client}
 		}
 	}
 	t.video[r.Name] = v
@@ -178,23 +178,23 @@ func (t *routing) add(r config.Route) error {
 }
 
 func (t *routing) addChat(r config.Route) error {
-	clients := map[pool.Account]*chat.Client{}
+	clients := map[pool.UpstreamKey]*chat.Client{}
 	for _, target := range r.Upstreams {
 		u := t.cfg.Upstreams[target.Name]
 		if u.Auth == config.AuthSigned {
 			return fmt.Errorf("upstream %s has auth: signed, which chats do not have; want auth: bearer", target.Name)
 		}
 		for _, key := range u.Credentials() {
-			clients[pool.Account{Upstream: target.Name, Key: key.Name}] = chat.New(t.endpoint(target.Name, u, key, upstream.Protocol{}), chat.Options{
+			clients[pool.UpstreamKey{Upstream: target.Name, Key: key.Name}] = chat.New(t.endpoint(target.Name, u, key, upstream.Protocol{}), chat.Options{
 				FirstByte: r.Timeouts.FirstByte, Answer: r.Timeouts.Total, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
 			})
 		}
 	}
-	t.chat[r.Name] = &Chat{Route: r, Caller: pool.NewChat(t.chooser(r), func(a pool.Account) *chat.Client { return clients[a] })}
+	t.chat[r.Name] = &Chat{Route: r, Caller: pool.NewChat(t.chooser(r), func(a pool.UpstreamKey) *chat.Client { return clients[a] })}
 	return nil
 }
 
-// chooser finds accounts for the clients that are built here.
+// chooser finds keys for the clients that are built here.
 func (t *routing) chooser(r config.Route) *pool.Chooser {
 	if t.reload {
 		return t.pool.Chooser(r).Next()

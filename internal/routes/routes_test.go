@@ -104,7 +104,7 @@ func TestWhereEachProtocolIsCalled(t *testing.T) {
 		{"j", "vendor", `{"req_key":"m","prompt":"x"}`, "POST /?Action=CVSync2AsyncSubmitTask&Version=2022-08-31 HMAC-SHA256"},
 	} {
 		r, _ := built.Video(c.route)
-		client, ok := r.Client(pool.Account{Upstream: c.upstream})
+		client, ok := r.Client(pool.UpstreamKey{Upstream: c.upstream})
 		if !ok {
 			t.Fatalf("%s has no client for %s", c.route, c.upstream)
 		}
@@ -115,7 +115,7 @@ func TestWhereEachProtocolIsCalled(t *testing.T) {
 	}
 }
 
-func TestATaskKeepsItsAccountWhileThereIsOne(t *testing.T) {
+func TestATaskKeepsItsKeyWhileThereIsOne(t *testing.T) {
 	t.Parallel()
 	two := config.NewUpstream("http://two")
 	for _, name := range []string{"a", "b"} {
@@ -123,19 +123,19 @@ func TestATaskKeepsItsAccountWhileThereIsOne(t *testing.T) {
 	}
 	built := table(t, config.Upstreams{"one": config.NewUpstream("http://one"), "two": two}, route("p", "primary", "one"))
 	r, _ := built.Video("p")
-	for account, want := range map[pool.Account]struct{ create, read bool }{
+	for key, want := range map[pool.UpstreamKey]struct{ create, read bool }{
 		{Upstream: "one"}:                 {true, true},
 		{Upstream: "two", Key: "b"}:       {true, true},   // no longer of the route
 		{Upstream: "one", Key: "renamed"}: {false, true},  // the only key is the renewed one
 		{Upstream: "two", Key: "gone"}:    {false, false}, // it is not known which knows the task
 		{Upstream: "gone"}:                {false, false},
 	} {
-		_, create := r.Client(account)
+		_, create := r.Client(key)
 		_, read := built.Client(&genbusv1.VideoTask{Protocol: "primary", Execution: &genbusv1.Execution{
-			Route: "p", Upstream: account.Upstream, UpstreamKey: account.Key,
+			Route: "p", Upstream: key.Upstream, UpstreamKey: key.Key,
 		}})
-		if create != want.create || read != want.read || r.HasAccount(account) != create {
-			t.Errorf("clients for %v: create %v, read %v", account, create, read)
+		if create != want.create || read != want.read || r.HasKey(key) != create {
+			t.Errorf("clients for %v: create %v, read %v", key, create, read)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func TestConnectionsOfAnUpstream(t *testing.T) {
 		u := config.NewUpstream(server.URL)
 		c.set(&u)
 		r, _ := table(t, config.Upstreams{"u": u}, route("p", "primary", "u")).Video("p")
-		client, _ := r.Client(pool.Account{Upstream: "u"})
+		client, _ := r.Client(pool.UpstreamKey{Upstream: "u"})
 		for range calls {
 			if s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m","prompt":"x"}`))}); s.Verdict != upstream.Accepted {
 				t.Fatalf("%s: %v", name, s.Err)

@@ -165,7 +165,7 @@ func (w *Writer) giveUp(op *write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if op.state == inFlight && w.replies.forget(op.id) {
-		w.settle(op, result{})
+		w.complete(op, result{})
 		w.send()
 	}
 }
@@ -343,7 +343,7 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 		if err == nil {
 			r.ack = Ack{Seq: first + uint64(i)}
 		}
-		w.settle(op, r)
+		w.complete(op, r)
 	}
 }
 

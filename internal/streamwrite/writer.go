@@ -155,7 +155,7 @@ func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 		// Without the cause's identity, which may say that an answer did not come.
 		return Ack{}, fmt.Errorf("%w: %s", ErrNotSent, context.Cause(ctx).Error())
 	case op.id != 0 && w.replies.forget(op.id):
-		w.settle(op, result{})
+		w.complete(op, result{})
 		w.send()
 	default:
 		op.abandoned = true
@@ -194,7 +194,7 @@ func (w *Writer) sendAlone(op *write) {
 	w.begin(op)
 	id, err := w.replies.publish(op.m, func(m *nats.Msg, err error) { w.answered(op, m, err) })
 	if err != nil {
-		w.settle(op, result{err: notSent(err)})
+		w.complete(op, result{err: notSent(err)})
 		return
 	}
 	op.id = id
@@ -245,12 +245,12 @@ func (w *Writer) answered(op *write, m *nats.Msg, err error) {
 	if _, refused := errors.AsType[*jetstream.APIError](r.err); r.err == nil || refused {
 		w.processed(op.sent)
 	}
-	w.settle(op, r)
+	w.complete(op, r)
 	w.send()
 }
 
-// settle ends a write that was in flight. It needs the lock.
-func (w *Writer) settle(op *write, r result) {
+// complete ends a write that was in flight. It needs the lock.
+func (w *Writer) complete(op *write, r result) {
 	w.inFlight[op.lane]--
 	op.state = done
 	op.result <- r

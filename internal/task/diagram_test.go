@@ -30,7 +30,7 @@ var why = map[edge]string{
 	{queued, submitted}:      "found, after an outcome that was unknown",
 	{queued, inProgress}:     "a chat's attempt",
 	{queued, failed}:         "queue_timeout, expired",
-	{submitting, queued}:     "refused for now, never reached, or another account is left to try",
+	{submitting, queued}:     "refused for now, never reached, or another upstream key is left to try",
 	{submitting, submitting}: "outcome unknown, and the route says resubmit",
 	{submitting, submitted}:  "accepted, with the upstream's id",
 	{submitting, failed}:     "refused for good by all, or it cannot be known",

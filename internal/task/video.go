@@ -24,7 +24,7 @@ func newVideo(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.VideoTas
 }
 
 // attach makes the first phase that of a task which its upstream has already:
-// there is nothing to submit, and its account is known.
+// there is nothing to submit, and its upstream key is known.
 func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	t := item.GetAttached()
 	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
@@ -79,7 +79,7 @@ type Submission struct {
 	Upstream, Key string
 	// OwnID is the ID of ours that names the task to the upstream; empty for none.
 	OwnID string
-	// Until is when the owner stops writing the request.
+	// Until is when the holder stops writing the request.
 	Until time.Time
 	// Deadline is when the task fails; used at the first submission only.
 	Deadline time.Time

@@ -23,7 +23,7 @@ const (
 
 // Metrics counts what the service does, in a registry of its own.
 //
-// Label values come from bounded sets only: kinds, ways in, phases, statuses,
+// Label values come from bounded sets only: kinds, ingresses, phases, statuses,
 // the code strings of the error table, route and upstream names from the
 // configuration, ServeMux patterns and gRPC method names. Never pass
 // a model, a job id, a path, or a code that an upstream made up: each new value

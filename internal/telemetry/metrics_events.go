@@ -47,9 +47,9 @@ func newEventMetrics(f promauto.Factory) eventMetrics {
 		inlineDropped: counter(f, "inline_events_dropped_total",
 			"Task events and blocks of inline chats that found no room in time, or could not be stored."),
 		readers: gauges(f, "readers_open",
-			"Readers that follow a job on this replica.", "kind", "way"),
+			"Readers that follow a job on this replica.", "kind", "ingress"),
 		slowReaders: counters(f, "slow_readers_cut_total",
-			"Readers that were cut because their buffer was full or one write to them took too long.", "kind", "way"),
+			"Readers that were cut because their buffer was full or one write to them took too long.", "kind", "ingress"),
 	}
 }
 
@@ -71,15 +71,15 @@ func (m *Metrics) InlineDropped(lost int) {
 
 // ReaderOpened counts a reader that begins to follow a job. The answer is to be
 // called once, when it ends.
-func (m *Metrics) ReaderOpened(kind subject.Kind, way Way) (closed func()) {
-	open := m.events.readers.WithLabelValues(string(kind), string(way))
+func (m *Metrics) ReaderOpened(kind subject.Kind, ingress Ingress) (closed func()) {
+	open := m.events.readers.WithLabelValues(string(kind), string(ingress))
 	open.Inc()
 	return open.Dec
 }
 
 // SlowReaderCut counts a reader that was cut because it read too slowly.
-func (m *Metrics) SlowReaderCut(kind subject.Kind, way Way) {
-	m.events.slowReaders.WithLabelValues(string(kind), string(way)).Inc()
+func (m *Metrics) SlowReaderCut(kind subject.Kind, ingress Ingress) {
+	m.events.slowReaders.WithLabelValues(string(kind), string(ingress)).Inc()
 }
 
 // EventPublished records how long it took until the broker had stored an event. A

@@ -10,19 +10,19 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Way is the way by which a request came in.
-type Way string
+// Ingress is how a request came in.
+type Ingress string
 
-// The ways in.
+// The ingresses.
 const (
-	WayNATS Way = "nats" // a message on genbus.request.>
-	WayCall Way = "call" // a NATS request on genbus.call.>
-	WayGRPC Way = "grpc"
-	WayHTTP Way = "http"
+	IngressNATS Ingress = "nats" // a message on genbus.request.>
+	IngressCall Ingress = "call" // a NATS request on genbus.call.>
+	IngressGRPC Ingress = "grpc"
+	IngressHTTP Ingress = "http"
 )
 
-// ways lists all ways in.
-var ways = []Way{WayNATS, WayCall, WayGRPC, WayHTTP}
+// ingresses lists all of them.
+var ingresses = []Ingress{IngressNATS, IngressCall, IngressGRPC, IngressHTTP}
 
 // CASOutcome is how one compare-and-set on the task log ended.
 type CASOutcome string
@@ -32,7 +32,7 @@ const (
 	CASWon       CASOutcome = "won"       // our nonce is in the log
 	CASLost      CASOutcome = "lost"      // another writer's is
 	CASDuplicate CASOutcome = "duplicate" // the broker called it a repeat
-	CASInFlight  CASOutcome = "in_flight" // another write to the subject was under way
+	CASInFlight  CASOutcome = "in_flight" // another write to the subject was under ingress
 	CASNoAnswer  CASOutcome = "no_answer" // sent again unchanged
 )
 
@@ -56,11 +56,11 @@ type jobMetrics struct {
 func newJobMetrics(f promauto.Factory) jobMetrics {
 	j := jobMetrics{
 		accepted: counters(f, "jobs_accepted_total",
-			"Jobs whose work item was stored, or inline chats that began.", "kind", "way"),
+			"Jobs whose work item was stored, or inline chats that began.", "kind", "ingress"),
 		refused: counters(f, "jobs_refused_total",
-			"Requests that admission refused.", "kind", "way", "code"),
+			"Requests that admission refused.", "kind", "ingress", "code"),
 		admission: histograms(f, waitBuckets, "admission_duration_seconds",
-			"Time from a decoded request to its acceptance or refusal.", "kind", "way"),
+			"Time from a decoded request to its acceptance or refusal.", "kind", "ingress"),
 		transitions: counters(f, "job_transitions_total",
 			"Transitions this replica committed, by the phase they led to.", "kind", "phase"),
 		finished: counters(f, "jobs_finished_total",
@@ -80,8 +80,8 @@ func newJobMetrics(f promauto.Factory) jobMetrics {
 // sees the first event.
 func (j jobMetrics) start() {
 	for _, kind := range subject.Kinds {
-		for _, way := range ways {
-			j.accepted.WithLabelValues(string(kind), string(way))
+		for _, ingress := range ingresses {
+			j.accepted.WithLabelValues(string(kind), string(ingress))
 		}
 		for _, code := range lostWork {
 			j.dead.WithLabelValues(string(kind), string(code))
@@ -94,20 +94,20 @@ func (j jobMetrics) start() {
 
 // Accepted counts a job whose work item was stored, or an inline chat that
 // began, in all and for its tenant. A request that attaches to an existing job is not counted.
-func (m *Metrics) Accepted(kind subject.Kind, way Way, tenant string) {
-	m.jobs.accepted.WithLabelValues(string(kind), string(way)).Inc()
+func (m *Metrics) Accepted(kind subject.Kind, ingress Ingress, tenant string) {
+	m.jobs.accepted.WithLabelValues(string(kind), string(ingress)).Inc()
 	m.tenants.accept(tenant)
 }
 
 // Refused counts a request that admission refused, with the code string of the
 // error table.
-func (m *Metrics) Refused(kind subject.Kind, way Way, code string) {
-	m.jobs.refused.WithLabelValues(string(kind), string(way), code).Inc()
+func (m *Metrics) Refused(kind subject.Kind, ingress Ingress, code string) {
+	m.jobs.refused.WithLabelValues(string(kind), string(ingress), code).Inc()
 }
 
 // Admission records how long one admission took, whatever came of it.
-func (m *Metrics) Admission(kind subject.Kind, way Way, took time.Duration) {
-	m.jobs.admission.WithLabelValues(string(kind), string(way)).Observe(took.Seconds())
+func (m *Metrics) Admission(kind subject.Kind, ingress Ingress, took time.Duration) {
+	m.jobs.admission.WithLabelValues(string(kind), string(ingress)).Observe(took.Seconds())
 }
 
 // Transition counts a committed change of phase, by the phase it led to.

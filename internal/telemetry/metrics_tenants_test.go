@@ -18,7 +18,7 @@ func TestTenantsHaveBoundedSeries(t *testing.T) {
 	m.LabelTenants(2)
 	accept := func(tenants ...string) {
 		for _, tenant := range tenants {
-			m.Accepted(subject.Video, telemetry.WayHTTP, tenant)
+			m.Accepted(subject.Video, telemetry.IngressHTTP, tenant)
 		}
 	}
 	accept("acme", "globex")
@@ -58,7 +58,7 @@ func TestNoTenantIsNamed(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("test")
 	m.LabelTenants(0)
-	m.Accepted(subject.Video, telemetry.WayHTTP, "acme")
+	m.Accepted(subject.Video, telemetry.IngressHTTP, "acme")
 	m.TenantRefused("acme", "tenant_full")
 	m.TenantsUnfinished(map[string]int64{"acme": 7}, 7)
 	if body := scrape(t, m.Handler()); strings.Contains(body, "acme") || strings.Contains(body, "genbus_tenant_") {

@@ -58,10 +58,10 @@ func linesOf(body, name string) string {
 func TestMetricsCount(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1.2.3")
-	m.Accepted(subject.Video, telemetry.WayNATS, "acme")
-	m.Accepted(subject.Video, telemetry.WayNATS, "acme")
-	m.Refused(subject.Chat, telemetry.WayHTTP, "queue_full")
-	m.Admission(subject.Video, telemetry.WayGRPC, 3*time.Millisecond)
+	m.Accepted(subject.Video, telemetry.IngressNATS, "acme")
+	m.Accepted(subject.Video, telemetry.IngressNATS, "acme")
+	m.Refused(subject.Chat, telemetry.IngressHTTP, "queue_full")
+	m.Admission(subject.Video, telemetry.IngressGRPC, 3*time.Millisecond)
 	m.Transition(subject.Video, "submitting")
 	m.Finished(subject.Video, "completed", "")
 	m.Finished(subject.Video, "failed", "deadline_exceeded")
@@ -72,7 +72,7 @@ func TestMetricsCount(t *testing.T) {
 	m.ChunksDropped(2)
 	m.InlineDropped(3)
 	m.InlineDropped(-3) // a counter never goes back
-	m.SlowReaderCut(subject.Chat, telemetry.WayHTTP)
+	m.SlowReaderCut(subject.Chat, telemetry.IngressHTTP)
 	m.Reconnected()
 	m.Reloaded(telemetry.ReloadApplied)
 	m.ConfigRead(time.UnixMilli(1_500))
@@ -87,11 +87,11 @@ func TestMetricsCount(t *testing.T) {
 	m.GRPCRequest("/genbus.v1.ChatService/GetChatCompletion", "NotFound", time.Millisecond)
 	expectMetrics(t, m, `
 		genbus_build_info{go_version="`+runtime.Version()+`",version="v1.2.3"} 1
-		genbus_jobs_accepted_total{kind="video",way="nats"} 2
-		genbus_jobs_accepted_total{kind="chat",way="call"} 0
-		genbus_jobs_refused_total{code="queue_full",kind="chat",way="http"} 1
-		genbus_admission_duration_seconds_bucket{kind="video",way="grpc",le="0.0025"} 0
-		genbus_admission_duration_seconds_bucket{kind="video",way="grpc",le="0.005"} 1
+		genbus_jobs_accepted_total{ingress="nats",kind="video"} 2
+		genbus_jobs_accepted_total{ingress="call",kind="chat"} 0
+		genbus_jobs_refused_total{code="queue_full",ingress="http",kind="chat"} 1
+		genbus_admission_duration_seconds_bucket{ingress="grpc",kind="video",le="0.0025"} 0
+		genbus_admission_duration_seconds_bucket{ingress="grpc",kind="video",le="0.005"} 1
 		genbus_job_transitions_total{kind="video",phase="submitting"} 1
 		genbus_jobs_finished_total{code="",kind="video",status="completed"} 1
 		genbus_jobs_finished_total{code="deadline_exceeded",kind="video",status="failed"} 1
@@ -103,7 +103,7 @@ func TestMetricsCount(t *testing.T) {
 		genbus_chunk_events_published_total 7
 		genbus_chunk_events_dropped_total 2
 		genbus_inline_events_dropped_total 3
-		genbus_slow_readers_cut_total{kind="chat",way="http"} 1
+		genbus_slow_readers_cut_total{ingress="http",kind="chat"} 1
 		genbus_nats_reconnects_total 1
 		genbus_config_reloads_total{outcome="applied"} 1
 		genbus_config_reloads_total{outcome="refused"} 0
@@ -186,11 +186,11 @@ func TestMetricsOfAnUpstream(t *testing.T) {
 func TestMetricsOfReaders(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1")
-	closed := m.ReaderOpened(subject.Chat, telemetry.WayGRPC)
-	m.ReaderOpened(subject.Chat, telemetry.WayGRPC)
-	expectMetrics(t, m, `genbus_readers_open{kind="chat",way="grpc"} 2`)
+	closed := m.ReaderOpened(subject.Chat, telemetry.IngressGRPC)
+	m.ReaderOpened(subject.Chat, telemetry.IngressGRPC)
+	expectMetrics(t, m, `genbus_readers_open{ingress="grpc",kind="chat"} 2`)
 	closed()
-	expectMetrics(t, m, `genbus_readers_open{kind="chat",way="grpc"} 1`)
+	expectMetrics(t, m, `genbus_readers_open{ingress="grpc",kind="chat"} 1`)
 }
 
 // Two processes in one test binary have each their own numbers.
@@ -316,7 +316,7 @@ func BenchmarkMetrics(b *testing.B) {
 	b.Run("accepted", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.Accepted(subject.Video, telemetry.WayNATS, "acme")
+			m.Accepted(subject.Video, telemetry.IngressNATS, "acme")
 		}
 	})
 }

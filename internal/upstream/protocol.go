@@ -3,19 +3,18 @@ package upstream
 import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // Protocol is one video wire protocol, on both sides: how genbus calls upstreams
 // that speak it, and how it reads and answers those who speak it to genbus.
 type Protocol struct {
-	// Name is the word in the configuration, in requests and in tasks, such as
-	// "primary".
-	Name string
+	// Info has the name, and what the configuration needs to know.
+	protocol.Info
 	// CreatePath is where clients create tasks of it, for people: a method and a
-	// path such as "POST /v1/videos". It is below the surface's segment where
-	// there is one.
+	// path such as "POST /v1/videos". It is below the segment where there is one.
 	CreatePath string
-	// New makes the client for one account of one upstream.
+	// New makes the client for one key of one upstream.
 	New func(ep *Endpoint, opts Options) VideoClient
 	// OwnIDs is true where a create names its task by an ID of ours (VideoCreate.OwnID).
 	OwnIDs bool

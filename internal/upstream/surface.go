@@ -12,9 +12,7 @@ import (
 // Surface serves one vendor's own clients: it knows the vendor's paths, bodies,
 // envelopes and signatures, and nothing of how tasks are kept.
 type Surface interface {
-	// Segment is the default first segment of its paths, such as "kling".
-	Segment() string
-	// Patterns are patterns of net/http's mux, below the segment.
+	// Patterns are patterns of net/http's mux, below the protocol's segment.
 	Patterns() []string
 	// Signature reads the vendor's own proof of who calls. It is false when the
 	// request has none, and so must carry an API key.

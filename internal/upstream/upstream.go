@@ -195,7 +195,7 @@ type TaskRef struct {
 	ID, Ticket string
 }
 
-// VideoClient speaks one video protocol to one account of one upstream.
+// VideoClient speaks one video protocol with one key of one upstream.
 // Implementations are safe for concurrent use.
 type VideoClient interface {
 	// Create submits once. It never retries and never follows a redirect.
@@ -207,7 +207,7 @@ type VideoClient interface {
 }
 
 // ContentPather is a VideoClient of a protocol in which the result is read from
-// the upstream itself, with the account's key.
+// the upstream itself, with the upstream key.
 type ContentPather interface {
 	// ContentPath is the escaped path of the result below the base URL.
 	ContentPath(ref TaskRef) string

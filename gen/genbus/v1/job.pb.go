@@ -385,7 +385,7 @@ type Execution struct {
 	Fingerprint []byte `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Submissions (video) or attempts (chat) begun so far. Starts at 0.
 	Attempt uint32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The owner writes no create request after this moment; set in phase
+	// The holder writes no create request after this moment; set in phase
 	// SUBMITTING only.
 	SubmitUntil *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=submit_until,json=submitUntil,proto3" json:"submit_until,omitempty"`
 	// When the first submission began; absent before.

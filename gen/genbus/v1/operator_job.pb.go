@@ -950,17 +950,17 @@ type WorkItemPlace struct {
 	// How many jobs of the route wait that came before; for a job that waits. Tenants take
 	// turns, so that it may run sooner or later than its place says.
 	Ahead uint64 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
-	// The replica that wrote the latest event; for a job in hand.
+	// The replica that wrote the latest event; for a held job.
 	Replica string `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"`
 	// When the job came into this state, as far as the log says.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	// The replica that says that it holds the job now; empty where none of those that answered
-	// does. Only of a job in hand.
+	// does. Only of a held job.
 	Holder string `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
 	// What the holder says of it; absent without one.
 	Held *HeldJob `protobuf:"bytes,6,opt,name=held,proto3" json:"held,omitempty"`
 	// Whether the replica that wrote the latest event did not answer: it was killed, has stopped,
-	// or hangs. Only of a job in hand that has no holder.
+	// or hangs. Only of a held job that has no holder.
 	ReplicaGone bool `protobuf:"varint,7,opt,name=replica_gone,json=replicaGone,proto3" json:"replica_gone,omitempty"`
 	// When that one was last heard of; absent where it said that it stops, or where that was more
 	// than three minutes ago.

@@ -129,6 +129,6 @@ var done = map[string]string{
 	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",
 	"attached":  "The upstream's task is followed, as this job.",
 	"dropped":   "The dead letter was removed.",
-	"paused":    "The route is paused: waiting jobs wait, and jobs in hand go on.",
+	"paused":    "The route is paused: waiting jobs wait, and held jobs go on.",
 	"resumed":   "The route goes on.",
 }

@@ -8,8 +8,8 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
 // views are the pages that read something, by their patterns below Path.
@@ -113,7 +113,7 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 		}
 	}
 	rank := func(m tryModel) int { // those of the primary protocol come first
-		if m.Protocol == primary.Name {
+		if m.Protocol == protocol.Primary.Name {
 			return 0
 		}
 		return 1

@@ -18,7 +18,7 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 		return err
 	}
 	to.Job(e.Job.GetId(), true)
-	return c.watcher.Count(subject.Chat, r.Way, func() error { return c.streamLogged(ctx, e, to) })
+	return c.watcher.Count(subject.Chat, r.Ingress, func() error { return c.streamLogged(ctx, e, to) })
 }
 
 // streamLogged streams a job that was accepted.

@@ -16,11 +16,11 @@ import (
 
 // Callers knows who may call, and how often.
 type Callers struct {
-	cfg       *config.Live
-	local     string // the key of LocalOperator; empty for none
-	admission *admission.Admission
-	log       *joblog.Log
-	drain     *drain
+	cfg     *config.Live
+	local   string // the key of LocalOperator; empty for none
+	tenants *admission.Tenants
+	log     *joblog.Log
+	drain   *drain
 }
 
 // Refusal is shutting_down while the process drains, and nil before that.
@@ -47,12 +47,12 @@ func (c *Callers) Enter(find func() (string, error)) (tenant string, err error) 
 	if tenant, err = c.Identify(find); err != nil {
 		return "", err
 	}
-	return tenant, c.admission.Request(tenant)
+	return tenant, c.tenants.Request(tenant)
 }
 
 // CheckRateLimit is the second half of Enter for a request by NATS, whose subject has
 // named its tenant.
-func (c *Callers) CheckRateLimit(r admission.Request) error { return c.admission.CheckRateLimit(r) }
+func (c *Callers) CheckRateLimit(r admission.Request) error { return c.tenants.CheckRateLimit(r) }
 
 // Tenant finds the tenant of an Authorization value. Without configured keys
 // the value does not matter. Only the holder of a valid operator's key is told that

@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// cancelTimeout bounds a cancel, which races with the job's owner.
+// cancelTimeout bounds a cancel, which races with the job's holder.
 const cancelTimeout = 20 * time.Second
 
 // Who cancels a job, as its error says it.
@@ -26,7 +26,7 @@ const (
 // Always is what holds of every job.
 func Always(joblog.Entry) bool { return true }
 
-// Cancel ends a job of either kind by compare-and-set. The owner learns of it
+// Cancel ends a job of either kind by compare-and-set. The holder learns of it
 // from the log. A job that has ended is returned as it is.
 func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	return j.cancelWhile(ctx, n, byCaller, Always)
@@ -88,7 +88,7 @@ func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 		j.logger.WarnContext(ctx, "cancelled job is not in the feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 		return
 	}
-	if err := j.queue.Leave(ctx, e); err != nil {
+	if err := j.queue.RemoveEnded(ctx, e); err != nil {
 		j.logger.WarnContext(ctx, "cancelled job is in the queue until its turn comes", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestCancelWhileItHolds: its owner writes between the read of the job and the compare-and-set. The
-// condition is judged once more by what the owner wrote.
+// TestCancelWhileItHolds: its holder writes between the read of the job and the compare-and-set. The
+// condition is judged once more by what the holder wrote.
 func TestCancelWhileItHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -85,7 +85,7 @@ func (c *Chats) completeQueued(ctx context.Context, r admission.Request) (string
 	if err != nil {
 		return "", nil, err
 	}
-	err = c.watcher.Count(subject.Chat, r.Way, func() (err error) {
+	err = c.watcher.Count(subject.Chat, r.Ingress, func() (err error) {
 		e, err = c.watcher.await(ctx, e)
 		return err
 	})

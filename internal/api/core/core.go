@@ -44,7 +44,7 @@ func New(o Options) *Core {
 	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, index: o.Index, eraser: o.Eraser, logger: o.Logger, now: time.Now}
 	watcher := &Watcher{cfg: o.Config, jobs: jobs, log: o.Log, chats: o.Chats, metrics: o.Metrics, drain: d}
 	return &Core{
-		Callers:      &Callers{cfg: o.Config, local: o.LocalKey, admission: o.Admission, log: o.Log, drain: d},
+		Callers:      &Callers{cfg: o.Config, local: o.LocalKey, tenants: o.Admission.Tenants, log: o.Log, drain: d},
 		Jobs:         jobs,
 		Watcher:      watcher,
 		Chats:        &Chats{inline: o.Inline, jobs: jobs, watcher: watcher, bodies: o.Bodies, drain: d},

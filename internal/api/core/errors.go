@@ -29,7 +29,7 @@ func Explain(ctx context.Context, n subject.TaskName, err error) *errcode.Error 
 	case errors.Is(err, joblog.ErrUncertain):
 		f = errcode.New(errcode.AcceptanceUnknown, "the change of %s may have been stored: %s", n.ID, broker.Reason(err)).Because(err)
 	case errors.Is(err, joblog.ErrFull):
-		f = errcode.New(errcode.StorageFull, "the change of %s was not stored: the task log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
+		f = errcode.New(errcode.StorageFull, "the change of %s was not stored: the log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, broker.ErrBodyLost):
 		f = errcode.New(errcode.InputLost, "the stored reply of %s: %w", n.ID, err)
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):

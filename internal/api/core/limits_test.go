@@ -27,7 +27,7 @@ import (
 // nothing.
 type way func(w *world) errcode.Code
 
-// ways are all ways in that are refused at once; the inbox waits.
+// ways are all ingresses that are refused at once; the inbox waits.
 func (w *world) ways() map[string]way {
 	c := apitest.Caller{T: w.T, Conn: w.Dial()}
 	byHTTP := func(method, path, body string) way {
@@ -79,7 +79,7 @@ func retryInfo(err error) *errdetails.RetryInfo {
 	return nil
 }
 
-// TestRequestsOfATenantAreLimited, all ways in together, and each request counts
+// TestRequestsOfATenantAreLimited, all ingresses together, and each request counts
 // once.
 func TestRequestsOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestNoBodyIsReadBeyondTheRate(t *testing.T) {
 }
 
 // TestJobsOfATenantAreLimited: new jobs are refused while there are too many, by
-// every way, and one that was accepted is attached to all the same.
+// every ingress, and one that was accepted is attached to all the same.
 func TestJobsOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{MaxJobs: 3}))
@@ -215,7 +215,7 @@ func TestPlacesAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesOfATenantAreLimited by every way in, but for that of a request that was accepted when
+// TestBodiesOfATenantAreLimited by every ingress, but for that of a request that was accepted when
 // the limit was higher.
 func TestBodiesOfATenantAreLimited(t *testing.T) {
 	t.Parallel()

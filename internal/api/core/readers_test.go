@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// metricOf is the value of one series of a kind and a way; 0 where there is none.
-func metricOf(w *world, name, kind, way string) float64 {
+// metricOf is the value of one series of a kind and an ingress; 0 where there is none.
+func metricOf(w *world, name, kind, ingress string) float64 {
 	w.T.Helper()
 	families, err := w.Metrics.Gatherer().Gather()
 	if err != nil {
@@ -28,7 +28,7 @@ func metricOf(w *world, name, kind, way string) float64 {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if family.GetName() == name && labels["kind"] == kind && labels["way"] == way {
+			if family.GetName() == name && labels["kind"] == kind && labels["ingress"] == ingress {
 				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
@@ -52,8 +52,8 @@ func TestReadersAreCounted(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		kind, way string
-		open      func(context.Context) error // its end ends the following
+		kind, ingress string
+		open          func(context.Context) error // its end ends the following
 	}{
 		"video, HTTP": {"video", "http", sse(http.MethodGet, "/genbus/v1/videos/"+video+"/events", "")},
 		"chat, HTTP":  {"chat", "http", sse(http.MethodGet, "/genbus/v1/chats/"+chat+"/events", "")},
@@ -82,10 +82,10 @@ func TestReadersAreCounted(t *testing.T) {
 		if err := c.open(ctx); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		w.Await(name+": the reader is counted", func() bool { return metricOf(w, "genbus_readers_open", c.kind, c.way) == 1 })
+		w.Await(name+": the reader is counted", func() bool { return metricOf(w, "genbus_readers_open", c.kind, c.ingress) == 1 })
 		cancel()
-		w.Await(name+": the reader is gone", func() bool { return metricOf(w, "genbus_readers_open", c.kind, c.way) == 0 })
-		if cut := metricOf(w, "genbus_slow_readers_cut_total", c.kind, c.way); cut != 0 {
+		w.Await(name+": the reader is gone", func() bool { return metricOf(w, "genbus_readers_open", c.kind, c.ingress) == 0 })
+		if cut := metricOf(w, "genbus_slow_readers_cut_total", c.kind, c.ingress); cut != 0 {
 			t.Errorf("%s: a reader that went away was counted as slow: %v", name, cut)
 		}
 	}
@@ -119,8 +119,8 @@ func TestSlowReadersAreCounted(t *testing.T) {
 		}
 		return s
 	}
-	cut := func(w *world, way string) func() bool {
-		return func() bool { return metricOf(w, "genbus_slow_readers_cut_total", "chat", way) == 1 }
+	cut := func(w *world, ingress string) func() bool {
+		return func() bool { return metricOf(w, "genbus_slow_readers_cut_total", "chat", ingress) == 1 }
 	}
 	t.Run("gRPC, its buffer is full", func(t *testing.T) {
 		t.Parallel()

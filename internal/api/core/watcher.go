@@ -28,11 +28,11 @@ type Watcher struct {
 // Count runs what follows a job for a reader, and counts the reader: that it is there,
 // and that it was cut because it read too slowly. run returns the error that ended it;
 // a write that took longer than WriteTimeout is os.ErrDeadlineExceeded by HTTP.
-func (w *Watcher) Count(kind subject.Kind, way telemetry.Way, run func() error) error {
-	defer w.metrics.ReaderOpened(kind, way)()
+func (w *Watcher) Count(kind subject.Kind, ingress telemetry.Ingress, run func() error) error {
+	defer w.metrics.ReaderOpened(kind, ingress)()
 	err := run()
 	if errcode.CodeOf(err) == errcode.SlowReader || errors.Is(err, os.ErrDeadlineExceeded) {
-		w.metrics.SlowReaderCut(kind, way)
+		w.metrics.SlowReaderCut(kind, ingress)
 	}
 	return err
 }

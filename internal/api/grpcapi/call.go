@@ -49,7 +49,7 @@ type call struct {
 	id            []string // X-Request-Id, one value
 	tenant        string
 	operator      string // who calls one of the operator's methods
-	way           telemetry.Way
+	ingress       telemetry.Ingress
 	authorization string
 	requestID     string
 	labels        string
@@ -60,12 +60,12 @@ type callKey struct{}
 func newCall(ctx context.Context, method grpcMethod) (context.Context, *call) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	c := &call{
-		method: method, id: core.RequestID(md.Get(mdRequestID)), way: telemetry.WayGRPC,
+		method: method, id: core.RequestID(md.Get(mdRequestID)), ingress: telemetry.IngressGRPC,
 		authorization: first(md, mdAuthorization), requestID: first(md, mdIdempotencyKey),
 		labels: strings.Join(md.Get(mdLabels), ","),
 	}
 	if p, ok := peer.FromContext(ctx); ok && inProcess(p.Addr) {
-		c.way = telemetry.WayHTTP
+		c.ingress = telemetry.IngressHTTP
 	}
 	return context.WithValue(ctx, callKey{}, c), c
 }

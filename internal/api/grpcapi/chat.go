@@ -154,7 +154,7 @@ func (s chatService) WatchChatCompletion(m *genbusv1.WatchChatCompletionRequest,
 		return err
 	}
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
-		return s.core.Watcher.Count(subject.Chat, callOf(ctx).way, func() error {
+		return s.core.Watcher.Count(subject.Chat, callOf(ctx).ingress, func() error {
 			for item, err := range items {
 				if err != nil {
 					return err

@@ -176,7 +176,7 @@ func (i *interceptor) enter(c *call) (err error) {
 	case c.method.open():
 	case c.method.operators():
 		c.operator, err = callers.Identify(func() (string, error) { return callers.Operator(c.authorization, c.method.acts()) })
-	case c.way == telemetry.WayHTTP: // the gateway has counted the request before it read its body
+	case c.ingress == telemetry.IngressHTTP: // the gateway has counted the request before it read its body
 		c.tenant, err = callers.Identify(byKey)
 	default:
 		c.tenant, err = callers.Enter(byKey)
@@ -213,6 +213,6 @@ func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequ
 // fill completes a request with what its call says.
 func fill(ctx context.Context, r *admission.Request) error {
 	c := callOf(ctx)
-	r.Tenant, r.Way = c.tenant, c.way
+	r.Tenant, r.Ingress = c.tenant, c.ingress
 	return c.addHeaders(r)
 }

@@ -203,8 +203,8 @@ func TestGRPCCancel(t *testing.T) {
 	}
 }
 
-// TestCancelRacesWithTheOwner: in either order there is one terminal event.
-func TestCancelRacesWithTheOwner(t *testing.T) {
+// TestCancelRacesWithTheHolder: in either order there is one terminal event.
+func TestCancelRacesWithTheHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := genbusv1.NewVideoServiceClient(w.Dial())

@@ -120,7 +120,7 @@ func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc
 		return err
 	}
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
-		return s.core.Watcher.Count(subject.Video, callOf(ctx).way, func() error {
+		return s.core.Watcher.Count(subject.Video, callOf(ctx).ingress, func() error {
 			for e, err := range watch.Events(ctx) {
 				if err != nil {
 					return err

@@ -52,7 +52,7 @@ func (h *Handler) videoEvents(x *exchange) error {
 	if err := out.open(); err != nil || x.r.Method == http.MethodHead {
 		return err
 	}
-	return out.endEvents(h.core.Watcher.Count(subject.Video, telemetry.WayHTTP, func() error {
+	return out.endEvents(h.core.Watcher.Count(subject.Video, telemetry.IngressHTTP, func() error {
 		return out.video(x, watch, after)
 	}))
 }
@@ -125,7 +125,7 @@ func (h *Handler) chatEvents(x *exchange) error {
 	}
 	// Not at once, so that a token which is none of this chat is a status.
 	out.keepOpen(openAfter)
-	return out.endEvents(h.core.Watcher.Count(subject.Chat, telemetry.WayHTTP, func() error { return out.chat(items) }))
+	return out.endEvents(h.core.Watcher.Count(subject.Chat, telemetry.IngressHTTP, func() error { return out.chat(items) }))
 }
 
 func (s *sseWriter) chat(items iter.Seq2[chatlog.Item, error]) error {

@@ -67,7 +67,7 @@ func (x *exchange) name(kind subject.Kind) subject.TaskName {
 
 // request is the admission request of a body.
 func (x *exchange) request(kind subject.Kind, d body.Document) (admission.Request, error) {
-	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: d, Way: telemetry.WayHTTP}
+	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: d, Ingress: telemetry.IngressHTTP}
 	err := natsreq.AddHeaders(&req, x.r.Header.Get("Idempotency-Key"), strings.Join(x.r.Header["Genbus-Labels"], ","))
 	return req, err
 }

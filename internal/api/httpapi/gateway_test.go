@@ -27,7 +27,7 @@ func TestGatewayVideo(t *testing.T) {
 	if labels["a"] != "b" || labels["c"] != "d" {
 		t.Errorf("labels %v", labels)
 	}
-	if n := w.counter("genbus_jobs_accepted_total", map[string]string{"way": "http"}); n != 1 {
+	if n := w.counter("genbus_jobs_accepted_total", map[string]string{"ingress": "http"}); n != 1 {
 		t.Errorf("%v jobs came by HTTP", n)
 	}
 	w.Listed(id, genbusv1.JobStatus_JOB_STATUS_QUEUED)

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // TestWhatIsCountedOfWhoLeft: a failure after the client went away is not counted,
@@ -53,7 +53,7 @@ func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 // unknown only where the key makes the repeat attach. That is said on every path.
 func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
 	t.Parallel()
-	kling, found := protocol.Find("kling")
+	kling, found := registry.Find("kling")
 	if !found {
 		t.Fatal("there is no Kling")
 	}

@@ -1,6 +1,6 @@
 package httpapi
 
-import "github.com/genbus/genbus/internal/protocol"
+import "github.com/genbus/genbus/internal/upstream/registry"
 
 // byKey finds the tenant by an API key.
 func (x *exchange) byKey() (string, error) {
@@ -19,7 +19,7 @@ func (x *exchange) byKeyOrSignature() (string, error) {
 	if err == nil {
 		return tenant, nil
 	}
-	for _, p := range protocol.All() {
+	for _, p := range registry.All() {
 		if p.Surface == nil {
 			continue
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
-	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
 // vendorRoutes mounts the paths of every protocol that has its own.
 func (h *Handler) vendorRoutes() {
-	for _, p := range protocol.All() {
+	for _, p := range registry.All() {
 		if p.Surface == nil {
 			continue
 		}

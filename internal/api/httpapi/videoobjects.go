@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/upstream/videos"
@@ -31,7 +32,7 @@ func (h *Handler) createVideoObject(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	req.Protocol = videos.Name
+	req.Protocol = protocol.Videos.Name
 	e, err := h.core.Jobs.Submit(x.ctx(), req)
 	if err != nil {
 		return err

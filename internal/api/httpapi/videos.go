@@ -6,8 +6,8 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
 // createVideo is POST /v1/video/generations.
@@ -21,7 +21,7 @@ func (h *Handler) createVideo(x *exchange) error {
 		return err
 	}
 	// A model of another protocol is not reached by this path.
-	req.Protocol = primary.Name
+	req.Protocol = protocol.Primary.Name
 	e, err := h.core.Jobs.Submit(x.ctx(), req)
 	if err != nil {
 		return err

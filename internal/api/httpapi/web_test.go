@@ -54,8 +54,10 @@ func (w *world) admissions(kind subject.Kind) (n uint64) {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == string(kind) {
-				n += m.GetHistogram().GetSampleCount()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "kind" && l.GetValue() == string(kind) {
+					n += m.GetHistogram().GetSampleCount()
+				}
 			}
 		}
 	}

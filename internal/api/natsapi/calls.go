@@ -105,7 +105,7 @@ func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, er
 	return c.stop, nil
 }
 
-// stop drains the subscriptions and waits for the calls in hand.
+// stop drains the subscriptions and waits for the running calls.
 func (c *calls) stop() error {
 	if c.service.Stopped() {
 		return nil
@@ -176,7 +176,7 @@ func (c *calls) take(r micro.Request) {
 			c.answer(r)
 		}()
 	case <-wait.C:
-		c.refuse(r, errcode.New(errcode.QueueFull, "this replica has %d calls in hand; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
+		c.refuse(r, errcode.New(errcode.QueueFull, "this replica has %d calls running; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
 	}
 }
 

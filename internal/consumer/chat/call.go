@@ -27,13 +27,6 @@ import (
 // is in the terminal event, so it does not wait for ever.
 const flushTimeout = time.Second
 
-// reply is what one attempt brought.
-type reply struct {
-	json   []byte
-	chunks uint64
-	from   pool.Account
-}
-
 // attempt begins the next attempt, and calls the upstream until it has answered or has cost
 // the attempt. It returns nil when another one is to be begun. A request that cannot be
 // read costs none; one that waits for room has not tried an upstream either.
@@ -43,11 +36,11 @@ func (j *job) attempt() error {
 		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2))))
 	}
 	defer capacity() // where it was not begun
-	lease, err := j.reserve()
+	slot, err := j.reserve()
 	if err != nil {
 		return err
 	}
-	defer lease.Release() // where it was not called
+	defer slot.Release() // where it was not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
 		return j.fail(0, errcode.New(errcode.InputLost, "job %s: %w", j.held.Name().ID, err))
@@ -57,13 +50,13 @@ func (j *job) attempt() error {
 	}
 	if j.uncalled() {
 		capacity() // it has the room of its commit
-	} else if err := j.start(lease.Account(), capacity); err != nil {
+	} else if err := j.start(slot.UpstreamKey(), capacity); err != nil {
 		return err
 	}
 	j.called = j.chat().GetAttempt()
 	for refusals := 0; ; refusals++ {
-		r, err := j.call(request, lease)
-		if lease = nil; err == nil {
+		r, err := j.call(request, slot)
+		if slot = nil; err == nil {
 			j.failing.Store(nil)
 			return j.replied(r)
 		}
@@ -93,13 +86,13 @@ func (j *job) attempt() error {
 }
 
 // reserve takes a slot of an upstream before the chat is said to have started.
-func (j *job) reserve() (*pool.Lease, error) {
+func (j *job) reserve() (*pool.Slot, error) {
 	j.tried.SentBefore = j.chat().GetAttempt() > 0
-	lease, err := j.route.Caller.Reserve(&j.tried, j.ticket)
+	slot, err := j.route.Caller.Reserve(&j.tried, j.waiter)
 	var busy *pool.BusyError
 	switch {
 	case err == nil:
-		return lease, nil
+		return slot, nil
 	case errors.As(err, &busy):
 		return nil, hold.Until(j.beforeLimits(hold.Soon(busy.Until)))
 	default:
@@ -127,7 +120,7 @@ func (j *job) uncalled() bool {
 }
 
 // start commits the next attempt before the upstream is called, into the room that it has.
-func (j *job) start(a pool.Account, capacity joblog.Release) error {
+func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := j.runner.Holder.Broker.Clock().Now()
 	if err != nil {
@@ -174,11 +167,11 @@ func (j *job) request() (body.Document, error) {
 	return d, err
 }
 
-func (j *job) call(request body.Document, lease *pool.Lease) (reply, error) {
+func (j *job) call(request body.Document, slot *pool.Slot) (reply, error) {
 	ctx, span := j.held.Message.StartCall(j.ctx, "genbus.chat.call", j.chat().GetExecution())
 	n := j.held.Name()
 	r, err := j.callOnce(ctx, pool.ChatRequest{
-		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Request.Item().GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
+		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Request.Item().GetModel(), Body: request, Queued: true, Slot: slot, Tried: &j.tried,
 	})
 	hold.EndSpan(span, err)
 	return r, err
@@ -192,7 +185,7 @@ func (j *job) callOnce(ctx context.Context, request pool.ChatRequest) (reply, er
 	if err != nil {
 		return reply{}, err
 	}
-	return reply{json: r.Raw, from: r.Account}, nil
+	return reply{json: r.Raw, from: r.UpstreamKey}, nil
 }
 
 // stream publishes every block as it comes, and assembles the reply.
@@ -218,7 +211,7 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 			if err != nil {
 				return reply{chunks: count}, s.Unusable(err)
 			}
-			return reply{json: json, chunks: count, from: s.Account()}, nil
+			return reply{json: json, chunks: count, from: s.UpstreamKey()}, nil
 		}
 		chunks.Add(block)
 		if err := whole.Add(block); err != nil {
@@ -237,83 +230,4 @@ func (j *job) flush(chunks *publisher.ChunkWriter) uint64 {
 		j.held.Logger().Warn("chunks were not confirmed", telemetry.KeyError, err)
 	}
 	return count
-}
-
-// replied ends the chat with its reply. A reply is paid for: it is kept and committed again
-// rather than asked for again, as long as the process may work.
-func (j *job) replied(r reply) error {
-	out := task.Reply{JSON: r.json, Chunks: r.chunks, Upstream: r.from.Upstream, Key: r.from.Key}
-	out.Usage = body.ParseUsage(body.Trusted(r.json).Member("usage")) // the client has checked the reply
-	stored := len(r.json) > publisher.ClaimCheckOf(j.runner.Holder.Broker)
-	if !stored {
-		release, ok := j.runner.Holder.Log.Capacity.ReserveReply(j.ctx, len(r.json))
-		if stored = !ok; ok {
-			defer release()
-		}
-	}
-	if stored {
-		if err := j.store(r, &out); err != nil {
-			return err
-		}
-	}
-	replied := func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) }
-	err := j.held.PersistFitting(j.ctx, replied)
-	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil { // max_payload shrank since the connection was made
-		if err := j.store(r, &out); err != nil {
-			return err
-		}
-		err = j.held.Persist(j.ctx, replied)
-	}
-	// An end, or an attempt, of another replica: ours is not stored, and never will be.
-	if errors.Is(err, hold.ErrNotOurs) || j.held.Entry().Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
-		j.runner.Holder.Discard(j.ctx, out.Ref)
-	}
-	return err
-}
-
-// store writes a long reply to the object store, retrying on failure. If a NATS limit forbids it, the
-// job ends and its dead letter keeps the reply. If the letter has no room either, or the refusal may
-// pass, store retries until the deadline, so that an operator can raise the limit.
-func (j *job) store(r reply, out *task.Reply) error {
-	n, h := j.held.Name(), j.runner.Holder
-	for {
-		ref, err := h.Bodies.Put(context.WithoutCancel(j.ctx), n.Tenant, publisher.ReplyBody(n.ID), r.json)
-		if err == nil {
-			out.JSON, out.Ref = nil, publisher.BlobRef(ref)
-			return nil
-		}
-		fits := int64(len(r.json)) <= h.Broker.MaxPayload()/2
-		if broker.Permanent(err) && !errors.Is(err, broker.ErrRefused) && fits || j.late() && (broker.Permanent(err) || streamFull(err)) {
-			return j.endUnstored(r, err)
-		}
-		j.held.Logger().Warn("could not store long reply, retrying", telemetry.KeyError, err)
-		if broker.Wait(h.Working, hold.Retry) != nil {
-			return hold.Return()
-		}
-	}
-}
-
-// streamFull reports whether a stream reached its own limit. A full server or disk may pass.
-func streamFull(err error) bool {
-	return errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage)
-}
-
-// late reports whether the deadline has passed.
-func (j *job) late() bool { return time.Now().After(j.chat().GetExecution().GetDeadline().AsTime()) }
-
-// endUnstored fails the chat and keeps the paid reply in a dead letter.
-func (j *job) endUnstored(r reply, cause error) error {
-	f := errcode.New(errcode.ReplyNotStored, "job %s: upstream %s replied, but NATS refused to store the %d-byte reply: %w",
-		j.held.Name().ID, r.from.Upstream, len(r.json), cause)
-	for digest := false; ; {
-		err := j.held.BuryReply(j.ctx, f, r.json, digest)
-		if err == nil {
-			return j.fail(r.chunks, f)
-		}
-		digest = errors.Is(err, broker.ErrTooLarge) || j.late() && streamFull(err)
-		j.held.Logger().Error("could not store dead letter for reply, retrying", telemetry.KeyError, err)
-		if broker.Wait(j.runner.Holder.Working, hold.Retry) != nil {
-			return hold.Return()
-		}
-	}
 }

@@ -3,6 +3,8 @@ package chat
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -11,13 +13,62 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/upstream"
 )
+
+// errNotOurs ends the call of a chat that was cancelled, or that another replica has gone
+// on with.
+var errNotOurs = errors.New("the chat has ended or is another replica's")
+
+// job is one held chat. Its goroutine lives as long as the chat does: a chat lasts as long
+// as its call.
+type job struct {
+	runner *Runner
+	held   *hold.Job
+	ctx    context.Context //nolint:containedctx // ends with errNotOurs, or with the process's work
+	stop   context.CancelCauseFunc
+
+	// failing is what operators are told while calls fail that are made again: no event says so
+	// where the attempt is not used up. What it points to is never changed.
+	failing atomic.Pointer[genbusv1.HeldJob]
+
+	mu    sync.Mutex
+	ended bool // nothing begins any more
+
+	// Only the job's goroutine touches what follows.
+	route       *routes.Chat // as it was when this attempt began, or went on after a wait
+	maxAttempts int          // of the same configuration
+	tried       pool.Tried   // across the attempts of this process
+	called      uint32       // the last attempt that was called here
+
+	waiter *pool.Waiter  // its place among those that wait for a slot
+	turn   chan struct{} // has a token when a slot may be free
+}
+
+// renewRoute takes the route, and what bounds its attempts, as they are configured now.
+func (j *job) renewRoute() {
+	j.route, _ = j.runner.Routes.Chat(j.runner.Route)
+	j.maxAttempts = j.runner.Config.Now().Chat.MaxAttempts
+}
+
+func (j *job) chat() *genbusv1.Chat {
+	c, _ := j.held.Entry().Job.(*genbusv1.Chat)
+	return c
+}
+
+// fail ends the chat with an error, and whatever chunks were published of this attempt.
+func (j *job) fail(chunks uint64, f *errcode.Error) error {
+	return j.held.Persist(j.ctx, func() (task.Event, error) {
+		return task.FailedChat(j.chat(), time.Now(), chunks, f.TaskError())
+	})
+}
 
 // Take begins with a chat that was delivered. release is called when its slot is free.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics), turn: make(chan struct{}, 1)}
-	j.ticket = pool.NewTicket(func() {
+	j.waiter = pool.NewWaiter(func() {
 		select {
 		case j.turn <- struct{}{}:
 		default:
@@ -38,7 +89,7 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 // work carries the chat to its end and settles its message.
 func (j *job) work() {
 	defer j.stop(nil)
-	defer j.ticket.Leave()
+	defer j.waiter.Leave()
 	outcome := j.run()
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {

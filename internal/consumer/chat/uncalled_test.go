@@ -24,7 +24,7 @@ func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliver
 	h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
 	j := &job{
 		runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
-		held:   h.NewJob(item, hold.Delivery{Count: deliveries}, metrics), ticket: pool.NewTicket(func() {}),
+		held:   h.NewJob(item, hold.Delivery{Count: deliveries}, metrics), waiter: pool.NewWaiter(func() {}),
 	}
 	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
 	t.Cleanup(func() { j.stop(nil) })

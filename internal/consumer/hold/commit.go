@@ -123,7 +123,7 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.last().Job)
 	if !ok {
 		j.holder.Metrics.SubmissionHeld(j.Name().Kind)
-		j.Logger().Debug("a submission waits for room in the task log")
+		j.Logger().Debug("submission waits for capacity of the log")
 	}
 	return release, ok
 }

@@ -217,7 +217,7 @@ func valid(values []string) []string {
 }
 
 // errNoCapacity says that the log is kept for the jobs that it has accepted.
-var errNoCapacity = errors.New("the task log has no room for it")
+var errNoCapacity = errors.New("the log has no capacity for it")
 
 // RecordRefusal ends an id that no job has, with one event. An id that is a job's
 // is left alone: its work item may be stored although its log is still empty.

@@ -23,15 +23,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// inHand is a request of the inbox in the hands of a replica whose loops do not run.
-type inHand struct {
+// heldUpload is a request of the inbox in the hands of a replica whose loops do not run.
+type heldUpload struct {
 	*Intake
 	t       *testing.T
 	message jetstream.Msg
 	d       hold.Delivery
 }
 
-func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand {
+func takeHeld(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) heldUpload {
 	t.Helper()
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 	p.Start(t)
@@ -53,12 +53,12 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 	in := New(subject.Video, Options{
 		Life: p.Holder(t).Life, Broker: b, Log: p.Log, Items: p.Queue.Items, Letters: p.DeadLetters, Uploads: p.Uploads, Admission: p.Admission, Logger: p.Logger,
 	})
-	return inHand{Intake: in, t: t, message: message, d: d}
+	return heldUpload{Intake: in, t: t, message: message, d: d}
 }
 
 // fillPlaces takes all places for uploads, until free is called. It is refused three times, as
 // the short wait may be over before a free place is looked for.
-func (h inHand) fillPlaces() (free func()) {
+func (h heldUpload) fillPlaces() (free func()) {
 	h.t.Helper()
 	var taken []func()
 	for refused := 0; refused < 3; {
@@ -96,7 +96,7 @@ func returned(outcome error, delay time.Duration) bool {
 func TestAMessageInTwoHands(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	h := takeInHand(t, b, jobtest.Upload(t, b, "twice", "sandbox-video"))
+	h := takeHeld(t, b, jobtest.Upload(t, b, "twice", "sandbox-video"))
 	served, out := h.Admit(t.Context(), h.message)
 	if err := h.settle(t.Context(), h.d, out, served); err != nil || out != nil {
 		t.Fatalf("%v, %v", out, err)
@@ -128,7 +128,7 @@ func TestAMessageInTwoHands(t *testing.T) {
 func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	h := takeInHand(t, b, jobtest.Upload(t, b, "unsure", "sandbox-video"))
+	h := takeHeld(t, b, jobtest.Upload(t, b, "unsure", "sandbox-video"))
 	served, out := h.Admit(t.Context(), h.message)
 	lost, err := hold.NewDelivery(b.Conn(), unheard{h.message})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 func TestTheInboxWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	h := takeInHand(t, b, jobtest.Upload(t, b, "waits", "sandbox-video"))
+	h := takeHeld(t, b, jobtest.Upload(t, b, "waits", "sandbox-video"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	free := h.fillPlaces()

@@ -42,8 +42,8 @@ func (d *deadlines) set(n deadline) {
 	heap.Push(&d.queue, n)
 }
 
-// hasRoom reports whether something was forgotten for which there is room again.
-func (d *deadlines) hasRoom() bool { return d.forgot && len(d.queue.all) <= d.limit/2 }
+// hasCapacity reports whether something was forgotten for which there is room again.
+func (d *deadlines) hasCapacity() bool { return d.forgot && len(d.queue.all) <= d.limit/2 }
 
 // drop takes out a job's deadline.
 func (d *deadlines) drop(id string) {

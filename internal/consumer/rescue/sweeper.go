@@ -92,7 +92,7 @@ func (s *Sweeper) notice(n joblog.Notice) {
 	if to == nil {
 		s.starts.drop(n.Name.ID)
 		s.ends.drop(n.Name.ID)
-		s.ringForRoom()
+		s.ringForCapacity()
 		return
 	}
 	// Clones: the name is a part of a message's memory.
@@ -129,12 +129,12 @@ func (s *Sweeper) put(to *deadlines, d deadline) {
 	if at, some := to.next(); some && !d.at.After(at) {
 		s.ring()
 	}
-	s.ringForRoom()
+	s.ringForCapacity()
 }
 
-// ringForRoom rings where there is room for what was forgotten. It needs the lock.
-func (s *Sweeper) ringForRoom() {
-	if !s.recalling && (s.starts.hasRoom() || s.ends.hasRoom()) {
+// ringForCapacity rings where there is room for what was forgotten. It needs the lock.
+func (s *Sweeper) ringForCapacity() {
+	if !s.recalling && (s.starts.hasCapacity() || s.ends.hasCapacity()) {
 		s.ring()
 	}
 }
@@ -171,7 +171,7 @@ func (s *Sweeper) Run() {
 func (s *Sweeper) recall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.recalling || !s.starts.hasRoom() && !s.ends.hasRoom() {
+	if s.recalling || !s.starts.hasCapacity() && !s.ends.hasCapacity() {
 		return
 	}
 	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
@@ -196,7 +196,7 @@ func (s *Sweeper) recall() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.recalling = false
-		s.ringForRoom()
+		s.ringForCapacity()
 	})
 }
 
@@ -242,7 +242,7 @@ func (s *Sweeper) due() (d deadline, of *deadlines, now time.Time) {
 	defer s.mu.Unlock()
 	for _, all := range []*deadlines{s.starts, s.ends} {
 		if d, ok := all.due(now); ok {
-			s.ringForRoom()
+			s.ringForCapacity()
 			return d, all, now
 		}
 	}
@@ -318,5 +318,5 @@ func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
 	if err := s.parts.Log.Finish(ctx, ended); err != nil {
 		return err
 	}
-	return s.parts.Queue.Leave(ctx, ended)
+	return s.parts.Queue.RemoveEnded(ctx, ended)
 }

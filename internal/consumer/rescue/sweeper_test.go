@@ -94,7 +94,7 @@ func TestForgottenDeadlinesStayForgotten(t *testing.T) {
 	s.Notice(joblog.Notice{Name: subject.TaskName{Kind: name.Kind, Tenant: name.Tenant, ID: "video_other"}, Status: "queued", StartBy: time.Now().Add(time.Hour)})
 	s.starts.forgot = true
 	s.Forget()
-	if len(s.starts.queue.all) != 0 || s.starts.hasRoom() {
+	if len(s.starts.queue.all) != 0 || s.starts.hasCapacity() {
 		t.Errorf("%d deadlines are known", len(s.starts.queue.all))
 	}
 	s.Notice(joblog.Notice{Name: name, Status: "queued", StartBy: time.Now().Add(time.Minute)})

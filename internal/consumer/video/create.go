@@ -22,7 +22,7 @@ import (
 
 // send calls the upstream once. It is false where the request was never begun: the commit
 // took longer than the request may, or the clock was set meanwhile.
-func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.Account, request body.Document) (upstream.Submission, bool) {
+func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.UpstreamKey, request body.Document) (upstream.Submission, bool) {
 	t, x := s.task, s.task.execution()
 	until := x.GetSubmitUntil().AsTime()
 	if now, err := t.holder().Broker.Clock().Now(); err != nil || !now.Before(until) {
@@ -50,6 +50,21 @@ func (s *submission) notSent(ctx context.Context) error {
 		return err
 	}
 	return hold.For(0)
+}
+
+// afterCreate commits what became of the request.
+func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
+	t := s.task
+	t.assigned.report(t.route.Chooser, t.held.Name(), sent)
+	switch sent.Verdict {
+	case upstream.Accepted:
+		return s.submitted(ctx, sent)
+	case upstream.RefusedForGood, upstream.RefusedForNow:
+		s.certainlyNot()
+		return s.refusedBy(ctx, sent)
+	default:
+		return s.unknown(ctx, sent.Err)
+	}
 }
 
 // submitted records the upstream's id. From here on it is paid for, so the write is repeated
@@ -80,7 +95,7 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 // orphaned keeps the id of an upstream task that no job owns. x is the submission's.
 func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *genbusv1.Execution) {
 	t, id := s.task, s.task.held.Name().ID
-	a, attempt := routes.Account(x), x.GetAttempt()
+	a, attempt := routes.UpstreamKey(x), x.GetAttempt()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
 	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key
@@ -103,21 +118,10 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	}
 }
 
-// refusedBy brings a task that was certainly not accepted back to the queue, or ends it
-// where no account is left to try.
-func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) error {
-	if s.task.execution().GetBound() {
-		return s.refusedAgain(ctx, sent)
+// certainlyNot records that the upstream does not have the task of this attempt. Of an earlier
+// attempt whose outcome is not known that says nothing.
+func (s *submission) certainlyNot() {
+	if x := s.task.execution(); !x.GetBound() {
+		s.task.held.Request.Heard(x.GetAttempt())
 	}
-	notBefore, more := s.task.assigned.elsewhere(s.task.route.Accounts, sent, s.backoff(sent.Err))
-	if !more {
-		return s.refusedForGood(ctx, sent.Err)
-	}
-	return s.requeue(ctx, sent.Err, notBefore)
-}
-
-func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
-	f := routes.Fault(cause)
-	f.Code = errcode.UpstreamRefused
-	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Refused(s.task.video(), time.Now(), f.TaskError()) })
 }

@@ -69,7 +69,7 @@ func (t *heldTask) holdUntil(at time.Time) error {
 	return hold.Until(at)
 }
 
-// busy is the outcome of a task that no account takes now.
+// busy is the outcome of a task that no key takes now.
 func (t *heldTask) busy(err error) error {
 	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
 		return t.holdUntil(hold.Soon(busy.Until))

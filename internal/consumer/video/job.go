@@ -52,7 +52,7 @@ type steps struct {
 // resting is what is left of a task while it waits for its next poll, next to what its log
 // says: very many tasks are in work, and nearly all of them wait.
 type resting struct {
-	lease    *pool.Lease
+	slot     *pool.Slot
 	polls    int
 	last     telemetry.PollOutcome
 	failures int
@@ -86,7 +86,7 @@ func (j *job) rouse() {
 	s.polling.task, s.polling.archiving, s.polling.failing = &s.task, &s.archiving, &j.failing
 	s.polling.polls, s.polling.last = j.resting.polls, j.resting.last
 	s.polling.failures, s.polling.failed = j.resting.failures, j.resting.failed
-	s.task.assigned.ticket, s.task.assigned.lease = pool.NewTicket(j.kick), j.resting.lease
+	s.task.assigned.waiter, s.task.assigned.slot = pool.NewWaiter(j.kick), j.resting.slot
 	j.steps, j.resting = s, resting{}
 }
 
@@ -97,7 +97,7 @@ func (j *job) rest(at time.Time) {
 	}
 	j.submit.releaseReserved()
 	p := &j.polling
-	j.resting = resting{lease: j.task.assigned.lease, polls: p.polls, last: p.last, failures: p.failures, failed: p.failed}
+	j.resting = resting{slot: j.task.assigned.slot, polls: p.polls, last: p.last, failures: p.failures, failed: p.failed}
 	j.steps = nil
 	j.held.Pack()
 }

@@ -39,7 +39,7 @@ func (l *lookUps) next(schedule []time.Duration) time.Time {
 func (s *submission) lookUp(ctx context.Context, now bool) (found *upstream.Submission, again time.Time) {
 	t := s.task
 	x, schedule := t.execution(), t.runner.shared.LookUps
-	client, _ := t.route.Client(routes.Account(x))
+	client, _ := t.route.Client(routes.UpstreamKey(x))
 	vendor, finds := client.(upstream.Finder)
 	if !finds || x.GetOwnTaskId() == "" {
 		return nil, time.Time{}

@@ -58,8 +58,8 @@ func (p *polling) poll(ctx context.Context) error {
 		}
 		return hold.Until(t.pollAt)
 	}
-	a, table := routes.Account(x), t.runner.shared.Routes
-	t.assigned.resume(table, a) // its account has it, polled or not
+	a, table := routes.UpstreamKey(x), t.runner.shared.Routes
+	t.assigned.resume(table, a) // its key has it, polled or not
 	if t.pollAt.IsZero() {
 		t.pollAt = time.Now()
 	}
@@ -95,7 +95,7 @@ func (p *polling) poll(ctx context.Context) error {
 }
 
 // upstreamRemoved ends a task that no one can read any more. Its letter lets an operator
-// attach it once the account is configured again.
+// attach it once the key is configured again.
 func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	t := p.task
 	f := errcode.New(errcode.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",

@@ -29,7 +29,7 @@ func submittedUpstream(id string) []jobtest.Transition {
 }
 
 // TestATaskRestsBetweenPolls: what its log says is kept as bytes, and its place with the
-// account, its number of polls, and how they fail are kept.
+// key, its number of polls, and how they fail are kept.
 func TestATaskRestsBetweenPolls(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
@@ -183,7 +183,7 @@ func restsAfter(j *job, polls int) bool {
 }
 
 // TestATaskWithoutASlotHasNotBeenHandled: one that was delivered often without an event has its
-// account's place while it waits for a slot, and is not said to be handled: its poll may be what
+// key's place while it waits for a slot, and is not said to be handled: its poll may be what
 // kills its holders.
 func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 	t.Parallel()
@@ -206,8 +206,8 @@ func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 	before := j.held.Entry().Seq
 	step(j)
 	j.mu.Lock()
-	if seq := j.held.Entry().Seq; seq != before || !j.held.Suspect() || j.resting.lease == nil {
-		t.Errorf("without a slot: event %d after %d, suspect %v, counted with its account %v", seq, before, j.held.Suspect(), j.resting.lease != nil)
+	if seq := j.held.Entry().Seq; seq != before || !j.held.Suspect() || j.resting.slot == nil {
+		t.Errorf("without a slot: event %d after %d, suspect %v, counted with its key %v", seq, before, j.held.Suspect(), j.resting.slot != nil)
 	}
 	j.mu.Unlock()
 	r.polls.release()

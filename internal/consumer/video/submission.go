@@ -2,18 +2,21 @@ package video
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/upstream"
 )
-
-// A submission whose outcome no one knows binds the task to its upstream and key for good
-// (Execution.bound): no refusal of a later submission proves that the first was not
-// accepted, and only there does the upstream know the job again.
 
 // submission brings a queued task to an upstream, at most once where that cannot be undone.
 type submission struct {
@@ -28,6 +31,48 @@ type submission struct {
 	// resubmits is the attempt that is repeated at resubmitAt.
 	resubmits  uint32
 	resubmitAt time.Time
+}
+
+// submit brings a queued task to the upstream: the phase submitting is committed before the
+// request is written, so that no other replica submits too.
+func (s *submission) submit(ctx context.Context) error {
+	t := s.task
+	now, err := t.now()
+	if err != nil {
+		return err
+	}
+	x := t.execution()
+	if f := s.tooLate(now); f != nil {
+		return s.failUnsubmitted(ctx, f)
+	}
+	if t.video().GetProtocol() != t.route.Wire.Name {
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "job %s is written in protocol %s, and route %s speaks %s now",
+			t.held.Name().ID, t.video().GetProtocol(), t.route.Name, t.route.Wire.Name))
+	}
+	if wait := x.GetNotBefore(); wait != nil && now.Before(wait.AsTime()) {
+		return t.holdUntil(wait.AsTime())
+	}
+	if x.GetBound() {
+		return s.submitBound(ctx)
+	}
+	s.releaseReserved() // of an earlier attempt that was not sent
+	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
+		return s.noDeadLetterCapacity(ctx, err)
+	}
+	defer func() {
+		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING { // else its outcome is not known
+			s.releaseReserved()
+		}
+	}()
+	capacity, err := s.reserveCapacity(ctx)
+	if err != nil {
+		return err
+	}
+	defer capacity() // where it is not submitted
+	if err := t.assigned.choose(t.route.Chooser, x.GetAttempt() > 0); err != nil {
+		return t.busy(err)
+	}
+	return s.submitTo(ctx, t.assigned.key(), capacity)
 }
 
 // tooLate says which limit a task that is not submitted has passed.
@@ -47,6 +92,20 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	return nil
 }
 
+// noDeadLetterCapacity ends a task that was never submitted if its tenant's stored letters alone
+// reach the bound. Otherwise the task stays held and retries. So does a task that was made of a
+// dead letter: that letter is gone, and the task is all that is left of the request.
+func (s *submission) noDeadLetterCapacity(ctx context.Context, cause error) error {
+	t := s.task
+	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
+		return hold.For(hold.Retry)
+	}
+	if !errors.Is(cause, quota.ErrTenantBound) || t.execution().GetAttempt() > 0 || t.video().GetRetryOf() != "" {
+		return t.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
+	}
+	return s.failUnsubmitted(ctx, errcode.From(cause))
+}
+
 // reserveCapacity is what the log has for all that the submission may bring. It is asked for before a
 // slot is acquired: a task that waits for room has not tried an upstream.
 func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error) {
@@ -58,57 +117,97 @@ func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error
 	return capacity, nil
 }
 
-// requeued is the event that brings the task back to the queue until notBefore. Others
-// compare that with their clocks, so that a wrong clock has no one wait.
-func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, error) {
-	if _, err := s.task.holder().Broker.Clock().Now(); err != nil {
-		notBefore = s.task.video().GetCreatedAt().AsTime()
-	}
-	return task.Requeued(s.task.video(), time.Now(), notBefore, refusal)
-}
-
-// requeue brings a task that an upstream refused back to the queue, until notBefore.
-func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefore time.Time) error {
-	if err := s.task.held.Persist(ctx, func() (task.Event, error) { return s.requeued(notBefore, refusal(cause)) }); err != nil {
-		return err
-	}
-	return s.task.holdUntil(notBefore)
-}
-
-// backoff is what the upstream asked for, or 1 s doubled with each attempt up to a minute,
-// with a fifth of jitter.
-func (s *submission) backoff(err *upstream.Error) time.Duration {
-	if err.RetryAfter > 0 {
-		return err.RetryAfter
-	}
-	d := time.Second << min(max(s.task.execution().GetAttempt(), 1)-1, 6)
-	return hold.Jittered(min(d, time.Minute), 0.2)
-}
-
-// refusal is the word that stays visible in the task.
-func refusal(err *upstream.Error) string {
-	if err.Code != "" {
-		return errcode.Clip(err.Code, 64)
-	}
-	return "refused_for_now"
-}
-
-// endUnknown ends a task that the upstream may or may not have, unless the upstream finds it now; a
-// dead letter keeps its request.
-func (s *submission) endUnknown(ctx context.Context, cause error) error {
+// submitTo commits where the request goes, and sends it. A slot that was acquired right
+// after a refusal, by the route as it was then, may be with a key that the route does
+// not have any more: then the task chooses again before anything is committed.
+func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	t := s.task
-	if found, _ := s.lookUp(ctx, true); found != nil {
-		return s.submitted(ctx, *found)
+	client, ok := t.route.Client(a)
+	if !ok {
+		t.assigned.release()
+		return hold.For(0)
 	}
-	if ctx.Err() != nil {
-		return hold.Return()
-	}
-	f := because(errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s; it was not submitted again",
-		t.execution().GetUpstream(), t.held.Name().ID), cause)
-	if err := t.held.Bury(ctx, f); err != nil {
+	request, err := s.request(ctx, a)
+	if err != nil {
 		return err
 	}
-	return t.fail(ctx, f)
+	if err := s.submitting(ctx, a, capacity); err != nil {
+		return err
+	}
+	sent, ok := s.send(ctx, client, a, request)
+	if !ok {
+		return s.notSent(ctx)
+	}
+	return s.afterCreate(ctx, sent)
+}
+
+// submitting commits that the task is submitted, into the room that it has.
+func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
+	defer capacity()
+	now, err := s.task.now()
+	if err != nil { // later holders compare their clocks with submit_until
+		s.task.assigned.release()
+		return err
+	}
+	timeouts, ownID := s.task.route.Timeouts, ""
+	if s.task.route.Wire.OwnIDs {
+		ownID = task.OwnID(s.task.video())
+	}
+	e, err := task.Submitting(s.task.video(), now, task.Submission{
+		Upstream: a.Upstream, Key: a.Key, OwnID: ownID, Until: now.Add(timeouts.Create), Deadline: now.Add(timeouts.Deadline),
+	})
+	return s.task.held.Next(ctx, e, err)
+}
+
+// request is the JSON for the upstream: the client's own bytes, but for the model's name
+// where the route maps it.
+func (s *submission) request(ctx context.Context, a pool.UpstreamKey) (body.Document, error) {
+	t := s.task
+	id, model := t.held.Name().ID, t.held.Request.Item().GetModel()
+	d, err := t.held.Request.Body(ctx)
+	if errors.Is(err, broker.ErrBodyLost) {
+		return d, s.failUnsubmitted(ctx, errcode.New(errcode.InputLost, "job %s: %w", id, err))
+	}
+	if err != nil {
+		return d, fmt.Errorf("read the request's body: %w", err)
+	}
+	mapped := t.route.ModelFor(a.Upstream, model)
+	if mapped == model {
+		return d, nil
+	}
+	d = d.WithText(t.route.Wire.Bodies.ModelMember(), mapped)
+	if err := d.Err(); err != nil {
+		return d, s.failUnsubmitted(ctx, errcode.New(errcode.Internal, "job %s: map the model: %w", id, err))
+	}
+	return d, nil
+}
+
+// submitBound goes on where an earlier submission may have been accepted: only there, and
+// only with the same key, does the upstream know it again.
+func (s *submission) submitBound(ctx context.Context) error {
+	t := s.task
+	a := routes.UpstreamKey(t.execution())
+	if !t.route.HasKey(a) {
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
+	}
+	return s.submitAgain(ctx, a)
+}
+
+// submitAgain submits a task to the key that may have it, where the log has room and the
+// retry budget allows it.
+func (s *submission) submitAgain(ctx context.Context, a pool.UpstreamKey) error {
+	t := s.task
+	capacity, err := s.reserveCapacity(ctx)
+	if err != nil {
+		return err
+	}
+	defer capacity() // where it is not submitted
+	table := t.runner.shared.Routes
+	if next, ok := table.TryRetryBudget(); !ok {
+		return t.holdUntil(hold.Soon(next))
+	}
+	t.assigned.resume(table, a)
+	return s.submitTo(ctx, a, capacity)
 }
 
 // failUnsubmitted ends a task that is not submitted. Where an earlier submission may have
@@ -120,27 +219,10 @@ func (s *submission) failUnsubmitted(ctx context.Context, f *errcode.Error) erro
 	return s.task.fail(ctx, f)
 }
 
-// refusedAgain is a refusal after a submission whose outcome is not known: it is about this
-// one only, so the task stays where it is, or ends as unknown.
-func (s *submission) refusedAgain(ctx context.Context, sent upstream.Submission) error {
-	if sent.Verdict == upstream.RefusedForGood {
-		return s.endUnknown(ctx, sent.Err)
-	}
-	return s.requeue(ctx, sent.Err, time.Now().Add(s.backoff(sent.Err)))
-}
-
 // releaseReserved gives back what was reserved for a dead letter.
 func (s *submission) releaseReserved() {
 	if s.reserved != nil {
 		s.reserved()
 		s.reserved = nil
-	}
-}
-
-// certainlyNot records that the upstream does not have the task of this attempt. Of an earlier
-// attempt whose outcome is not known that says nothing.
-func (s *submission) certainlyNot() {
-	if x := s.task.execution(); !x.GetBound() {
-		s.task.held.Request.Heard(x.GetAttempt())
 	}
 }

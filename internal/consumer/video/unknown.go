@@ -2,14 +2,23 @@ package video
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/genbus/genbus/internal/clock"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
-// takeOverAfter is how long after submit_until a taker waits before it calls a submission
-// unknown: clocks differ, each by clock.Limit from the broker's at most, and the owner's
+// A submission of unknown outcome binds the task to its upstream and key for good
+// (Execution.bound). No refusal of a later submission proves that the first was not
+// accepted, and only there does the upstream know the job again.
+
+// takeOverAfter is how long after submit_until a new holder waits before it calls a submission
+// unknown: clocks differ, each by clock.Limit from the broker's at most, and the old holder's
 // answer may be on its way.
 const takeOverAfter = 2 * clock.Limit
 
@@ -31,10 +40,86 @@ func (s *submission) takeOver(ctx context.Context) error {
 	}
 	now, err := t.now()
 	if err != nil {
-		return err // its owner may be writing the request
+		return err // the old holder may be writing the request
 	}
 	if decide := t.execution().GetSubmitUntil().AsTime().Add(takeOverAfter); now.Before(decide) {
 		return t.held.UntilReread(decide)
 	}
 	return s.giveUp(ctx, nil)
+}
+
+// unknown decides about a task that the upstream may or may not have.
+func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
+	if ctx.Err() != nil {
+		// Cut off by the end of the grace period. The next holder of the task waits until
+		// submit_until has passed and decides then.
+		return hold.Return()
+	}
+	s.unanswered, s.cause = s.task.execution().GetAttempt(), cause
+	return s.giveUp(ctx, cause)
+}
+
+// giveUp decides about a task that the upstream may or may not have: it goes on where the upstream
+// finds it, is submitted again where the route says that the upstream honours the key, and ends.
+func (s *submission) giveUp(ctx context.Context, cause error) error {
+	route := s.task.route
+	if s.task.video().GetProtocol() != route.Wire.Name {
+		return s.endUnknown(ctx, cause)
+	}
+	found, again := s.lookUp(ctx, false)
+	deadline := s.task.execution().GetDeadline().AsTime()
+	switch {
+	case found != nil:
+		return s.submitted(ctx, *found)
+	case ctx.Err() != nil:
+		return hold.Return()
+	case route.OnUnknownOutcome == config.OnUnknownResubmit:
+		return s.resubmit(ctx)
+	case !again.IsZero() && time.Now().Before(deadline):
+		return hold.Until(hold.Earliest(again, s.task.execution().GetDeadline()))
+	}
+	return s.endUnknown(ctx, cause)
+}
+
+// resubmit waits, and submits the task again. Each wait ends the step: the next one has the
+// route as it is then, and the limits that the task has passed meanwhile.
+func (s *submission) resubmit(ctx context.Context) error {
+	t := s.task
+	now, err := t.now()
+	if err != nil {
+		return err
+	}
+	if f := s.tooLate(now); f != nil {
+		return s.endUnknown(ctx, f)
+	}
+	if x := t.execution(); s.resubmits != x.GetAttempt() {
+		s.resubmits, s.resubmitAt = x.GetAttempt(), time.Now().Add(s.backoff(&upstream.Error{}))
+	}
+	if time.Now().Before(s.resubmitAt) {
+		return t.holdUntil(s.resubmitAt)
+	}
+	// The key that the upstream honours is honoured where it was sent first.
+	a := routes.UpstreamKey(t.execution())
+	if !t.route.HasKey(a) {
+		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
+	}
+	return s.submitAgain(ctx, a)
+}
+
+// endUnknown ends a task that the upstream may or may not have, unless the upstream finds it now; a
+// dead letter keeps its request.
+func (s *submission) endUnknown(ctx context.Context, cause error) error {
+	t := s.task
+	if found, _ := s.lookUp(ctx, true); found != nil {
+		return s.submitted(ctx, *found)
+	}
+	if ctx.Err() != nil {
+		return hold.Return()
+	}
+	f := because(errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s; it was not submitted again",
+		t.execution().GetUpstream(), t.held.Name().ID), cause)
+	if err := t.held.Bury(ctx, f); err != nil {
+		return err
+	}
+	return t.fail(ctx, f)
 }

@@ -60,7 +60,7 @@ func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 // and a later job have the id: what was listed while the log had this one is not the later
 // one's.
 func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
-	if err := x.release(ctx, e); err != nil {
+	if err := x.awaitRemoved(ctx, e); err != nil {
 		return err
 	}
 	bodies, err := x.Bodies.Of(ctx, e.Job.GetTenant(), e.Job.GetId())
@@ -92,12 +92,12 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	return nil
 }
 
-// release returns when no replica works on a job that has ended.
-func (x Eraser) release(ctx context.Context, e joblog.Entry) error {
+// awaitRemoved returns when no replica works on a job that has ended.
+func (x Eraser) awaitRemoved(ctx context.Context, e joblog.Entry) error {
 	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
-		return x.Queue.Withdraw(ctx, e, queuedPatience)
+		return x.Queue.RemoveAfter(ctx, e, queuedPatience)
 	}
-	return x.Queue.Items.Released(ctx, e.Name(), holderPatience)
+	return x.Queue.Items.AwaitRemoved(ctx, e.Name(), holderPatience)
 }
 
 // eraseBodies removes what the object store has, or may have, of a job: also what holders

@@ -104,7 +104,7 @@ var outcomes = []outcome{
 	byStatus(401, 403, final, upstream.ScopeKey),      // key, payment, permission
 	byStatus(404, 405, final, upstream.ScopeUpstream), // no such model, path or method there
 	byStatus(408, 408, passing, upstream.ScopeUpstream),
-	// The job is in work there already: no other account should do it a second time.
+	// The job is in work there already: no other upstream key should do it a second time.
 	byStatus(409, 409, passing, upstream.ScopeRequest),
 	byStatus(410, 410, final, upstream.ScopeUpstream), // the model is no more
 	byStatus(425, 425, passing, upstream.ScopeUpstream),

@@ -15,8 +15,6 @@ type surface struct{}
 
 var _ upstream.Surface = surface{}
 
-func (surface) Segment() string { return "jimeng" }
-
 // Patterns is one path: the query says what is asked for.
 func (surface) Patterns() []string { return []string{"POST /{$}"} }
 

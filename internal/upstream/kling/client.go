@@ -19,12 +19,12 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// client speaks the protocol to one account of one upstream. It is safe for
+// client speaks the protocol with one key of one upstream. It is safe for
 // concurrent use.
 type client struct {
 	ep      *upstream.Endpoint
 	gateway bool
-	// signer is nil where the account has a bearer key.
+	// signer is nil where the key is a bearer key.
 	signer *signer
 }
 

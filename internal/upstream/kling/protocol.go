@@ -1,14 +1,14 @@
 package kling
 
-import "github.com/genbus/genbus/internal/upstream"
-
-// Name is the protocol's name.
-const Name = "kling"
+import (
+	"github.com/genbus/genbus/internal/protocol"
+	"github.com/genbus/genbus/internal/upstream"
+)
 
 // Protocol is the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
-		Name:       Name,
+		Info:       protocol.Kling,
 		CreatePath: "POST /v1/videos/text2video or image2video",
 		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient {
 			return clientOf(newClient(ep, opts))

@@ -29,8 +29,6 @@ const externalPrefix = externalMember + ":"
 // word in its place is an external_task_id.
 var jobID = regexp.MustCompile(`^video_[a-z2-7]{26}$`)
 
-func (surface) Segment() string { return Name }
-
 func (surface) Patterns() []string {
 	var patterns []string
 	for _, kind := range []string{textToVideo, imageToVideo} {

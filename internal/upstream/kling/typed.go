@@ -7,6 +7,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // FromTyped writes a typed request in the vendor's members. A field that the
@@ -38,11 +39,11 @@ func setText(o *body.Object, name, value string) {
 func unsupported(v *genbusv1.VideoGeneration) error {
 	switch {
 	case v.Fps != nil:
-		return body.Errorf("video.fps", "is not supported: protocol %s has no frame rate; leave it out", Name)
+		return body.Errorf("video.fps", "is not supported: protocol %s has no frame rate; leave it out", protocol.Kling.Name)
 	case v.Seed != nil:
-		return body.Errorf("video.seed", "is not supported: protocol %s has no seed; leave it out", Name)
+		return body.Errorf("video.seed", "is not supported: protocol %s has no seed; leave it out", protocol.Kling.Name)
 	case v.N != nil && v.GetN() != 1:
-		return body.Errorf("video.n", "must be 1: protocol %s makes one video for each task", Name)
+		return body.Errorf("video.n", "must be 1: protocol %s makes one video for each task", protocol.Kling.Name)
 	}
 	return nil
 }

@@ -5,16 +5,14 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/upstream"
 )
-
-// Name is the protocol's name.
-const Name = "primary"
 
 // Protocol is the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
-		Name: Name, CreatePath: "POST /v1/video/generations", Bodies: bodies{}, Outcomes: outcomes,
+		Info: protocol.Primary, CreatePath: "POST /v1/video/generations", Bodies: bodies{}, Outcomes: outcomes,
 		New: func(ep *upstream.Endpoint, _ upstream.Options) upstream.VideoClient { return &client{ep: ep} },
 	}
 }

@@ -18,7 +18,7 @@ import (
 // id.
 const createPath = "/v1/videos"
 
-// client speaks the protocol to one account of one upstream. It is safe for
+// client speaks the protocol with one key of one upstream. It is safe for
 // concurrent use.
 type client struct {
 	ep   *upstream.Endpoint
@@ -68,7 +68,7 @@ func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.Video
 }
 
 // ContentPath is where the bytes of a completed video are read, with the
-// account's key, whether or not the task names a URL.
+// upstream key, whether or not the task names a URL.
 func (c *client) ContentPath(ref upstream.TaskRef) string { return taskPath(ref) + "/content" }
 
 func taskPath(ref upstream.TaskRef) string { return createPath + "/" + url.PathEscape(ref.ID) }

@@ -4,16 +4,14 @@ import (
 	"fmt"
 
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/upstream"
 )
-
-// Name is the protocol's name.
-const Name = "videos"
 
 // Protocol is the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
-		Name: Name, CreatePath: "POST " + createPath, Bodies: bodies{}, Outcomes: outcomes,
+		Info: protocol.Videos, CreatePath: "POST " + createPath, Bodies: bodies{}, Outcomes: outcomes,
 		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
 	}
 }

@@ -28,7 +28,7 @@ func (s *replica) cancel(t testing.TB, e joblog.Entry) joblog.Entry {
 	if err := s.log.Finish(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Leave(t.Context(), e); err != nil {
+	if err := s.RemoveEnded(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -41,11 +41,11 @@ func holdsAtMost(jobs int) func(*config.Route) {
 
 // TestCancelledJobsKeepNoPlace: one tenant cancels its jobs as fast as it sends them,
 // never more than three at a time, while nothing of the route is taken. Whether they
-// stood in line, behind it or with a holder that had not begun, they leave room for the
+// were ready, in the backlog or with a holder that had not begun, they leave room for the
 // next, also for those of another tenant.
 func TestCancelledJobsKeepNoPlace(t *testing.T) {
 	t.Parallel()
-	for name, places := range map[string]int{"in line": 6, "behind it": 0, "in both": 2} {
+	for name, places := range map[string]int{"ready": 6, "backlog": 0, "both": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -61,17 +61,17 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 				for range 3 {
 					h.admit(t, "globex", "")
 				}
-				// One that moves into the line between the two counts is in neither, or in both.
+				// One that is dispatched between the two counts is in neither, or in both.
 				await(t, "5 jobs have an item each", func() bool { return h.ready(t)+h.waiting(t) == 5 })
 			})
 		})
 	}
 }
 
-// TestTheItemOfASecondSendLeavesToo: two sends of one request were stored, one in line and
+// TestTheItemOfASecondSendIsRemovedToo: two sends of one request were stored, one ready and
 // one behind it, and the log has the first. After a cancel neither is left, so that none
 // comes back as a new job when the job is erased.
-func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
+func TestTheItemOfASecondSendIsRemovedToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)
@@ -90,25 +90,25 @@ func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 		h.put(t, h.waitSubject(second), second)
 		h.put(t, h.waitSubject(other), other)
 		h.cancel(t, e)
-		if line, behind := h.ready(t), h.waiting(t); line != 0 || behind != 1 {
-			t.Errorf("%d items in line and %d behind it, want that of the other request alone", line, behind)
+		if ready, backlog := h.ready(t), h.waiting(t); ready != 0 || backlog != 1 {
+			t.Errorf("%d items ready and %d in the backlog, want that of the other request alone", ready, backlog)
 		}
 		later := h.stored(t, video("one", "a cat")) // after the job was erased
 		h.put(t, h.waitSubject(later), later)
 		end, err := h.log.Get(t.Context(), e.Name())
 		if err == nil {
-			err = h.Leave(t.Context(), end)
+			err = h.RemoveEnded(t.Context(), end)
 		}
-		if behind := h.waiting(t); err != nil || behind != 2 {
-			t.Errorf("%d items behind the line, %v, want that of the later job too", behind, err)
+		if backlog := h.waiting(t); err != nil || backlog != 2 {
+			t.Errorf("%d items in the backlog, %v, want that of the later job too", backlog, err)
 		}
 	})
 }
 
-// TestALateLeaveKeepsALaterJob: a replica whose clock is 4 s ahead, which is tolerated, cancels
+// TestALateRemoveEndedKeepsALaterJob: a replica whose clock is 4 s ahead, which is tolerated, cancels
 // a job. Another one erases it, and the same request is sent again, before the first one has
 // the job leave the queue.
-func TestALateLeaveKeepsALaterJob(t *testing.T) {
+func TestALateRemoveEndedKeepsALaterJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)
@@ -119,7 +119,7 @@ func TestALateLeaveKeepsALaterJob(t *testing.T) {
 		}
 		end, err := h.log.Commit(t.Context(), next, first.Seq)
 		if err == nil {
-			err = errors.Join(h.Withdraw(t.Context(), end, 0), h.log.Erase(t.Context(), end))
+			err = errors.Join(h.RemoveAfter(t.Context(), end, 0), h.log.Erase(t.Context(), end))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -129,21 +129,21 @@ func TestALateLeaveKeepsALaterJob(t *testing.T) {
 			t.Fatal("the later job was accepted after the end")
 		}
 		h.put(t, h.waitSubject(later), later)
-		if err := h.Leave(t.Context(), end); err != nil || h.waiting(t) != 1 {
+		if err := h.RemoveEnded(t.Context(), end); err != nil || h.waiting(t) != 1 {
 			t.Errorf("before its first event: %v; %d items wait, want that of the later job", err, h.waiting(t))
 		}
 		if _, err := h.log.Commit(t.Context(), task.FromWork(later), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Leave(t.Context(), end); err != nil || h.waiting(t) != 1 {
+		if err := h.RemoveEnded(t.Context(), end); err != nil || h.waiting(t) != 1 {
 			t.Errorf("after its first event: %v; %d items wait, want that of the later job", err, h.waiting(t))
 		}
 	})
 }
 
-// TestLineIsFilledAfterACancel: those that wait behind the line come into the places of
+// TestReadyJobsAreFilledUpAfterACancel: jobs of the backlog take the places of
 // cancelled jobs, although no replica takes any.
-func TestLineIsFilledAfterACancel(t *testing.T) {
+func TestReadyJobsAreFilledUpAfterACancel(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 2).start(t)
@@ -154,7 +154,7 @@ func TestLineIsFilledAfterACancel(t *testing.T) {
 		h.indexed(t, 1)
 		h.cancel(t, first)
 		h.cancel(t, second)
-		await(t, "the line is full again", func() bool { return h.ready(t) == 2 && h.waiting(t) == 0 })
+		await(t, "the window is full again", func() bool { return h.ready(t) == 2 && h.waiting(t) == 0 })
 	})
 }
 
@@ -194,9 +194,9 @@ func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 	})
 }
 
-// TestLeaveKeepsWhatHasBegun: of a job whose submission began, its holder may have the
+// TestRemoveEndedKeepsWhatHasBegun: of a job whose submission began, its holder may have the
 // upstream's answer to record, and the end of an attached one leaves a letter.
-func TestLeaveKeepsWhatHasBegun(t *testing.T) {
+func TestRemoveEndedKeepsWhatHasBegun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		s := newReplica(t, open(t), 16)

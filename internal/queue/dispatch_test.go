@@ -42,7 +42,7 @@ func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 }
 
 // TestOldItemWithoutALogIsRecorded: it was accepted while the log was away, and no replica was
-// left to record it. It has never been in line, so it cannot have begun.
+// left to record it. It has never been ready, so it cannot have begun.
 func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -60,7 +60,7 @@ func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 }
 
 // TestErasedItemThatWasRecordedIsNotANewJob: it came to wait after its first event,
-// and was erased before its turn. It comes into the line with its mark, for the consumer
+// and was erased before its turn. It is dispatched with its mark, for the consumer
 // to look twice.
 func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
 	t.Parallel()
@@ -95,8 +95,8 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	}
 }
 
-// TestDispatcherThatDiedBeforeItDeleted: the job is in line and waits too. It stays
-// in line once, and the other item goes. So does that of a second send of the request.
+// TestDispatcherThatDiedBeforeItDeleted: the job is ready and in the backlog. It stays
+// ready once, and the other item goes. So does that of a second send of the request.
 func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -110,7 +110,7 @@ func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 		h.start(t)
 		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
 		if h.ready(t) != 2 {
-			t.Errorf("%d stand in line", h.ready(t))
+			t.Errorf("%d are ready", h.ready(t))
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 		h.start(t)
 		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
 		if h.ready(t) != 0 {
-			t.Errorf("%d stand in line", h.ready(t))
+			t.Errorf("%d are ready", h.ready(t))
 		}
 		if _, err := h.b.Last(t.Context(), h.b.Names().Tasks(), h.b.Names().Done(subject.Video, "acme", "cancelled", end.Job.GetId())); err != nil {
 			t.Errorf("the feed: %v", err)
@@ -135,9 +135,9 @@ func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 	})
 }
 
-// TestUnfoundJobComesIntoLine: the letter that its end leaves is written by the replica
+// TestUnfoundJobIsDispatched: the letter that its end leaves is written by the replica
 // that takes it there.
-func TestUnfoundJobComesIntoLine(t *testing.T) {
+func TestUnfoundJobIsDispatched(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
 	item := h.stored(t, video("one", "a cat"))
@@ -169,7 +169,7 @@ func (h *replica) cancelled(t testing.TB, item *genbusv1.WorkItem) joblog.Entry 
 }
 
 // TestEndOfAnotherJobUnderTheIDIsNotThisOnes: the job of the log was erased, or is
-// about to be. The one that waits comes into the line all the same.
+// about to be. The one that waits is dispatched all the same.
 func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
@@ -184,9 +184,9 @@ func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 	}
 }
 
-// TestAnotherRequestInLineIsWaitedFor: it has the id, and another body. The item
+// TestAnotherReadyRequestIsWaitedFor: it has the id, and another body. The item
 // that waits is kept until it is known whose the job is, and delays no other job.
-func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
+func TestAnotherReadyRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)
@@ -232,8 +232,8 @@ func TestStaleItemDelaysNoJobOfItsTenant(t *testing.T) {
 	})
 }
 
-// TestLargeItemComesIntoTheLine as it is.
-func TestLargeItemComesIntoTheLine(t *testing.T) {
+// TestLargeItemIsDispatched as it is.
+func TestLargeItemIsDispatched(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)

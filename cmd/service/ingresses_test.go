@@ -161,9 +161,9 @@ func videoOf(model string) *genbusv1.VideoRequest {
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}}}
 }
 
-// TestAVideoByEveryWayIn: each ingress's task ends completed, is once in the
+// TestAVideoByEveryIngress: each ingress's task ends completed, is once in the
 // feed, and a follower and a durable both see its life.
-func TestAVideoByEveryWayIn(t *testing.T) {
+func TestAVideoByEveryIngress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -296,8 +296,8 @@ func (w *world) checkFeed(ctx context.Context, t *testing.T, feed jetstream.Cons
 	}
 }
 
-// TestAChatByEveryWayIn: streamed and not, with openai-go against HTTP.
-func TestAChatByEveryWayIn(t *testing.T) {
+// TestAChatByEveryIngress: streamed and not, with openai-go against HTTP.
+func TestAChatByEveryIngress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -35,9 +35,9 @@ func slotsOf(n int) func(*config.Upstream) {
 }
 
 // wait has a job wait for a slot, and gives its place.
-func (q *queue) wait(name string) *pool.Ticket {
+func (q *queue) wait(name string) *pool.Waiter {
 	q.t.Helper()
-	w := pool.NewTicket(func() {
+	w := pool.NewWaiter(func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.woken = append(q.woken, name)
@@ -46,15 +46,15 @@ func (q *queue) wait(name string) *pool.Ticket {
 	return w
 }
 
-// busy wants no slot for a ticket, or of a new job where it is nil.
-func (q *queue) busy(w *pool.Ticket) {
+// busy wants no slot for a waiter, or of a new job where it is nil.
+func (q *queue) busy(w *pool.Waiter) {
 	q.t.Helper()
 	if l, err := q.chooser.AcquireInTurn(new(pool.Tried), w); !errors.As(err, new(*pool.BusyError)) {
 		q.t.Fatalf("got %v, %v; want busy", l, err)
 	}
 }
 
-func (q *queue) take(w *pool.Ticket) *pool.Lease {
+func (q *queue) take(w *pool.Waiter) *pool.Slot {
 	q.t.Helper()
 	l, err := q.chooser.AcquireInTurn(new(pool.Tried), w)
 	if err != nil {
@@ -74,9 +74,9 @@ func (q *queue) expect(names ...string) {
 	q.woken = nil
 }
 
-// TestTicketsAreServedInOrder: one for each slot that is free, and no new job overtakes
+// TestWaitersAreServedInOrder: one for each slot that is free, and no new job overtakes
 // them.
-func TestTicketsAreServedInOrder(t *testing.T) {
+func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 2)
@@ -103,24 +103,24 @@ func TestAJobThatDoesNotComeIsPassedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)
-		lease := q.take(nil)
+		slot := q.take(nil)
 		a, b := q.wait("a"), q.wait("b")
 		q.wait("c")
-		lease.Release()
+		slot.Release()
 		q.expect("a")
 		pass(time.Second)
 		synctest.Wait()
 		q.expect("b")
 		q.busy(a)
-		lease = q.take(b)
-		lease.Release()
+		slot = q.take(b)
+		slot.Release()
 		q.expect("a") // not c
-		lease = q.take(a)
+		slot = q.take(a)
 		pass(time.Minute) // the reservation is over with the slot
 		synctest.Wait()
 		q.expect()
 		q.busy(nil)
-		lease.Release()
+		slot.Release()
 	})
 }
 
@@ -129,10 +129,10 @@ func TestAJobThatStopsWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)
-		lease := q.take(nil)
+		slot := q.take(nil)
 		a, b, c := q.wait("a"), q.wait("b"), q.wait("c")
 		b.Leave()
-		lease.Release()
+		slot.Release()
 		q.expect("a")
 		a.Leave()
 		a.Leave()
@@ -141,8 +141,8 @@ func TestAJobThatStopsWaiting(t *testing.T) {
 		q.take(nil)
 		q.wait("b again")
 		q.expect()
-		pool.NewTicket(nil).Leave()
-		(*pool.Ticket)(nil).Leave()
+		pool.NewWaiter(nil).Leave()
+		(*pool.Waiter)(nil).Leave()
 	})
 }
 
@@ -156,8 +156,8 @@ func TestAJobThatWaitsForSeveralKeys(t *testing.T) {
 		q.wait("b")
 		second.Release()
 		q.expect("a")
-		if l := q.take(a); l.Account().Key != "2" {
-			t.Errorf("it has key %s", l.Account().Key)
+		if l := q.take(a); l.UpstreamKey().Key != "2" {
+			t.Errorf("it has key %s", l.UpstreamKey().Key)
 		}
 		first.Release()
 		q.expect("b")
@@ -169,18 +169,18 @@ func TestASlotThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)
-		lease := q.take(nil)
+		slot := q.take(nil)
 		a, b := q.wait("a"), q.wait("b")
-		lease.Report(q.chooser, aJob, asking(slowDown, 5*time.Second))
-		lease.Release()
+		slot.Report(q.chooser, aJob, asking(slowDown, 5*time.Second))
+		slot.Release()
 		q.expect("a")
 		q.busy(a)
 		q.expect("b")
 		q.busy(b)
 		pass(5 * time.Second)
-		lease = q.take(a)
+		slot = q.take(a)
 		q.busy(b)
-		lease.Release()
+		slot.Release()
 		q.expect("b")
 	})
 }

@@ -13,29 +13,29 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Withdraw is Released for a job that ended before any submission began, as e says.
-// Then no holder has an answer to log, and mostly there is no holder: the item waits for
-// its turn, behind however many others. So after patience the item is removed, wherever
-// it is.
-func (q *Queue) Withdraw(ctx context.Context, e joblog.Entry, patience time.Duration) error {
-	err := q.Items.Released(ctx, e.Name(), patience)
+// RemoveAfter is AwaitRemoved for a job that ended before any submission began, as e says.
+// No holder has an answer to log, and mostly there is no holder: the item waits for its
+// turn, behind however many others. So after patience RemoveAfter removes the item,
+// wherever it is.
+func (q *Queue) RemoveAfter(ctx context.Context, e joblog.Entry, patience time.Duration) error {
+	err := q.Items.AwaitRemoved(ctx, e.Name(), patience)
 	if errcode.CodeOf(err) != errcode.StillHeld {
 		return err
 	}
-	return q.Leave(ctx, e)
+	return q.RemoveEnded(ctx, e)
 }
 
-// Leave has a job that has ended free its place in the queue at once, so that the jobs
-// of others do not wait for it, or are refused. The end and its copy in the feed are
-// stored: nothing is left to do for a consumer that was just delivered the item, and
-// finds it gone. What becomes ready at this very moment is found by the one that loses
-// the race for the item in the backlog: the dispatcher, or Leave, which checks again.
-// Where both die, the item is acknowledged when its turn comes.
+// RemoveEnded removes the work item of a job that has ended, so that other jobs do not wait
+// for it and are not refused. The end and its copy in the feed are stored: nothing is left
+// to do for a consumer that was just delivered the item. An item that is dispatched at this
+// moment is found by whoever loses the race for it in the backlog: the dispatcher, or
+// RemoveEnded, which checks again. If both die, the item is acknowledged when its turn
+// comes.
 //
 // A job of which a submission may be under way, or its outcome unknown, is left to its
 // holder, which may have the upstream's answer to log; and an attached one too, as its
-// end leaves a letter.
-func (q *Queue) Leave(ctx context.Context, e joblog.Entry) error {
+// end leaves a dead letter.
+func (q *Queue) RemoveEnded(ctx context.Context, e joblog.Entry) error {
 	if !task.InQueue(e.Job) {
 		return nil
 	}
@@ -44,15 +44,15 @@ func (q *Queue) Leave(ctx context.Context, e joblog.Entry) error {
 		if err != nil {
 			return fmt.Errorf("look for the work item of %s: %w", e.Job.GetId(), err)
 		}
-		if moved, err := q.removeAll(ctx, e, items); err != nil || !moved {
+		if dispatched, err := q.removeAll(ctx, e, items); err != nil || !dispatched {
 			return err
 		}
 	}
 }
 
-// removeAll removes those of the items that are a job's, and reports whether one was gone
-// already: then it may be ready meanwhile.
-func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (moved bool, err error) {
+// removeAll removes those of the items that are a job's, and reports whether one was not
+// there: it may have been dispatched.
+func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (dispatched bool, err error) {
 	for _, i := range items {
 		work, err := i.Decode()
 		if err != nil {
@@ -68,10 +68,10 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (mo
 		if err != nil {
 			return false, err
 		}
-		moved = moved || !removed
+		dispatched = dispatched || !removed
 		q.Route(subject.Kind(work.GetKind()), work.GetRoute()).recount()
 	}
-	return moved, nil
+	return dispatched, nil
 }
 
 // hasItem is task.ItemOf for an item that was read and a job that has ended, as e says. By the

@@ -20,7 +20,7 @@ import (
 type verdict int
 
 const (
-	failed   verdict = iota // it waits again, and nothing more is moved now
+	failed   verdict = iota // it waits again, and nothing more is dispatched now
 	later                   // it waits again, and so do its tenant's others
 	blocked                 // it waits again, and its tenant's others do not
 	gone                    // nothing was enqueued: another replica did, or the job has ended
@@ -37,25 +37,25 @@ var (
 	errOutdated = errors.New("the stream of waiting jobs was created again")
 )
 
-// mover makes jobs of a route's backlog ready.
-type mover struct {
+// jobDispatcher dispatches single jobs of a route's backlog.
+type jobDispatcher struct {
 	q     *Queue
 	route *Route
 }
 
-// moving is a job whose turn it is, and what was read of it together with others; zero where
+// candidate is a job whose turn it is, and what was read of it together with others; zero where
 // that was not said. Any server may have said it, so that it may be old.
-type moving struct {
+type candidate struct {
 	turn
 	item Item
 	job  joblog.Entry
 }
 
 // read reads the items and the jobs of a batch, with one request for each tenant in it and one
-// for the log. What it does not find is read by move.
-func (m mover) read(ctx context.Context, batch []turn) []moving {
-	out := make([]moving, len(batch))
-	byTenant := map[string][]*moving{}
+// for the log. What it does not find is read by dispatch.
+func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
+	out := make([]candidate, len(batch))
+	byTenant := map[string][]*candidate{}
 	for i, t := range batch {
 		out[i].turn = t
 		byTenant[t.tenant] = append(byTenant[t.tenant], &out[i])
@@ -79,7 +79,7 @@ func (m mover) read(ctx context.Context, batch []turn) []moving {
 
 // readItems reads the items of a tenant's jobs, which are the first ones of its backlog, in
 // order.
-func (m mover) readItems(ctx context.Context, tenant string, jobs []*moving) {
+func (m jobDispatcher) readItems(ctx context.Context, tenant string, jobs []*candidate) {
 	names := m.q.b.Names()
 	if len(jobs) == 1 { // a page costs more than a message
 		if s, err := m.q.b.At(ctx, names.Wait(), jobs[0].seq); err == nil {
@@ -103,8 +103,8 @@ func (m mover) readItems(ctx context.Context, tenant string, jobs []*moving) {
 }
 
 // readJobs reads the jobs of the items.
-func (m mover) readJobs(ctx context.Context, batch []moving) {
-	at := map[subject.TaskName]*moving{}
+func (m jobDispatcher) readJobs(ctx context.Context, batch []candidate) {
+	at := map[subject.TaskName]*candidate{}
 	var names []subject.TaskName
 	for i := range batch {
 		if n, err := m.q.Items.NameOf(batch[i].item); err == nil {
@@ -126,8 +126,8 @@ func (m mover) readJobs(ctx context.Context, batch []moving) {
 	}
 }
 
-// move makes a job ready. Any replica may die at any point of it, or do the same at the
-// same time:
+// dispatch brings a job from the backlog to the ready jobs. Any replica may die at any
+// point of it, or do the same at the same time:
 //
 //  1. Its first event is written if admission did not get to it. What is made ready is
 //     marked with the sequence of an event, so that a job that was erased meanwhile,
@@ -142,7 +142,7 @@ func (m mover) readJobs(ctx context.Context, batch []moving) {
 // mark of an event that it had. What lets it have none, or takes something away, is asked of
 // the leader: that it has ended, that it is another request's, that there is no log, and
 // whether the item was there in 3.
-func (m mover) move(ctx context.Context, j moving) (verdict, error) {
+func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, error) {
 	from, n, err := m.itemOf(ctx, j)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
@@ -166,13 +166,13 @@ func (m mover) move(ctx context.Context, j moving) (verdict, error) {
 	if err != nil {
 		return v, err
 	}
-	return m.removeMoved(ctx, n, from, v)
+	return m.removeDispatched(ctx, n, from, v)
 }
 
 // itemOf is the item of the backlog that a turn is of. ErrNoMessage: it is gone.
 // errNotStored: a follower has told of it before the leader has stored it. errOutdated: the
 // turn is of a stream that is gone.
-func (m mover) itemOf(ctx context.Context, j moving) (from Item, n subject.WorkName, err error) {
+func (m jobDispatcher) itemOf(ctx context.Context, j candidate) (from Item, n subject.WorkName, err error) {
 	if from = j.item; from.Seq == 0 {
 		from.Stream = m.q.b.Names().Wait()
 		from.Stored, err = m.q.b.At(ctx, from.Stream, j.seq)
@@ -192,7 +192,7 @@ func (m mover) itemOf(ctx context.Context, j moving) (from Item, n subject.WorkN
 
 // confirm makes sure that an item that was not found is gone, and reads it where it is not:
 // the leader has to have had its sequence before it was asked.
-func (m mover) confirm(ctx context.Context, stream string, seq uint64) (broker.Stored, error) {
+func (m jobDispatcher) confirm(ctx context.Context, stream string, seq uint64) (broker.Stored, error) {
 	s, err := m.q.b.Stream(ctx, stream)
 	switch {
 	case err != nil:
@@ -205,10 +205,9 @@ func (m mover) confirm(ctx context.Context, stream string, seq uint64) (broker.S
 	return m.q.b.At(ctx, stream, seq)
 }
 
-// removeMoved deletes a job that was made ready from the backlog. One that was gone from
-// there was moved by another dispatcher too, or has ended meanwhile: then it leaves the
-// ready jobs.
-func (m mover) removeMoved(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
+// removeDispatched deletes a dispatched job from the backlog. If it is not there, another
+// dispatcher dispatched it too, or it has ended: then it is removed from the ready jobs.
+func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
 	removed, err := m.q.Items.Remove(ctx, from)
 	if err != nil || removed || v != enqueued {
 		return v, err
@@ -217,12 +216,12 @@ func (m mover) removeMoved(ctx context.Context, n subject.WorkName, from Item, v
 	if err != nil || !e.Terminal() {
 		return v, nil //nolint:nilerr // it is ready, and its consumer reads the log again
 	}
-	return v, m.q.Leave(ctx, e)
+	return v, m.q.RemoveEnded(ctx, e)
 }
 
 // toSubmit reports whether a job has to be submitted, as far as is known: one that an
 // upstream has, or that has ended, goes on whatever its tenant's dead letters are.
-func (m mover) toSubmit(ctx context.Context, j moving) bool {
+func (m jobDispatcher) toSubmit(ctx context.Context, j candidate) bool {
 	_, n, err := m.itemOf(ctx, j)
 	if err != nil {
 		return !errors.Is(err, broker.ErrNoMessage) && !errors.Is(err, errOutdated)
@@ -238,7 +237,7 @@ func (m mover) toSubmit(ctx context.Context, j moving) bool {
 // with: the sequence of an event of it, or nothing where the log never had one; and
 // whether the job has ended. ErrNoMessage: it was erased, and its item with it. read is the
 // job where it was read.
-func (m mover) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (mark string, ended bool, err error) {
+func (m jobDispatcher) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (mark string, ended bool, err error) {
 	work, err := from.Decode()
 	if err != nil {
 		return "", false, nil //nolint:nilerr // the consumer buries what cannot be read
@@ -275,7 +274,7 @@ func (m mover) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (
 func markOf(e joblog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
 
 // enqueue publishes the job where the route's consumer takes it.
-func (m mover) enqueue(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {
+func (m jobDispatcher) enqueue(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {
 	msg := nats.NewMsg(m.q.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
 	msg.Data = from.Data
 	if mark != "" {

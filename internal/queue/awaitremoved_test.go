@@ -17,8 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestReleasedWaitsForTheHolder: nothing but its holder's own ack releases a job.
-func TestReleasedWaitsForTheHolder(t *testing.T) {
+// TestAwaitRemovedWaitsForTheHolder: nothing but its holder's own ack releases a job.
+func TestAwaitRemovedWaitsForTheHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		s := newReplica(t, open(t), 16)
@@ -30,7 +30,7 @@ func TestReleasedWaitsForTheHolder(t *testing.T) {
 		var let atomic.Bool
 		released := make(chan error, 1)
 		go func() {
-			err := s.Items.Released(t.Context(), e.Name(), time.Hour)
+			err := s.Items.AwaitRemoved(t.Context(), e.Name(), time.Hour)
 			if !let.Load() {
 				err = errors.Join(err, errors.New("released before the ack"))
 			}
@@ -57,7 +57,7 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := brokertest.Next(t, s.consumer)
-		err = s.Items.Released(t.Context(), e.Name(), 0)
+		err = s.Items.AwaitRemoved(t.Context(), e.Name(), 0)
 		held := errcode.From(err)
 		if err == nil || held.Code != errcode.StillHeld || held.RetryAfter <= 0 || held.JobID != e.Job.GetId() {
 			t.Errorf("released: %v", err)
@@ -68,7 +68,7 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 		if err := m.DoubleAck(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Items.Released(t.Context(), e.Name(), time.Hour); err != nil {
+		if err := s.Items.AwaitRemoved(t.Context(), e.Name(), time.Hour); err != nil {
 			t.Errorf("after the ack: %v", err)
 		}
 	})
@@ -83,15 +83,15 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
-	if err := s.Items.Released(t.Context(), n, 0); err != nil {
+	if err := s.Items.AwaitRemoved(t.Context(), n, 0); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestWithdrawTakesAWaitingItemOut: no replica has begun with the job, so its turn
+// TestRemoveAfterRemovesAWaitingItem: no replica has begun with the job, so its turn
 // need not be waited for. What was delivered meanwhile can be acked all the same,
 // and no other job loses its item.
-func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
+func TestRemoveAfterRemovesAWaitingItem(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		s := newReplica(t, open(t), 16)
@@ -105,7 +105,7 @@ func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // a withdrawal can be repeated
-			if err := s.Withdraw(t.Context(), e, 0); err != nil || s.ready(t) != 1 {
+			if err := s.RemoveAfter(t.Context(), e, 0); err != nil || s.ready(t) != 1 {
 				t.Errorf("%v, and %d items are left", err, s.ready(t))
 			}
 		}
@@ -118,9 +118,9 @@ func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
 	})
 }
 
-// TestWithdrawLeavesALaterJobAlone: the job was erased and made again while
+// TestRemoveAfterKeepsALaterJob: the job was erased and made again while
 // another caller still withdraws the earlier one.
-func TestWithdrawLeavesALaterJobAlone(t *testing.T) {
+func TestRemoveAfterKeepsALaterJob(t *testing.T) {
 	t.Parallel()
 	s := newReplica(t, brokertest.Single(t), 16)
 	later, err := s.Admit(t.Context(), video("one", "a cat"))
@@ -129,7 +129,7 @@ func TestWithdrawLeavesALaterJobAlone(t *testing.T) {
 	}
 	item := s.item(t, later.Job.GetId())
 	item.AcceptedAt = timestamppb.New(item.GetAcceptedAt().AsTime().Add(-time.Minute))
-	if err := s.Withdraw(t.Context(), joblog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.ready(t) != 1 {
+	if err := s.RemoveAfter(t.Context(), joblog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.ready(t) != 1 {
 		t.Errorf("%v, and %d items are left", err, s.ready(t))
 	}
 }
@@ -143,7 +143,7 @@ func TestReleasedEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Items.Released(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.ready(t) != 1 {
+	if err := s.Items.AwaitRemoved(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.ready(t) != 1 {
 		t.Errorf("%v, and %d items are left", err, s.ready(t))
 	}
 }
