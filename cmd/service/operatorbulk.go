@@ -21,8 +21,8 @@ import (
 
 type bulkCommand struct {
 	Cancel  bulkCancelCommand  `cmd:"" help:"End the jobs that have not ended and match."`
-	Redrive bulkRedriveCommand `cmd:"" help:"Send the requests of the letters that match again, as new jobs. Upstreams may charge for both."`
-	Drop    bulkDropCommand    `cmd:"" help:"Remove the letters that match, and their bodies, for good."`
+	Redrive bulkRedriveCommand `cmd:"" help:"Send the requests of the dead letters that match again, as new jobs. Upstreams may charge for both."`
+	Drop    bulkDropCommand    `cmd:"" help:"Remove the dead letters that match, and their bodies, for good."`
 	Attach  bulkAttachCommand  `cmd:"" help:"Make new jobs of videos that upstreams have, by a list; nothing is submitted."`
 }
 
@@ -53,7 +53,7 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *operatorCommand, out io.W
 type bulkLetters struct {
 	letterFilter `embed:""`
 	bulkFlags    `embed:""`
-	All          bool `help:"All letters, of all tenants, where nothing else chooses." name:"all"`
+	All          bool `help:"All dead letters, of all tenants, where nothing else chooses." name:"all"`
 }
 
 func (c bulkLetters) filter() *genbusv1.DeadLetterFilter {
@@ -64,7 +64,7 @@ type bulkRedriveCommand struct {
 	bulkLetters `embed:""`
 }
 
-// Run redrives letters.
+// Run redrives dead letters.
 func (c bulkRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.RedriveDeadLetters(ctx, &genbusv1.RedriveDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
@@ -75,7 +75,7 @@ type bulkDropCommand struct {
 	bulkLetters `embed:""`
 }
 
-// Run drops letters.
+// Run drops dead letters.
 func (c bulkDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.DropDeadLetters(ctx, &genbusv1.DropDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
@@ -84,7 +84,7 @@ func (c bulkDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 
 type bulkAttachCommand struct {
 	bulkFlags `embed:""`
-	List      string `arg:"" help:"File with a line for each letter: its sequence, and the upstream's ID of the task where the letter has none. - for standard input."`
+	List      string `arg:"" help:"File with a line for each dead letter: its sequence, and the upstream's ID of the task where the dead letter has none. - for standard input."`
 }
 
 // Run attaches tasks.
@@ -117,7 +117,7 @@ func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 		}
 		seq, err := strconv.ParseUint(words[0], 10, 64)
 		if err != nil || len(words) > 2 {
-			return nil, wrongUse("line %d of %s must be the sequence of a letter, and the upstream's ID of the task or nothing", n, name)
+			return nil, wrongUse("line %d of %s must be the sequence of a dead letter, and the upstream's ID of the task or nothing", n, name)
 		}
 		t := &genbusv1.LetterTask{Sequence: seq}
 		if len(words) == 2 {
@@ -245,7 +245,7 @@ func examples(m *genbusv1.BulkProgress, code string) (names []string) {
 		case f.GetJobId() != "":
 			names = append(names, f.GetJobId())
 		default:
-			names = append(names, fmt.Sprint("letter ", f.GetLetter()))
+			names = append(names, fmt.Sprint("dead letter ", f.GetLetter()))
 		}
 	}
 	return names

@@ -201,7 +201,7 @@ func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {
 		case t.GetSequence() == 0:
 			add(at, "is required")
 		case listed[t.GetSequence()]:
-			add(at, "is listed twice; a letter becomes one job")
+			add(at, "is listed twice; a dead letter becomes one job")
 		}
 		listed[t.GetSequence()] = true
 	}

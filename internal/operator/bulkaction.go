@@ -221,7 +221,7 @@ func (r *run) add(done result) error {
 	switch {
 	case done.err != nil:
 		addFailure(r.progress, done.step, code)
-		r.log.Warn("bulk action left a job or letter", telemetry.KeyJobID, done.step.jobID, telemetry.KeySequence, done.step.letter, telemetry.KeyCode, string(code))
+		r.log.Warn("bulk action left a job or dead letter", telemetry.KeyJobID, done.step.jobID, telemetry.KeySequence, done.step.letter, telemetry.KeyCode, string(code))
 	case done.changed:
 		r.progress.Changed++
 	}

@@ -134,7 +134,7 @@ func TestAListIsCountedFirst(t *testing.T) {
 	}
 	list := fmt.Sprintf("%d task_1\n%d task_2", seq, seq+7)
 	page := b.post("/console/bulk", url.Values{"do": {"attach"}, "tasks": {list}})
-	if page.status != http.StatusOK || !strings.Contains(page.body, fmt.Sprintf("Letter %d</a> <code>letter_not_found", seq+7)) {
+	if page.status != http.StatusOK || !strings.Contains(page.body, fmt.Sprintf("Dead letter %d</a> <code>letter_not_found", seq+7)) {
 		t.Fatalf("%d %s", page.status, page.body)
 	}
 	form := formOf(page.body)
