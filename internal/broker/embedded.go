@@ -47,6 +47,7 @@ type embedded struct {
 	log     *slog.Logger
 
 	restarted atomic.Int64 // last restart in place, in Unix nanoseconds; 0: none
+	checking  atomic.Int64 // since when writeError is under way, in Unix nanoseconds; 0: it is not
 
 	looked atomic.Int64 // when hasRoom looked last, in Unix nanoseconds
 	full   atomic.Bool  // what it saw
@@ -165,8 +166,17 @@ func orDefault(v, otherwise int64) int64 {
 	return v
 }
 
+// InProcessConn is the client's end of a new connection.
+func (e *embedded) InProcessConn() (net.Conn, error) { return e.server().InProcessConn() }
+
+// flusherTimeout is how long the embedded server may read nothing of what the client writes,
+// until the client leaves that connection for another one. The connection is a pipe without
+// room: the client waits for the server under a lock that all its callers need. The client's
+// own default is a minute.
+const flusherTimeout = PublishTimeout
+
 func (e *embedded) inProcess() []nats.Option {
-	opts := []nats.Option{nats.InProcessServer(inProcess{e})}
+	opts := []nats.Option{nats.InProcessServer(e), nats.FlusherTimeout(flusherTimeout), nats.ReconnectOnFlusherError()}
 	if e.options.User != "" {
 		opts = append(opts, nats.UserInfo(e.options.User, e.options.Password))
 	}

@@ -42,76 +42,24 @@ const (
 	Inline = streamwrite.Inline
 )
 
-// Publish stores m in the stream that listens to its subject, and waits for the
-// answer. A lost answer is not retried here: the caller decides, with the same
-// message. That no stream listened is retried until the last second: nothing was stored.
-func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
-	return c.publish(ctx, m, Jobs)
-}
-
-// PublishExpecting is Publish in a lane with a compare-and-set: m is stored only if the
-// last sequence on its (literal) subject is last; 0 means that there is none.
-func (c *connection) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, last uint64) (Ack, error) {
-	if m.Header == nil {
-		m.Header = nats.Header{}
-	}
-	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
-	return c.publish(ctx, m, lane)
-}
-
-func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
-	defer cancel()
-	if err := c.cannotStore(); err != nil {
-		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
-	}
-	stream := c.names.StreamOf(m.Subject)
-	w := c.writers.of(stream)
-	answered := c.circuits.write(c.streamOf(m.Subject))
-	deadline, _ := ctx.Deadline()
-	for {
-		ack, err = w.Write(ctx, m, lane)
-		if !errors.Is(err, nats.ErrNoResponders) || time.Until(deadline) < answerTime || Wait(ctx, leaderlessWait) != nil {
-			break
-		}
-	}
-	answered(err)
-	if err != nil {
-		err = fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
-		c.noteWrite(ctx, stream, err)
-		return Ack{}, err
-	}
-	c.noteWrite(ctx, stream, nil)
-	return ack, nil
-}
-
-// Settled waits until it is known whether a message of a stream, which a consumer was given or
-// which was republished, is stored for good, and reports whether it is: the embedded server
-// may show the messages of a batch that it could not sync. It takes PublishTimeout at most.
-// Reads are settled. A stream that takes no batches has nothing to wait for.
-func (c *connection) Settled(stream string, h nats.Header) bool {
-	return !c.writers.shared[stream] || c.writers.of(stream).Settled(h)
-}
-
-// shareFrom is how many writes to a stream wait until they share a sync: below that, staging
-// the batch takes the server longer than to sync each of them (docs/adr/0024).
-const shareFrom = 32
-
-// writers are those of the streams that this process publishes to.
-type writers struct {
+// writer stores messages in streams.
+type writer struct {
+	link    *link
+	names   subject.Space
 	replies *streamwrite.Replies
 	shared  map[string]bool // streams whose server syncs each message on its own; never changes
-	server  *embedded       // which does; nil for another server
+	server  *embedded       // nil for another server
+	faults  storeFaults
 
 	mu sync.Mutex
-	by map[string]*streamwrite.Writer // "": all other streams
+	by map[string]*streamwrite.Writer // by stream; "": all other streams
 }
 
-// newWriters returns those of a connection; syncs says that the server syncs each message on
-// its own.
-func newWriters(n subject.Space, syncs bool) *writers {
-	w := &writers{replies: streamwrite.NewReplies(), by: map[string]*streamwrite.Writer{}, shared: map[string]bool{}}
-	if syncs {
+// newWriter returns that of a connection, to the embedded server if there is one.
+func newWriter(l *link, n subject.Space, server *embedded) *writer {
+	w := &writer{link: l, names: n, replies: streamwrite.NewReplies(), server: server, by: map[string]*streamwrite.Writer{}, shared: map[string]bool{}}
+	l.onLost = w.replies.Lost
+	if server != nil && !server.options.NoSync {
 		for _, stream := range batched(n) {
 			w.shared[stream] = true
 		}
@@ -124,7 +72,11 @@ func batched(n subject.Space) []string {
 	return []string{n.Tasks(), n.Work(), n.Wait(), n.UsageStream()}
 }
 
-func (w *writers) of(stream string) *streamwrite.Writer {
+// shareFrom is how many writes to a stream wait until they share a sync: below that, staging
+// the batch takes the server longer than to sync each of them (docs/adr/0024).
+const shareFrom = 32
+
+func (w *writer) of(stream string) *streamwrite.Writer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one := w.by[stream]
@@ -138,4 +90,53 @@ func (w *writers) of(stream string) *streamwrite.Writer {
 		w.by[stream] = one
 	}
 	return one
+}
+
+// Publish stores m in the stream that listens to its subject, and waits for the
+// answer. A lost answer is not retried here: the caller decides, with the same
+// message. That no stream listened is retried until the last second: nothing was stored.
+func (w *writer) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
+	return w.publish(ctx, m, Jobs)
+}
+
+// PublishExpecting is Publish in a lane with a compare-and-set: m is stored only if the
+// last sequence on its (literal) subject is last; 0 means that there is none.
+func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, last uint64) (Ack, error) {
+	if m.Header == nil {
+		m.Header = nats.Header{}
+	}
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	return w.publish(ctx, m, lane)
+}
+
+func (w *writer) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
+	defer cancel()
+	if err := w.cannotStore(); err != nil {
+		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
+	}
+	stream := w.names.StreamOf(m.Subject)
+	one := w.of(stream)
+	deadline, _ := ctx.Deadline()
+	for {
+		ack, err = one.Write(ctx, m, lane)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Until(deadline) < answerTime || Wait(ctx, leaderlessWait) != nil {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
+		w.noteWrite(ctx, stream, err)
+		return Ack{}, err
+	}
+	w.noteWrite(ctx, stream, nil)
+	return ack, nil
+}
+
+// Settled waits until it is known whether a message of a stream, which a consumer was given or
+// which was republished, is stored for good, and reports whether it is: the embedded server
+// may show the messages of a batch that it could not sync. It takes PublishTimeout at most.
+// Reads are settled. A stream that takes no batches has nothing to wait for.
+func (w *writer) Settled(stream string, h nats.Header) bool {
+	return !w.shared[stream] || w.of(stream).Settled(h)
 }

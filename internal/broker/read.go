@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,64 +21,71 @@ const ReadTimeout = 5 * time.Second
 // Stored is a message as a stream holds it.
 type Stored = streamread.Message
 
+// reader reads the messages of streams.
+type reader struct {
+	link         *link
+	settled      func(stream string, h nats.Header) bool // as Settled of the writer
+	unreplicated unreplicated
+}
+
 // Last reads the last message on a subject (or pattern) from the stream's
 // leader, or from the only server that has the stream.
-func (c *connection) Last(ctx context.Context, stream, subject string) (Stored, error) {
-	return c.get(ctx, stream, streamread.Last(subject))
+func (r *reader) Last(ctx context.Context, stream, subject string) (Stored, error) {
+	return r.get(ctx, stream, streamread.Last(subject))
 }
 
 // Probe is Last for a subject that mostly has no message. That there is none only the leader
 // says, so it is asked at once.
-func (c *connection) Probe(ctx context.Context, stream, subject string) (Stored, error) {
-	return c.ofLeader(ctx, stream, streamread.Last(subject))
+func (r *reader) Probe(ctx context.Context, stream, subject string) (Stored, error) {
+	return r.ofLeader(ctx, stream, streamread.Last(subject))
 }
 
 // Next reads the first message on a subject with sequence seq or above, as Last does.
-func (c *connection) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	return c.get(ctx, stream, streamread.Next(subject, seq))
+func (r *reader) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
+	return r.get(ctx, stream, streamread.Next(subject, seq))
 }
 
 // At reads the message with a sequence, as Last does.
-func (c *connection) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
-	return c.get(ctx, stream, streamread.At(seq))
+func (r *reader) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
+	return r.get(ctx, stream, streamread.At(seq))
 }
 
 // errUnsettled says that a message was read which may not be on disk.
 var errUnsettled = errors.New("it is part of a batch whose sync was not confirmed")
 
 // get reads a message where it costs least and is as it is at the leader.
-func (c *connection) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
-	if c.unreplicated.has(stream) {
-		if m, decided, err := c.getUnreplicated(ctx, stream, req); decided {
-			return c.settled(stream, m, err)
+func (r *reader) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+	if r.unreplicated.has(stream) {
+		if m, decided, err := r.getUnreplicated(ctx, stream, req); decided {
+			return r.checked(stream, m, err)
 		}
 	}
-	return c.ofLeader(ctx, stream, req)
+	return r.ofLeader(ctx, stream, req)
 }
 
-// settled refuses what was read of a batch that may not be on disk: it would prove a write
+// checked refuses what was read of a batch that may not be on disk: it would prove a write
 // that a cut of the power takes back.
-func (c *connection) settled(stream string, m Stored, err error) (Stored, error) {
-	if err == nil && !c.Settled(stream, m.Header) {
+func (r *reader) checked(stream string, m Stored, err error) (Stored, error) {
+	if err == nil && !r.settled(stream, m.Header) {
 		return Stored{}, fmt.Errorf("message %d of %s: %w", m.Seq, stream, errors.Join(ErrUnavailable, errUnsettled))
 	}
 	return m, err
 }
 
 // ofLeader asks again, within ReadTimeout, while the stream elects its leader.
-func (c *connection) ofLeader(ctx context.Context, stream string, req streamread.Request) (m Stored, err error) {
+func (r *reader) ofLeader(ctx context.Context, stream string, req streamread.Request) (m Stored, err error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
 	for {
-		m, err = c.askLeader(ctx, stream, req)
+		m, err = r.askLeader(ctx, stream, req)
 		if !isElecting(err) || Wait(ctx, leaderlessWait) != nil {
-			return c.settled(stream, m, err)
+			return r.checked(stream, m, err)
 		}
 	}
 }
 
-func (c *connection) askLeader(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
-	reply, err := c.read(ctx, stream, streamread.Subject(stream), req)
+func (r *reader) askLeader(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+	reply, err := r.read(ctx, stream, streamread.Subject(stream), req)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -95,16 +103,52 @@ func readTimeout(ctx context.Context, stream string) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 }
 
-func (c *connection) read(ctx context.Context, stream, api string, req streamread.Request) (*nats.Msg, error) {
+func (r *reader) read(ctx context.Context, stream, api string, req streamread.Request) (*nats.Msg, error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
 	body, err := req.Encode()
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.ask(ctx, stream, api, body)
+	reply, err := r.ask(ctx, api, body)
 	if err != nil {
 		return nil, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}
 	return reply, nil
 }
+
+// ask sends a request that is harmless to repeat, and repeats it where its connection was lost
+// under way. Without a connection it fails at once.
+func (r *reader) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	for {
+		down, _ := r.link.state.now()
+		if down.Err() != nil {
+			return r.link.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
+		}
+		m, err := r.askOver(ctx, down, subject, body)
+		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
+			return m, err
+		}
+		_, up := r.link.state.now()
+		select {
+		case <-up:
+		case <-r.link.closed:
+			return nil, nats.ErrConnectionClosed
+		case <-ctx.Done():
+			return nil, errors.Join(nats.ErrDisconnected, context.Cause(ctx))
+		}
+	}
+}
+
+// askOver asks over one connection, and gives up when it is lost.
+func (r *reader) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
+	try, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(down, cancel)()
+	return r.link.nc.RequestWithContext(try, subject, body)
+}
+
+// IsInbox reports whether a subject is the inbox of a replica's question. An answer goes to no
+// other one: a client that may ask could have it go to any subject that the service may publish
+// to.
+func IsInbox(reply string) bool { return strings.HasPrefix(reply, nats.InboxPrefix) }
