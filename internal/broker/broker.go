@@ -111,7 +111,7 @@ func (b *Broker) connect(ctx context.Context, url string, opts []nats.Option) (e
 	if b.js, err = jetstream.New(b.Conn()); err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
-	if err := b.replies.Subscribe(b.WriteConn()); err != nil {
+	if err := b.replies.subscribe(b.WriteConn()); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

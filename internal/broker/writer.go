@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/streamwrite"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -30,35 +29,23 @@ const (
 	answerTime = time.Second
 )
 
-// Ack is the server's confirmation.
-type Ack = streamwrite.Ack
-
-// Lane is what a write is for; see its values.
-type Lane = streamwrite.Lane
-
-// The lanes. Events of inline chats leave half of their stream's window to accepted jobs.
-const (
-	Jobs   = streamwrite.Jobs
-	Inline = streamwrite.Inline
-)
-
 // writer stores messages in streams.
 type writer struct {
 	link    *link
 	names   subject.Space
-	replies *streamwrite.Replies
+	replies *replies
 	shared  map[string]bool // streams whose server syncs each message on its own; never changes
 	server  *embedded       // nil for another server
 	faults  storeFaults
 
 	mu sync.Mutex
-	by map[string]*streamwrite.Writer // by stream; "": all other streams
+	by map[string]*streamWriter // by stream; "": all other streams
 }
 
 // newWriter returns that of a connection, to the embedded server if there is one.
 func newWriter(l *link, n subject.Space, server *embedded) *writer {
-	w := &writer{link: l, names: n, replies: streamwrite.NewReplies(), server: server, by: map[string]*streamwrite.Writer{}, shared: map[string]bool{}}
-	l.onLost = w.replies.Lost
+	w := &writer{link: l, names: n, replies: newReplies(), server: server, by: map[string]*streamWriter{}, shared: map[string]bool{}}
+	l.onLost = w.replies.lost
 	if server != nil && !server.options.NoSync {
 		for _, stream := range batched(n) {
 			w.shared[stream] = true
@@ -76,17 +63,17 @@ func batched(n subject.Space) []string {
 // the batch takes the server longer than to sync each of them (docs/adr/0024).
 const shareFrom = 32
 
-func (w *writer) of(stream string) *streamwrite.Writer {
+func (w *writer) of(stream string) *streamWriter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one := w.by[stream]
 	if one == nil {
-		o := streamwrite.Options{Timeout: PublishTimeout}
+		o := streamOptions{Timeout: PublishTimeout}
 		if w.shared[stream] {
 			o.ShareFrom, o.Room = shareFrom, w.server.hasRoom
 			o.Sound = func() bool { return w.server.sound(stream) }
 		}
-		one = streamwrite.New(w.replies, o)
+		one = newStreamWriter(w.replies, o)
 		w.by[stream] = one
 	}
 	return one
@@ -109,7 +96,7 @@ func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, l
 	return w.publish(ctx, m, lane)
 }
 
-func (w *writer) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {
+func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
 	defer cancel()
 	if err := w.cannotStore(); err != nil {
@@ -119,7 +106,7 @@ func (w *writer) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane
 	one := w.of(stream)
 	deadline, _ := ctx.Deadline()
 	for {
-		ack, err = one.Write(ctx, m, lane)
+		ack, err = one.write(ctx, m, lane)
 		if !errors.Is(err, nats.ErrNoResponders) || time.Until(deadline) < answerTime || Wait(ctx, leaderlessWait) != nil {
 			break
 		}
@@ -138,5 +125,5 @@ func (w *writer) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane
 // may show the messages of a batch that it could not sync. It takes PublishTimeout at most.
 // Reads are settled. A stream that takes no batches has nothing to wait for.
 func (w *writer) Settled(stream string, h nats.Header) bool {
-	return !w.shared[stream] || w.of(stream).Settled(h)
+	return !w.shared[stream] || w.of(stream).settled(h)
 }
