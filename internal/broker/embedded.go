@@ -169,10 +169,10 @@ func orDefault(v, otherwise int64) int64 {
 // InProcessConn is the client's end of a new connection.
 func (e *embedded) InProcessConn() (net.Conn, error) { return e.server().InProcessConn() }
 
-// flusherTimeout is how long the embedded server may read nothing of what the client writes,
-// until the client leaves that connection for another one. The connection is a pipe without
-// room: the client waits for the server under a lock that all its callers need. The client's
-// own default is a minute.
+// flusherTimeout bounds one write to the embedded server. A direct get from a stream whose sync
+// stalls keeps the server from reading the connection, which is a pipe without a buffer, and the
+// client holds its lock while it writes. After flusherTimeout it connects again. Its own default
+// is a minute. With a buffer in between fewer reads succeed (docs/adr/0024).
 const flusherTimeout = PublishTimeout
 
 func (e *embedded) inProcess() []nats.Option {
