@@ -40,7 +40,7 @@ const tellEvery = time.Minute
 
 // NewBodies returns the bodies of a broker.
 func NewBodies(b *Broker) *Bodies {
-	return &Bodies{b: b, objects: objects{b.connection}, buckets: map[string]*bucket{}, rooms: map[string]roomLook{}}
+	return &Bodies{b: b, objects: objects{b}, buckets: map[string]*bucket{}, rooms: map[string]roomLook{}}
 }
 
 // Put stores data as an object of its own, whose name begins with prefix and is equal

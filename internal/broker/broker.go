@@ -6,11 +6,15 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/subject"
@@ -36,13 +40,17 @@ type Options struct {
 	Wall func() time.Time
 }
 
-// Broker is one connection to JetStream, and the streams that it keeps there. It is safe
-// for concurrent use.
+// Broker reads, writes and administers the streams of JetStream. It is safe for concurrent use.
 type Broker struct {
-	*connection
+	*reader
+	*writer
+	*admin
+	names    subject.Space
+	log      *slog.Logger
 	streams  *Streams
 	embedded *embedded // nil with a remote cluster
 
+	trouble   atomic.Pointer[trouble] // nil when the last look of Ready found all well
 	failed    chan error
 	endKeep   context.CancelFunc // of keepStore
 	keepEnded sync.WaitGroup
@@ -57,24 +65,25 @@ type Broker struct {
 // Open connects, starting the embedded server where there is no URL. It does not
 // touch the streams; Streams.Ensure does.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	c := &connection{
-		names: o.Names, log: o.Logger, closed: make(chan struct{}), state: newConnState(), clock: clock.New(o.Wall),
-		writers: newWriters(o.Names, o.URL == "" && !o.Embedded.NoSync), circuits: newCircuits(),
-	}
-	b := &Broker{connection: c, streams: newStreams(c, o.Limits, o.Replicas), failed: make(chan error, 1), endKeep: func() {}}
-	url := o.URL
-	opts := append(c.options(), nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }))
-	opts = append(opts, o.Connect...)
-	if url == "" {
+	b := &Broker{names: o.Names, log: o.Logger, failed: make(chan error, 1), endKeep: func() {}}
+	reads, opts := newLink("genbus", o.Logger), o.Connect
+	reads.onBack = b.reconnected
+	// A read of a stream whose sync stalls keeps the embedded server from reading its connection,
+	// so writes have another one. A remote server is reached by one.
+	writes := reads
+	if o.URL == "" {
 		e, err := startEmbedded(o.Embedded, o.Logger)
 		if err != nil {
 			return nil, err
 		}
-		b.embedded, c.writers.server = e, e
-		c.circuits.available = func(stream string) { e.sound(stream) }
-		opts = append(opts, e.inProcess()...)
+		b.embedded, opts, writes = e, slices.Concat(opts, e.inProcess()), newLink("genbus writes", o.Logger)
 	}
-	if err := c.connect(ctx, url, opts); err != nil {
+	b.writer = newWriter(writes, o.Names, b.embedded)
+	b.reader = &reader{link: reads, settled: b.Settled}
+	b.admin = &admin{reads: b.reader, names: o.Names, log: o.Logger, clock: clock.New(o.Wall)}
+	b.streams = newStreams(b.admin, o.Limits, o.Replicas)
+	if err := b.connect(ctx, o.URL, opts); err != nil {
+		b.disconnect()
 		return nil, errors.Join(err, b.stopEmbedded())
 	}
 	if b.embedded != nil {
@@ -84,6 +93,53 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	return b, nil
 }
+
+// links are the connections, those that write first.
+func (b *Broker) links() []*link {
+	if b.writer.link == b.reader.link {
+		return []*link{b.writer.link}
+	}
+	return []*link{b.writer.link, b.reader.link}
+}
+
+func (b *Broker) connect(ctx context.Context, url string, opts []nats.Option) (err error) {
+	for _, l := range b.links() {
+		if err := l.dial(url, opts); err != nil {
+			return err
+		}
+	}
+	if b.js, err = jetstream.New(b.Conn()); err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	if err := b.replies.subscribe(b.WriteConn()); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (b *Broker) disconnect() {
+	for _, l := range b.links() {
+		l.close()
+	}
+}
+
+// Conn is the connection for everything but writes. While a sync of the embedded server stalls,
+// what is sent by it may wait for the server for up to flusherTimeout, or be lost.
+func (b *Broker) Conn() *nats.Conn { return b.reader.link.nc }
+
+// WriteConn is the connection for writes, settlements among them: no read holds them up. What is
+// sent by Conn before may come after it: flush a subscription that is to hear of a write.
+func (b *Broker) WriteConn() *nats.Conn { return b.writer.link.nc }
+
+// MaxPayload returns the smallest max_payload (server, account or user limit) seen since the process
+// started, in bytes.
+func (b *Broker) MaxPayload() int64 { return b.writer.link.maxPayload() }
+
+// Names are the stream and subject names.
+func (b *Broker) Names() subject.Space { return b.names }
 
 // Streams keeps the streams and the durable consumers.
 func (b *Broker) Streams() *Streams { return b.streams }
@@ -108,8 +164,6 @@ func (b *Broker) OnReconnect(f func(context.Context)) {
 // a restart of the broker, and then tells the others. A newer reconnect ends the
 // work for an older one.
 func (b *Broker) reconnected() {
-	b.state.connected()
-	b.log.Info("nats: reconnected")
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the connection's callbacks have no context; Close ends this one
 	b.mu.Lock()
 	if b.closing {
@@ -146,10 +200,7 @@ func (b *Broker) repair(ctx context.Context, hooks []func(context.Context)) {
 	}
 }
 
-// flushTimeout bounds the wait for what is still to be sent at the end.
-const flushTimeout = 2 * time.Second
-
-// Close drains the connection and stops the embedded server. The callers have
+// Close drains the connections and stops the embedded server. The callers have
 // stopped publishing.
 func (b *Broker) Close() error {
 	b.mu.Lock()
@@ -161,15 +212,7 @@ func (b *Broker) Close() error {
 	b.repairs.Wait()
 	b.endKeep()
 	b.keepEnded.Wait()
-	// What was sent without waiting, such as the settlement of messages, goes out
-	// first. A connection that is down has nothing to wait for.
-	if b.nc.IsConnected() {
-		if err := b.nc.FlushTimeout(flushTimeout); err != nil {
-			b.log.Warn("nats: not everything was sent", "error", err)
-		}
-	}
-	b.nc.Close()
-	<-b.closed
+	b.disconnect()
 	return b.stopEmbedded()
 }
 

@@ -131,12 +131,12 @@ func TestPublishClassifiesRefusals(t *testing.T) {
 func TestAPublishWaitsForItsStream(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
-	answers, stored := b.Conn().Stats().InMsgs, make(chan error, 1)
+	answers, stored := b.WriteConn().Stats().InMsgs, make(chan error, 1)
 	go func() {
 		_, err := b.Publish(ctx, msg("late.stream", "", "1"))
 		stored <- err
 	}()
-	for b.Conn().Stats().InMsgs == answers { // nothing else comes but what the publish is told
+	for b.WriteConn().Stats().InMsgs == answers { // nothing else comes but what the publish is told
 		if err := broker.Wait(ctx, time.Millisecond); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstr
 	}
 	maps.Copy(want.Metadata, revisionMetadata())
 	var c jetstream.Consumer
-	err := s.c.RetryUntilLeader(ctx, "ensure consumer "+want.Durable, func(ctx context.Context) (err error) {
+	err := s.admin.RetryUntilLeader(ctx, "ensure consumer "+want.Durable, func(ctx context.Context) (err error) {
 		c, err = s.ensureConsumer(ctx, stream, want)
 		return err
 	})
@@ -32,7 +32,7 @@ func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetst
 	// Shortly: without a leader there is no answer, and the caller is to go on as soon as
 	// there is one.
 	look, cancel := context.WithTimeout(ctx, time.Second)
-	c, err := s.c.Consumer(look, stream, want.Durable)
+	c, err := s.admin.Consumer(look, stream, want.Durable)
 	cancel()
 	if err == nil {
 		return c, nil
@@ -46,29 +46,29 @@ func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetst
 	if err := Wait(ctx, deletionTakes); err != nil {
 		return nil, err
 	}
-	if c, err := s.c.Consumer(ctx, stream, want.Durable); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+	if c, err := s.admin.Consumer(ctx, stream, want.Durable); !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return c, err // another process created it first
 	}
 	want.Metadata = revisionMetadata()
-	c, err = s.c.js.CreateConsumer(ctx, stream, want)
+	c, err = s.admin.js.CreateConsumer(ctx, stream, want)
 	if errors.Is(err, jetstream.ErrConsumerExists) {
-		return s.c.Consumer(ctx, stream, want.Durable)
+		return s.admin.Consumer(ctx, stream, want.Durable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
 	}
-	s.c.log.Warn("a durable consumer was gone, and is created again; if its route was paused, it is not any more", "stream", stream, "consumer", want.Durable)
+	s.admin.log.Warn("a durable consumer was gone, and is created again; if its route was paused, it is not any more", "stream", stream, "consumer", want.Durable)
 	return c, nil
 }
 
 func (s *Streams) ensureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	have, err := s.c.js.Consumer(ctx, stream, want.Durable)
+	have, err := s.admin.js.Consumer(ctx, stream, want.Durable)
 	if err == nil && newer(have.CachedInfo().Config.Metadata) {
 		return have, nil
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
 	}
-	c, err := s.c.js.CreateOrUpdateConsumer(ctx, stream, want)
+	c, err := s.admin.js.CreateOrUpdateConsumer(ctx, stream, want)
 	return c, wrapf(err, "consumer %s of %s", want.Durable, stream)
 }

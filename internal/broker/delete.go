@@ -22,26 +22,26 @@ type apiAnswer struct {
 // Delete removes one message from a stream, and reports whether this call did. One that
 // is gone already is no error: the server has several answers for it, so that it is
 // asked for the message then.
-func (c *connection) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
+func (a *admin) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("delete from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
 	body, err := json.Marshal(deleteRequest{Seq: seq, NoErase: true})
 	if err != nil {
 		return false, err
 	}
-	reply, err := c.request(ctx, stream, "$JS.API.STREAM.MSG.DELETE."+stream, body)
+	reply, err := a.reads.link.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.DELETE."+stream, body)
 	if err != nil {
 		return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, errors.Join(ErrUnavailable, err))
 	}
-	var a apiAnswer
-	if err := json.Unmarshal(reply.Data, &a); err != nil {
+	var answer apiAnswer
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
 		return false, fmt.Errorf("delete from %s: unreadable answer: %w", stream, err)
 	}
-	if a.Error == nil {
+	if answer.Error == nil {
 		return true, nil
 	}
-	if _, err := c.At(ctx, stream, seq); errors.Is(err, ErrNoMessage) {
+	if _, err := a.reads.At(ctx, stream, seq); errors.Is(err, ErrNoMessage) {
 		return false, nil
 	}
-	return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, a.Error)
+	return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, answer.Error)
 }

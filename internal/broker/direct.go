@@ -56,15 +56,15 @@ type directAnswer struct {
 
 // Page reads the first messages on a subject with sequence from or above, in order and
 // without a gap; none: the leader has none. More may follow.
-func (c *connection) Page(ctx context.Context, stream, subject string, from uint64) ([]Stored, error) {
-	a, err := c.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: pageMessages, MaxBytes: pageBytes})
+func (r *reader) Page(ctx context.Context, stream, subject string, from uint64) ([]Stored, error) {
+	a, err := r.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: pageMessages, MaxBytes: pageBytes})
 	if len(a.messages) > 0 {
 		return a.messages, nil // in order, whatever became of the rest
 	}
 	if err != nil && !errors.Is(err, nats.ErrNoResponders) { // the stream may do without direct gets
 		return nil, err
 	}
-	m, err := c.Next(ctx, stream, subject, from)
+	m, err := r.Next(ctx, stream, subject, from)
 	switch {
 	case errors.Is(err, ErrNoMessage):
 		return nil, nil
@@ -87,7 +87,7 @@ type Known struct {
 // sure is returned. It leaves out none with news. One whose messages were removed it may
 // leave out as long as a replica has not followed the removal, which no sequence shows:
 // ask again later. At most MostSubjects.
-func (c *connection) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
+func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
 	req := directRequest{Seq: state.State.LastSeq, MultiLast: make([]string, len(known)), MaxBytes: behindBytes}
 	for i, k := range known {
 		req.MultiLast[i], req.Seq = k.Subject, min(req.Seq, k.Seq)
@@ -100,7 +100,7 @@ func (c *connection) Behind(ctx context.Context, state *jetstream.StreamInfo, kn
 	default:
 		req.Seq++
 	}
-	a, fresh, err := c.askLasts(ctx, state, req)
+	a, fresh, err := r.askLasts(ctx, state, req)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +110,10 @@ func (c *connection) Behind(ctx context.Context, state *jetstream.StreamInfo, kn
 // askLasts asks until a replica has the stream up to state; not fresh: none had. A replica
 // that finds no message on any of the subjects does not say up to where. Then one more
 // subject, of which the leader has a message, makes it say so.
-func (c *connection) askLasts(ctx context.Context, state *jetstream.StreamInfo, req directRequest) (a directAnswer, fresh bool, err error) {
+func (r *reader) askLasts(ctx context.Context, state *jetstream.StreamInfo, req directRequest) (a directAnswer, fresh bool, err error) {
 	stream, last, asked := state.Config.Name, state.State.LastSeq, false
 	for wait := 20 * time.Millisecond; ; wait *= 2 {
-		a, err = c.askReplica(ctx, stream, req)
+		a, err = r.askReplica(ctx, stream, req)
 		none := a.through == 0 && len(a.messages) == 0
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
@@ -123,7 +123,7 @@ func (c *connection) askLasts(ctx context.Context, state *jetstream.StreamInfo, 
 		case a.through >= last || none && state.Config.Replicas <= 1:
 			return a, true, nil
 		case none && !asked:
-			m, err := c.Next(ctx, stream, ">", req.Seq)
+			m, err := r.Next(ctx, stream, ">", req.Seq)
 			if errors.Is(err, ErrNoMessage) || err == nil && m.Seq > last {
 				return a, true, nil // all that could be news is gone
 			}
@@ -156,35 +156,32 @@ func (a directAnswer) behind(known []Known, missing, fresh bool) (out []int) {
 }
 
 // askReplica asks once, over one connection. What came before an error is returned too.
-func (c *connection) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
+func (r *reader) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
-	down, _ := c.state.now()
+	down, _ := r.link.state.now()
 	try, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	defer context.AfterFunc(down, func() { lost(nats.ErrDisconnected) })()
-	var a directAnswer
-	err := c.circuits.ask(try, stream, func() (err error) {
-		a, err = c.collect(try, stream, req)
-		return err
-	})
+	a, err := r.collect(try, stream, req)
 	if err != nil {
 		err = fmt.Errorf("read from %s: %w", stream, errors.Join(ErrUnavailable, context.Cause(try), err))
 	}
 	return a, err
 }
 
-func (c *connection) collect(ctx context.Context, stream string, req directRequest) (a directAnswer, err error) {
+func (r *reader) collect(ctx context.Context, stream string, req directRequest) (a directAnswer, err error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return a, err
 	}
-	sub, err := c.nc.SubscribeSync(c.nc.NewInbox())
+	nc := r.link.nc
+	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return a, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a closed connection has no subscription left
-	if err := c.nc.PublishRequest(directSubject(stream), sub.Subject, body); err != nil {
+	if err := nc.PublishRequest(directSubject(stream), sub.Subject, body); err != nil {
 		return a, err
 	}
 	for last := uint64(0); ; {
@@ -213,7 +210,7 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 		if stored.Time, err = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer)); err != nil {
 			return a, err
 		}
-		if stored, err = c.settled(stream, stored, nil); err != nil {
+		if stored, err = r.checked(stream, stored, nil); err != nil {
 			return a, err
 		}
 		a.messages = append(a.messages, stored)
@@ -221,8 +218,8 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 }
 
 // direct is get without the detour over JSON, answered by any replica.
-func (c *connection) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
-	reply, err := c.read(ctx, stream, directSubject(stream), req)
+func (r *reader) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+	reply, err := r.read(ctx, stream, directSubject(stream), req)
 	if err != nil {
 		return Stored{}, err
 	}

@@ -47,6 +47,7 @@ type embedded struct {
 	log     *slog.Logger
 
 	restarted atomic.Int64 // last restart in place, in Unix nanoseconds; 0: none
+	checking  atomic.Int64 // since when writeError is under way, in Unix nanoseconds; 0: it is not
 
 	looked atomic.Int64 // when hasRoom looked last, in Unix nanoseconds
 	full   atomic.Bool  // what it saw
@@ -165,8 +166,17 @@ func orDefault(v, otherwise int64) int64 {
 	return v
 }
 
+// InProcessConn is the client's end of a new connection.
+func (e *embedded) InProcessConn() (net.Conn, error) { return e.server().InProcessConn() }
+
+// flusherTimeout bounds one write to the embedded server. A direct get from a stream whose sync
+// stalls keeps the server from reading the connection, which is a pipe without a buffer, and the
+// client holds its lock while it writes. After flusherTimeout it connects again. Its own default
+// is a minute. With a buffer in between fewer reads succeed (docs/adr/0024).
+const flusherTimeout = PublishTimeout
+
 func (e *embedded) inProcess() []nats.Option {
-	opts := []nats.Option{nats.InProcessServer(inProcess{e})}
+	opts := []nats.Option{nats.InProcessServer(e), nats.FlusherTimeout(flusherTimeout), nats.ReconnectOnFlusherError()}
 	if e.options.User != "" {
 		opts = append(opts, nats.UserInfo(e.options.User, e.options.Password))
 	}

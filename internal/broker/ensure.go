@@ -40,7 +40,7 @@ type differs func(ctx context.Context, want jetstream.StreamConfig, fields []str
 // At the end the clock was compared with the broker's.
 func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	var log bool
-	err := s.c.RetryUntilLeader(ctx, "read the streams", func(ctx context.Context) (err error) {
+	err := s.admin.RetryUntilLeader(ctx, "read the streams", func(ctx context.Context) (err error) {
 		log, err = s.checkLogPresent(ctx)
 		return err
 	})
@@ -48,7 +48,7 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 		return err
 	}
 	for _, want := range s.Configs() {
-		err := s.c.RetryUntilLeader(ctx, "ensure stream "+want.Name, func(ctx context.Context) error {
+		err := s.admin.RetryUntilLeader(ctx, "ensure stream "+want.Name, func(ctx context.Context) error {
 			created, err := s.ensureStream(ctx, want, differs)
 			if created && s.wasLost(want, log) {
 				s.recreated(want.Name)
@@ -62,8 +62,8 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 		s.seen[want.Name] = true
 		s.mu.Unlock()
 	}
-	return s.c.RetryUntilLeader(ctx, "read the broker's clock", func(ctx context.Context) error {
-		_, err := s.c.timedInfo(ctx, s.c.names.Tasks())
+	return s.admin.RetryUntilLeader(ctx, "read the broker's clock", func(ctx context.Context) error {
+		_, err := s.admin.timedInfo(ctx, s.admin.names.Tasks())
 		return err
 	})
 }
@@ -74,14 +74,14 @@ const accountTimeout = 2 * time.Second
 // checkAccount compares the configuration with the NATS account's limits, so that a failed start names
 // the key or the limit to change. Without permission to read them, creating the stream fails instead.
 func (s *Streams) checkAccount(ctx context.Context) error {
-	if err := s.c.checkPayload(); err != nil {
+	if err := s.admin.reads.link.checkPayload(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
-	account, err := s.c.js.AccountInfo(ctx)
+	account, err := s.admin.js.AccountInfo(ctx)
 	if err != nil {
-		s.c.log.Debug("could not read NATS account limits", "error", err)
+		s.admin.log.Debug("could not read NATS account limits", "error", err)
 		return nil
 	}
 	limits, streams := account.Limits, len(s.Configs())
@@ -108,9 +108,9 @@ const objectStoresTimeout = 10 * time.Second
 func (s *Streams) updateObjectStores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, objectStoresTimeout)
 	defer cancel()
-	list := s.c.js.StreamNames(ctx, jetstream.WithStreamListSubject(objectwrite.ChunksOf("*", ">")))
+	list := s.admin.js.StreamNames(ctx, jetstream.WithStreamListSubject(objectwrite.ChunksOf("*", ">")))
 	for name := range list.Name() {
-		if !strings.HasPrefix(name, objectwrite.Stream(s.c.names.Bodies(""))) {
+		if !strings.HasPrefix(name, objectwrite.Stream(s.admin.names.Bodies(""))) {
 			continue
 		}
 		err := try(ctx, func(ctx context.Context) error { return s.updateObjectStore(ctx, name) })
@@ -118,24 +118,24 @@ func (s *Streams) updateObjectStores(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			s.c.log.Warn("could not update object store", "stream", name, "error", err)
+			s.admin.log.Warn("could not update object store", "stream", name, "error", err)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	if ctx.Err() != nil {
-		s.c.log.Warn("could not update all object stores in time", "timeout", objectStoresTimeout)
+		s.admin.log.Warn("could not update all object stores in time", "timeout", objectStoresTimeout)
 		return nil
 	}
 	if err := list.Err(); err != nil {
-		s.c.log.Warn("could not list the object stores; they keep their settings until the next start", "error", err)
+		s.admin.log.Warn("could not list the object stores; they keep their settings until the next start", "error", err)
 	}
 	return nil
 }
 
 func (s *Streams) updateObjectStore(ctx context.Context, name string) error {
-	stream, err := s.c.js.Stream(ctx, name)
+	stream, err := s.admin.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (s *Streams) updateObjectStore(ctx context.Context, name string) error {
 // wasLost reports whether a stream that was missing had existed: this process has seen it,
 // or it is the queue of an existing log. A stream in memory ends with its server.
 func (s *Streams) wasLost(want jetstream.StreamConfig, log bool) bool {
-	return s.wasSeen(want) || log && want.Name == s.c.names.Work()
+	return s.wasSeen(want) || log && want.Name == s.admin.names.Work()
 }
 
 // wasSeen reports whether this process has seen a stream on disk.
@@ -170,7 +170,7 @@ func (s *Streams) recreated(name string) {
 	s.mu.Lock()
 	s.lost[name]++
 	s.mu.Unlock()
-	s.c.log.Error("a stream was gone, with all that was in it, and is created again", "stream", name)
+	s.admin.log.Error("a stream was gone, with all that was in it, and is created again", "stream", name)
 }
 
 // Recreated is how often this process found that a stream was lost, and created it again.
@@ -183,11 +183,11 @@ func (s *Streams) Recreated(stream string) int {
 // checkLogPresent reports whether there is a log. It refuses to work with accepted
 // jobs whose whole history is gone: an operator has to decide what those jobs are.
 func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
-	if _, err := s.c.js.Stream(ctx, s.c.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return true, wrapf(err, "stream %s", s.c.names.Tasks())
+	if _, err := s.admin.js.Stream(ctx, s.admin.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return true, wrapf(err, "stream %s", s.admin.names.Tasks())
 	}
-	for _, name := range []string{s.c.names.Work(), s.c.names.Wait()} {
-		jobs, err := s.c.streamInfo(ctx, name)
+	for _, name := range []string{s.admin.names.Work(), s.admin.names.Wait()} {
+		jobs, err := s.admin.streamInfo(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		}
@@ -196,7 +196,7 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 		}
 		if jobs.State.Msgs > 0 {
 			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
-				s.c.names.Tasks(), name, jobs.State.Msgs, name)
+				s.admin.names.Tasks(), name, jobs.State.Msgs, name)
 		}
 	}
 	return false, nil
@@ -204,15 +204,15 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 
 // ensureStream reports whether it created the stream.
 func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig, differs differs) (created bool, err error) {
-	down, _ := s.c.state.now()
-	stream, err := s.c.js.Stream(ctx, want.Name)
+	down, _ := s.admin.reads.link.state.now()
+	stream, err := s.admin.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, created, err = s.createStream(ctx, want)
 	}
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
-	s.c.unreplicated.learn(down, stream.CachedInfo())
+	s.admin.reads.unreplicated.learn(down, stream.CachedInfo())
 	if s.wasUnheard(want.Name) || created {
 		return true, nil
 	}
@@ -240,7 +240,7 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 	}
 	defer release()
 	if s.wasSeen(want) {
-		if stream, err = s.c.js.Stream(ctx, want.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		if stream, err = s.admin.js.Stream(ctx, want.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return stream, false, err
 		}
 		if err := Wait(ctx, deletionTakes); err != nil {
@@ -248,9 +248,9 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 		}
 	}
 	want.FirstSeq = s.firstSequence(want, time.Now())
-	stream, err = s.c.js.CreateStream(ctx, want)
+	stream, err = s.admin.js.CreateStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		stream, err = s.c.js.Stream(ctx, want.Name) // another replica was faster
+		stream, err = s.admin.js.Stream(ctx, want.Name) // another replica was faster
 		return stream, false, err
 	}
 	if CutOff(err) {
@@ -287,7 +287,7 @@ func (s *Streams) oneCreates(ctx context.Context) (release func(), err error) {
 // instead of the item of another job, no sequence comes twice: no stream takes a million
 // messages a second. The log begins at 1: what it has lost is told by its last sequence.
 func (s *Streams) firstSequence(want jetstream.StreamConfig, now time.Time) uint64 {
-	if slices.Contains([]string{s.c.names.Requests(), s.c.names.Work(), s.c.names.Wait()}, want.Name) {
+	if slices.Contains([]string{s.admin.names.Requests(), s.admin.names.Work(), s.admin.names.Wait()}, want.Name) {
 		return uint64(now.UnixMicro())
 	}
 	return want.FirstSeq
@@ -302,19 +302,19 @@ func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, 
 	s.logged[want.Name] = difference
 	s.mu.Unlock()
 	if !before {
-		s.c.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
+		s.admin.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
 	}
 	return nil
 }
 
 func (s *Streams) updateStream(ctx context.Context, want jetstream.StreamConfig, fields []string) error {
-	down, _ := s.c.state.now()
-	stream, err := s.c.js.UpdateStream(ctx, want)
+	down, _ := s.admin.reads.link.state.now()
+	stream, err := s.admin.js.UpdateStream(ctx, want)
 	if err != nil {
 		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
 	}
-	s.c.unreplicated.learn(down, stream.CachedInfo())
-	s.c.log.Info("stream updated", "stream", want.Name, "changes", fields)
+	s.admin.reads.unreplicated.learn(down, stream.CachedInfo())
+	s.admin.log.Info("stream updated", "stream", want.Name, "changes", fields)
 	return nil
 }
 

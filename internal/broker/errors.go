@@ -9,8 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/genbus/genbus/internal/streamwrite"
 )
 
 // The answers to a publish that are no success. Everything else that Publish
@@ -52,11 +50,15 @@ const (
 	codeNoLeader              jetstream.ErrorCode = 10008
 	codeNotLeader             jetstream.ErrorCode = 10009
 	codeTooLarge              jetstream.ErrorCode = 10054
+	// A stream or a subject that is full, and a server whose storage is used up: of a batch nothing
+	// was stored then either.
+	codeStoreFailed           jetstream.ErrorCode = 10077
+	codeInsufficientResources jetstream.ErrorCode = 10023
 )
 
 // storageUsedUp are the refusals of a server, or an account, whose bytes on disk or in memory are
 // used up. Nothing was stored.
-var storageUsedUp = []jetstream.ErrorCode{10002, streamwrite.CodeInsufficientResources, 10028, 10047}
+var storageUsedUp = []jetstream.ErrorCode{10002, codeInsufficientResources, 10028, 10047}
 
 // accountLimits are the refusals that the account's limits ask for: the number of streams, that
 // each has max_bytes, and how many bytes these may be.
@@ -78,7 +80,7 @@ func Classify(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return errors.Join(ErrTooLarge, err)
-	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders), errors.Is(err, streamwrite.ErrNotSent),
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders), errors.Is(err, errNotSent),
 		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrReconnectBufExceeded):
 		return errors.Join(ErrUnavailable, err)
 	default:
@@ -92,7 +94,7 @@ func classifyAPI(api *jetstream.APIError) error {
 		return errors.Join(ErrWrongSequence, api)
 	case codeWrongSequenceConstant, codeInFlight:
 		return errors.Join(ErrInFlight, api)
-	case streamwrite.CodeStoreFailed:
+	case codeStoreFailed:
 		switch {
 		case isLimit(api):
 			return errors.Join(ErrFull, api)

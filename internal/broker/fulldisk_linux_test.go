@@ -215,13 +215,13 @@ func TestAFullDiskOfAnExternalServer(t *testing.T) {
 	}
 }
 
-// untilConnected waits until a write succeeds.
+// untilConnected waits until a write succeeds, and callers are not refused.
 func untilConnected(t *testing.T, b *broker.Broker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		err := store(ctx, b, "new", 1)
+		err := errors.Join(b.Trouble(), store(ctx, b, "new", 1))
 		if err == nil {
 			return
 		}

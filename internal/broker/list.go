@@ -21,11 +21,11 @@ type listAnswer struct {
 
 // Consumers reads the state of all consumers of a stream, by name, 256 with one request. The
 // server leaves out those whose leader does not answer it.
-func (c *connection) Consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
+func (a *admin) Consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	out := map[string]*jetstream.ConsumerInfo{}
 	// Those that are left out count for the offset too, so a page can be short.
 	for at, total := 0, 1; at < min(total, maxListed); at += pageConsumers {
-		page, err := c.consumersFrom(ctx, stream, at)
+		page, err := a.consumersFrom(ctx, stream, at)
 		if err != nil {
 			return nil, fmt.Errorf("list the consumers of %s: %w", stream, err)
 		}
@@ -40,14 +40,14 @@ func (c *connection) Consumers(ctx context.Context, stream string) (map[string]*
 // pageConsumers is how many consumers the server lists with one answer.
 const pageConsumers = 256
 
-func (c *connection) consumersFrom(ctx context.Context, stream string, offset int) (page listAnswer, err error) {
+func (a *admin) consumersFrom(ctx context.Context, stream string, offset int) (page listAnswer, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("no answer within %s", ReadTimeout))
 	defer cancel()
 	body, err := json.Marshal(map[string]int{"offset": offset})
 	if err != nil {
 		return page, err
 	}
-	reply, err := c.request(ctx, stream, "$JS.API.CONSUMER.LIST."+stream, body)
+	reply, err := a.reads.link.nc.RequestWithContext(ctx, "$JS.API.CONSUMER.LIST."+stream, body)
 	if err != nil {
 		return page, errors.Join(ErrUnavailable, context.Cause(ctx), err)
 	}

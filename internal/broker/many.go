@@ -12,15 +12,15 @@ import (
 
 // Some reads the first messages on a subject with sequence from or above, in order and without
 // a gap: most at most, and fewer where they are large.
-func (c *connection) Some(ctx context.Context, stream, subject string, from uint64, most int) ([]Stored, error) {
-	a, err := c.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: min(most, pageMessages), MaxBytes: pageBytes})
+func (r *reader) Some(ctx context.Context, stream, subject string, from uint64, most int) ([]Stored, error) {
+	a, err := r.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: min(most, pageMessages), MaxBytes: pageBytes})
 	return a.messages, unlessMissing(err)
 }
 
 // Lasts reads the last messages on some subjects, of which it leaves some out where they are
 // large. MostSubjects at most.
-func (c *connection) Lasts(ctx context.Context, stream string, subjects []string) ([]Stored, error) {
-	a, err := c.askReplica(ctx, stream, directRequest{MultiLast: subjects, MaxBytes: behindBytes})
+func (r *reader) Lasts(ctx context.Context, stream string, subjects []string) ([]Stored, error) {
+	a, err := r.askReplica(ctx, stream, directRequest{MultiLast: subjects, MaxBytes: behindBytes})
 	return a.messages, unlessMissing(err)
 }
 

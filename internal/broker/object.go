@@ -33,7 +33,7 @@ type Body struct {
 }
 
 // objects reads and writes objects of any bucket.
-type objects struct{ c *connection }
+type objects struct{ b *Broker }
 
 // put writes the chunks on a subject of their own, and then the info that
 // points to them: an object is there whole or not at all. Its name is the prefix and
@@ -57,7 +57,7 @@ func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 // putChunks writes what r gives and completes info. The answer to a chunk is awaited also
 // where ctx has ended: the purge of what was stored would overtake the chunk.
 func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
-	size := objectwrite.ChunkSize(o.c.MaxPayload())
+	size := objectwrite.ChunkSize(o.b.MaxPayload())
 	if known, ok := r.(*bytes.Reader); ok { // a small body needs no large buffer
 		size = max(1, min(size, int64(known.Len())))
 	}
@@ -65,7 +65,7 @@ func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io
 		r = &bounded{r: r, limit: limit, left: limit}
 	}
 	sum, err := objectwrite.Chunks(ctx, info, r, size, func(m *nats.Msg) error {
-		_, err := o.c.Publish(context.WithoutCancel(ctx), m)
+		_, err := o.b.Publish(context.WithoutCancel(ctx), m)
 		return err
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 		return context.Cause(ctx)
 	}
 	create := func(ctx context.Context) error {
-		_, err := o.c.PublishExpecting(ctx, Jobs, &nats.Msg{Subject: m.Subject, Data: m.Data}, 0)
+		_, err := o.b.PublishExpecting(ctx, Jobs, &nats.Msg{Subject: m.Subject, Data: m.Data}, 0)
 		return err
 	}
 	if err = create(ctx); !errors.Is(err, ErrNoAnswer) {
@@ -159,7 +159,7 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := o.c.ask(ctx, objectwrite.Stream(bucket), "$JS.API.STREAM.PURGE."+objectwrite.Stream(bucket), body)
+	reply, err := o.b.ask(ctx, "$JS.API.STREAM.PURGE."+objectwrite.Stream(bucket), body)
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", subject, errors.Join(ErrUnavailable, err))
 	}
@@ -177,7 +177,7 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 // was deleted; ErrBodyLost when it says nothing.
 func (o objects) info(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
 	var info jetstream.ObjectInfo
-	m, err := o.c.Last(ctx, objectwrite.Stream(bucket), objectwrite.InfoOf(bucket, name))
+	m, err := o.b.Last(ctx, objectwrite.Stream(bucket), objectwrite.InfoOf(bucket, name))
 	if errors.Is(err, ErrNoMessage) || hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		return info, ErrBodyLost
 	}

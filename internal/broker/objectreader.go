@@ -90,9 +90,9 @@ func (r *objectReader) Close() error {
 // replica. A chunk never changes, so the only harm of a replica that lags is that
 // it does not have it yet; then the leader is asked.
 func (o objects) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	m, err := o.c.direct(ctx, stream, streamread.Next(subject, seq))
+	m, err := o.b.direct(ctx, stream, streamread.Next(subject, seq))
 	if err != nil && ctx.Err() == nil {
-		return o.c.Next(ctx, stream, subject, seq)
+		return o.b.Next(ctx, stream, subject, seq)
 	}
 	return m, err
 }

@@ -32,13 +32,13 @@ func (t *trouble) after(err error, now time.Time) *trouble {
 
 // Ready returns nil when JetStream answers, and the reason otherwise. Trouble
 // keeps what it found.
-func (c *connection) Ready(ctx context.Context) error {
-	err := c.look(ctx)
+func (b *Broker) Ready(ctx context.Context) error {
+	err := b.look(ctx)
 	if err == nil {
-		c.trouble.Store(nil)
+		b.trouble.Store(nil)
 		return nil
 	}
-	c.trouble.Store(c.trouble.Load().after(err, time.Now()))
+	b.trouble.Store(b.trouble.Load().after(err, time.Now()))
 	return err
 }
 
@@ -46,30 +46,33 @@ func (c *connection) Ready(ctx context.Context) error {
 // connection, or the last look of Ready failed and callers need not wait for an election. Code
 // that has a caller to answer calls it first: otherwise each caller would wait for its own
 // timeout.
-func (c *connection) Trouble() error {
-	if !c.nc.IsConnected() {
+func (b *Broker) Trouble() error {
+	if !b.isConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
 	}
-	if err := c.cannotStore(); err != nil {
+	if err := b.cannotStore(); err != nil {
 		return err
 	}
-	if t := c.trouble.Load(); t != nil && !time.Now().Before(t.refuse) {
+	if t := b.trouble.Load(); t != nil && !time.Now().Before(t.refuse) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, t.err)
 	}
 	return nil
 }
 
-func (c *connection) look(ctx context.Context) error {
-	if !c.nc.IsConnected() {
-		return errors.New("not connected to NATS")
+// isConnected reports whether JetStream can be written to and read.
+func (b *Broker) isConnected() bool { return b.writer.link.isUp() && b.reader.link.isUp() }
+
+func (b *Broker) look(ctx context.Context) error {
+	if !b.isConnected() {
+		return errNotConnected
 	}
-	if err := c.checkPayload(); err != nil {
+	if err := b.writer.link.checkPayload(); err != nil {
 		return err
 	}
 	// The log first: its answer is the one that the clock is compared with, and what is
 	// wrong with another stream must not keep that from us.
-	for _, name := range []string{c.names.Tasks(), c.names.Work(), c.names.Wait()} {
-		info, err := c.timedInfo(ctx, name)
+	for _, name := range []string{b.names.Tasks(), b.names.Work(), b.names.Wait()} {
+		info, err := b.timedInfo(ctx, name)
 		if err != nil {
 			return err // it names the stream
 		}

@@ -18,7 +18,7 @@ const (
 // RetryUntilLeader tries again what JetStream does not answer, or cannot do because the
 // cluster has no leader, for up to a minute. A refusal ends it at once. f is
 // given a bounded context, and is harmless to repeat.
-func (c *connection) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
+func (a *admin) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream could not do it within %s", what, leaderTimeout))
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -26,7 +26,7 @@ func (c *connection) RetryUntilLeader(ctx context.Context, what string, f func(c
 		if err == nil || !passing(err) {
 			return err
 		}
-		c.log.Warn("JetStream does not answer yet", "to", what, "error", err)
+		a.log.Warn("JetStream does not answer yet", "to", what, "error", err)
 		if Wait(ctx, wait) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}

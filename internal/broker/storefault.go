@@ -48,8 +48,8 @@ func (f *storeFaults) clear() {
 
 // cannotStore returns the embedded server's fault while its disk is full. The server does not answer
 // writes then.
-func (c *connection) cannotStore() error {
-	if f := c.faults.last.Load(); f != nil && c.writers.server != nil && isFull(f.err) {
+func (w *writer) cannotStore() error {
+	if f := w.faults.last.Load(); f != nil && w.server != nil && isFull(f.err) {
 		return f.err
 	}
 	return nil
@@ -58,13 +58,13 @@ func (c *connection) cannotStore() error {
 // noteWrite records the result of a write to an external server's task log. With a full disk, the server
 // refuses or does not answer for PublishTimeout. A caller that gives up earlier proves nothing. keepStore
 // checks the embedded server.
-func (c *connection) noteWrite(ctx context.Context, stream string, err error) {
+func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
 	switch {
-	case c.writers.server != nil || stream != c.names.Tasks():
+	case w.server != nil || stream != w.names.Tasks():
 	case err == nil:
-		c.faults.clear()
+		w.faults.clear()
 	case errors.Is(err, ErrStorage), errors.Is(context.Cause(ctx), errPublishTimeout):
-		c.faults.set(err)
+		w.faults.set(err)
 	}
 }
 
@@ -72,18 +72,32 @@ func (c *connection) noteWrite(ctx context.Context, stream string, err error) {
 // embedded server, and based on recent writes to the task log for an external one.
 func (b *Broker) StoreError() error {
 	f := b.faults.last.Load()
-	if f == nil || b.embedded == nil && time.Since(f.at) > faultFor {
+	switch {
+	case f != nil && (b.embedded != nil || time.Since(f.at) <= faultFor):
+		return f.err
+	case b.embedded != nil && b.embedded.isStalled():
+		return errStalled
+	default:
 		return nil
 	}
-	return f.err
+}
+
+var errStalled = fmt.Errorf("%w: embedded NATS server has been syncing a stream to disk for more than %s", ErrUnavailable, PublishTimeout)
+
+// isStalled reports whether the sync of a stream takes longer than its writes may: writeError waits for it.
+func (e *embedded) isStalled() bool {
+	since := e.checking.Load()
+	return since != 0 && time.Since(time.Unix(0, since)) > PublishTimeout
 }
 
 // Failed delivers an error if restarting the embedded server does not help. The process must end.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
 // writeError returns the first write error of any stream. nats-server keeps it until a restart (2.15.2).
-// known is false if the server does not tell.
+// known is false if the server does not tell. It waits while a stream is synced.
 func (e *embedded) writeError() (known bool, err error) {
+	e.checking.Store(time.Now().UnixNano())
+	defer e.checking.Store(0)
 	health := e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Details: true})
 	for _, found := range health.Errors {
 		if found.Type == server.HealthzErrorStream && strings.Contains(found.Error, " write error: ") {

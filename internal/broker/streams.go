@@ -90,7 +90,7 @@ func (l Limits) withDefaults() Limits {
 // Streams keeps the streams and their durable consumers as this replica's configuration
 // has them. It is safe for concurrent use.
 type Streams struct {
-	c        *connection
+	admin    *admin
 	limits   Limits
 	replicas int
 	creating chan struct{} // has the one who creates a missing stream
@@ -102,9 +102,9 @@ type Streams struct {
 	unheard map[string]bool   // streams that it has asked for, and heard no answer
 }
 
-func newStreams(c *connection, limits Limits, replicas int) *Streams {
+func newStreams(a *admin, limits Limits, replicas int) *Streams {
 	return &Streams{
-		c: c, limits: limits.withDefaults(), replicas: max(replicas, 1), creating: make(chan struct{}, 1),
+		admin: a, limits: limits.withDefaults(), replicas: max(replicas, 1), creating: make(chan struct{}, 1),
 		logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, unheard: map[string]bool{},
 	}
 }
@@ -113,7 +113,7 @@ func newStreams(c *connection, limits Limits, replicas int) *Streams {
 // nor AllowRollup is ever set: with them, any publisher could wipe a stream or
 // forge a message.
 func (s *Streams) Configs() []jetstream.StreamConfig {
-	n, l := s.c.names, s.limits
+	n, l := s.admin.names, s.limits
 	return []jetstream.StreamConfig{
 		s.stream(n.Requests(), "durable inbox of requests", jetstream.StreamConfig{
 			Subjects:  []string{n.RequestPattern(subject.Video), n.RequestPattern(subject.Chat)},

@@ -58,10 +58,10 @@ func (u *unreplicated) has(stream string) bool {
 // getUnreplicated reads a message by a direct get. Not decided: the leader is to be asked. A
 // mirror of the stream may answer too, which is behind. A message says what stream it was
 // read from, and that there is none does not.
-func (c *connection) getUnreplicated(ctx context.Context, stream string, req streamread.Request) (m Stored, decided bool, err error) {
-	reply, err := c.read(ctx, stream, directSubject(stream), req)
+func (r *reader) getUnreplicated(ctx context.Context, stream string, req streamread.Request) (m Stored, decided bool, err error) {
+	reply, err := r.read(ctx, stream, directSubject(stream), req)
 	if errors.Is(err, nats.ErrNoResponders) {
-		c.unreplicated.forget(stream)
+		r.unreplicated.forget(stream)
 		return Stored{}, false, nil
 	}
 	if err != nil {

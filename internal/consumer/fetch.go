@@ -128,7 +128,7 @@ func (f *fetcher) begin(m jetstream.Msg) {
 // brought them is over.
 func (f *fetcher) handBack(late []jetstream.Msg) {
 	for _, m := range late {
-		d, err := hold.NewDelivery(f.c.Broker.Conn(), m)
+		d, err := hold.NewDelivery(f.c.Broker.WriteConn(), m)
 		if err == nil {
 			err = d.Settle(hold.Return())
 		}

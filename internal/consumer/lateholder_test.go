@@ -45,7 +45,7 @@ func holdLate(t *testing.T, r *replica, item *genbusv1.WorkItem, stalls func(sta
 	h.released = stallingHolder(t, r, routeID{subject.Video, config.SandboxVideoRoute})
 	await(t, "the late holder stalls", stalled)
 	var err error
-	if h.settled, err = r.Broker.Conn().SubscribeSync(replies(r.holder)[0]); err != nil {
+	if h.settled, err = r.Broker.WriteConn().SubscribeSync(replies(r.holder)[0]); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -67,7 +67,7 @@ func (h *lateHolder) settlement() (orders []string) {
 	h.goOn()
 	await(h.t, "the late holder", h.released)
 	h.holder.Jobs.Wait()
-	if err := h.Broker.Conn().Flush(); err != nil {
+	if err := h.Broker.WriteConn().Flush(); err != nil {
 		h.t.Fatal(err)
 	}
 	for {

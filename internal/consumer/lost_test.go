@@ -181,7 +181,7 @@ func TestDeletedQueueIsMadeAgain(t *testing.T) {
 		}
 		completed(held)
 		shortly(t, "the first ones are acknowledged", func() bool { return heldJobs(r.holder) == after })
-		if err := b.Conn().Flush(); err != nil {
+		if err := b.WriteConn().Flush(); err != nil {
 			t.Fatal(err)
 		}
 		if n := messages(t, b, b.Names().Work()); n != after {

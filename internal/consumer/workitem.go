@@ -16,7 +16,7 @@ import (
 // open decodes a delivered work item. False: there is nothing to work on, and the message
 // is settled as far as it can be.
 func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, bool) {
-	d, err := hold.NewDelivery(c.Broker.Conn(), m)
+	d, err := hold.NewDelivery(c.Broker.WriteConn(), m)
 	if err != nil {
 		c.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
 		return hold.Delivery{}, nil, false

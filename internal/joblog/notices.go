@@ -78,7 +78,7 @@ func (l *Log) notify(before string, e task.Event) {
 	m.Data = []byte(l.b.Names().Task(n.Name.Kind, n.Name.Tenant, n.Name.ID))
 	m.Header[subject.HeaderStatus] = []string{n.Status}
 	m.Header[subject.HeaderWriter] = []string{n.Writer}
-	if err := l.b.Conn().PublishMsg(m); err != nil {
+	if err := l.b.WriteConn().PublishMsg(m); err != nil {
 		l.log.Debug("a notice could not be sent", telemetry.KeyJobID, n.Name.ID, telemetry.KeyError, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -324,14 +323,14 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 			m, err = w.message(batch)
 		}
 		if err == nil {
-			err = w.store(m)
+			_, err = w.b.Publish(w.ctx, m)
 		}
 		switch {
 		case err == nil:
 			w.metrics.ChunksPublished(1)
 			w.metrics.EventPublished(telemetry.PublishedChunk, time.Since(begin))
 			return true
-		case final(err):
+		case broker.Permanent(err):
 			return false
 		}
 		if broker.Wait(w.ctx, wait) != nil {
@@ -339,12 +338,6 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 		}
 	}
 	return false
-}
-
-// final reports whether the broker will refuse the same message again.
-func final(err error) bool {
-	err = broker.Classify(err)
-	return broker.Permanent(err)
 }
 
 // message builds the event of a batch. A large block, which is alone in its
@@ -361,21 +354,4 @@ func (w *ChunkWriter) message(batch blocks) (*nats.Msg, error) {
 	}
 	chunk.BlocksRef = BlobRef(ref)
 	return w.enc.Chunk(w.ctx, w.tenant, chunk)
-}
-
-// store sends a message once and waits for its fate. The asynchronous publish is
-// used because it fails as soon as the connection is lost.
-func (w *ChunkWriter) store(m *nats.Msg) error {
-	ack, err := w.b.JetStream().PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
-	if err != nil {
-		return err
-	}
-	select {
-	case <-ack.Ok():
-		return nil
-	case err := <-ack.Err():
-		return err
-	case <-w.ctx.Done():
-		return context.Cause(w.ctx)
-	}
 }

@@ -137,6 +137,9 @@ func TestIdleWriterPublishesEachBlockAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection closes right after
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 5 {
 		w.Add(sample(i))
 		m := <-live

@@ -56,6 +56,9 @@ func (w *writing) follow(t *testing.T) (stop func() int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := w.b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
 	told := make(chan int)
 	go func() {
 		n := 0

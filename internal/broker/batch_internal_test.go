@@ -1,4 +1,4 @@
-package streamwrite_test
+package broker
 
 import (
 	"context"
@@ -11,15 +11,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/streamwrite"
 )
 
 // TestALargeMessageIsNotKeptWaiting by batches, of which there is always one to send.
 func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
 	stored := make(chan struct{})
 	var group sync.WaitGroup
 	for i := range 100 {
@@ -30,14 +27,14 @@ func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := w.writer.Write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, "x"), streamwrite.Jobs); err != nil {
+				if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, "x"), Jobs); err != nil {
 					t.Error(err)
 					return
 				}
 			}
 		})
 	}
-	_, err := w.writer.Write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), streamwrite.Jobs)
+	_, err := w.writer.write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), Jobs)
 	close(stored)
 	group.Wait()
 	if err != nil {
@@ -54,20 +51,20 @@ type mute struct {
 	looks  chan struct{}
 }
 
-// noAnswer is how long a batch waits for its answer where one has none. The others are answered
+// answerDue is how long a batch waits for its answer where one has none. The others are answered
 // within that time.
-const noAnswer = 3 * time.Second
+const answerDue = 3 * time.Second
 
 func newMute(t *testing.T, timeout time.Duration) mute {
 	t.Helper()
-	m := mute{newWorld(t, streamwrite.Options{}), make(chan *nats.Msg, 100), &atomic.Bool{}, make(chan struct{}, 100)}
+	m := mute{newWorld(t, streamOptions{}), make(chan *nats.Msg, 100), &atomic.Bool{}, make(chan struct{}, 100)}
 	if err := m.js.DeleteStream(t.Context(), "LOG"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.nc.ChanSubscribe("log.>", m.got); err != nil {
 		t.Fatal(err)
 	}
-	m.writer = streamwrite.New(m.replies, streamwrite.Options{ // each write is a batch
+	m.writer = newStreamWriter(m.replies, streamOptions{ // each write is a batch
 		ShareFrom: 1, Timeout: timeout, Room: yesAlways, Sound: func() bool {
 			m.looks <- struct{}{}
 			return !m.broken.Load()
@@ -80,7 +77,7 @@ func newMute(t *testing.T, timeout time.Duration) mute {
 func (m mute) write(ctx context.Context, subject string) (sent *nats.Msg, result <-chan error) {
 	failed := make(chan error, 1)
 	go func() {
-		_, err := m.writer.Write(ctx, nats.NewMsg(subject), streamwrite.Jobs)
+		_, err := m.writer.write(ctx, nats.NewMsg(subject), Jobs)
 		failed <- err
 	}()
 	return <-m.got, failed
@@ -96,7 +93,7 @@ func (m mute) answer(t *testing.T, to *nats.Msg, with string) {
 // settles waits until the batch of a message is settled, and answers the questions about it.
 func (m mute) settles(t *testing.T, h nats.Header) {
 	t.Helper()
-	for tick := time.NewTicker(time.Millisecond); !m.writer.Settled(h); {
+	for tick := time.NewTicker(time.Millisecond); !m.writer.settled(h); {
 		select {
 		case question := <-m.got:
 			m.answer(t, question, no)
@@ -114,13 +111,13 @@ const (
 // later, and has met no error.
 func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, noAnswer)
+	m := newMute(t, answerDue)
 	first, failed := m.write(t.Context(), "log.1")
-	if err := <-failed; !errors.Is(err, nats.ErrTimeout) || errors.Is(err, streamwrite.ErrNotSent) {
+	if err := <-failed; !errors.Is(err, nats.ErrTimeout) || errors.Is(err, errNotSent) {
 		t.Errorf("a batch without an answer: %v", err)
 	}
 	m.broken.Store(true)
-	if m.writer.Settled(first.Header) {
+	if m.writer.settled(first.Header) {
 		t.Error("a batch without an answer is settled")
 	}
 	question := <-m.got
@@ -134,7 +131,7 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if m.writer.Settled(first.Header) {
+	if m.writer.settled(first.Header) {
 		t.Error("a batch is settled that a server could not sync")
 	}
 	m.broken.Store(false)
@@ -150,10 +147,10 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 // TestWritesAndAnswersDoNotWaitForALook at a stream, which waits for the disk.
 func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, noAnswer)
+	m := newMute(t, answerDue)
 	goOn := make(chan struct{})
-	m.writer = streamwrite.New(m.replies, streamwrite.Options{
-		ShareFrom: 1, Timeout: noAnswer, Room: yesAlways, Sound: func() bool {
+	m.writer = newStreamWriter(m.replies, streamOptions{
+		ShareFrom: 1, Timeout: answerDue, Room: yesAlways, Sound: func() bool {
 			m.looks <- struct{}{}
 			<-goOn
 			return true
@@ -180,7 +177,7 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("a write that was given up: %v", err)
 	}
-	if m.writer.Settled(first.Header) {
+	if m.writer.settled(first.Header) {
 		t.Error("a batch is settled before the server has said that it has met no error")
 	}
 	close(goOn)
@@ -190,25 +187,25 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 // TestAQuestionWithoutAnAnswerIsGivenUp: it does not keep what goes alone from being sent.
 func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, noAnswer)
-	m.writer = streamwrite.New(m.replies, streamwrite.Options{Window: 1, ShareFrom: 1, Timeout: 50 * time.Millisecond, Room: yesAlways, Sound: yesAlways})
+	m := newMute(t, answerDue)
+	m.writer = newStreamWriter(m.replies, streamOptions{Window: 1, ShareFrom: 1, Timeout: 50 * time.Millisecond, Room: yesAlways, Sound: yesAlways})
 	first, failed := m.write(t.Context(), "log.1")
 	if err := <-failed; !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("a batch without an answer: %v", err)
 	}
-	if m.writer.Settled(first.Header) {
+	if m.writer.settled(first.Header) {
 		t.Error("a batch without an answer is settled")
 	}
 	<-m.got // the question
 	stored := make(chan error, 1)
 	go func() {
-		_, err := m.writer.Write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), streamwrite.Jobs)
+		_, err := m.writer.write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), Jobs)
 		stored <- err
 	}()
 	select {
 	case large := <-m.got:
 		m.answer(t, large, yes)
-	case <-time.After(brokertest.Patience):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("what goes alone waits for the answer to a question")
 	}
 	if err := <-stored; err != nil {
@@ -219,13 +216,13 @@ func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 // TestALateAnswerSettlesABatch.
 func TestALateAnswerSettlesABatch(t *testing.T) {
 	t.Parallel()
-	m := newMute(t, noAnswer)
+	m := newMute(t, answerDue)
 	m.broken.Store(true)
 	first, failed := m.write(t.Context(), "log.1")
 	if err := <-failed; err == nil {
 		t.Error("a batch without an answer is stored")
 	}
-	if m.writer.Settled(first.Header) {
+	if m.writer.settled(first.Header) {
 		t.Error("a batch without an answer is settled")
 	}
 	m.answer(t, first, yes)
@@ -237,7 +234,7 @@ func TestALateAnswerSettlesABatch(t *testing.T) {
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if !m.writer.Settled(first.Header) {
+	if !m.writer.settled(first.Header) {
 		t.Error("a batch whose answer came late is not settled")
 	}
 }
@@ -250,14 +247,14 @@ func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
 	first, failed := m.write(t.Context(), "log.1")
 	next := make(chan struct{})
 	m.nc.SetReconnectHandler(func(*nats.Conn) {
-		m.replies.Lost()
+		m.replies.lost()
 		close(next)
 	})
 	if err := m.nc.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
 	<-next
-	if err := <-failed; !errors.Is(err, nats.ErrDisconnected) || errors.Is(err, streamwrite.ErrNotSent) {
+	if err := <-failed; !errors.Is(err, nats.ErrDisconnected) || errors.Is(err, errNotSent) {
 		t.Errorf("a batch whose connection was lost: %v", err)
 	}
 	for i := range 10 {
@@ -267,7 +264,7 @@ func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(m.looks) > 0 || m.writer.Settled(first.Header) {
+	if len(m.looks) > 0 || m.writer.settled(first.Header) {
 		t.Error("a batch is settled that the server may not have seen")
 	}
 	m.settles(t, first.Header)
@@ -281,7 +278,7 @@ func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 	cause := errors.New("no answer")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := m.writer.Write(ctx, nats.NewMsg("log.2"), streamwrite.Jobs); !errors.Is(err, streamwrite.ErrNotSent) || errors.Is(err, cause) {
+	if _, err := m.writer.write(ctx, nats.NewMsg("log.2"), Jobs); !errors.Is(err, errNotSent) || errors.Is(err, cause) {
 		t.Errorf("a write that was given up before it was sent: %v", err)
 	}
 	m.answer(t, first, yes)
@@ -298,8 +295,8 @@ func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 // TestOneConflictDoesNotSyncTheOthersOneByOne: the halves of a batch without it are batches.
 func TestOneConflictDoesNotSyncTheOthersOneByOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
-	taken, err := w.writer.Write(t.Context(), message("log.taken", 0, "first"), streamwrite.Jobs)
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
+	taken, err := w.writer.write(t.Context(), message("log.taken", 0, "first"), Jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +334,7 @@ func TestOneConflictDoesNotSyncTheOthersOneByOne(t *testing.T) {
 // TestInlineEventsAreNotCrowdedOut by large events of jobs.
 func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
 	stored := make(chan struct{})
 	var group sync.WaitGroup
 	body := string(make([]byte, 20<<10))
@@ -349,7 +346,7 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := w.writer.Write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, body), streamwrite.Jobs); err != nil {
+				if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, body), Jobs); err != nil {
 					t.Error(err)
 					return
 				}
@@ -357,7 +354,7 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		if _, err := w.writer.Write(t.Context(), message(fmt.Sprintf("log.inline.%d", i), 0, body), streamwrite.Inline); err != nil {
+		if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.inline.%d", i), 0, body), Inline); err != nil {
 			t.Error(err)
 		}
 	}
@@ -400,14 +397,14 @@ const (
 func newHalved(t *testing.T) halved {
 	t.Helper()
 	h := halved{mute: newMute(t, time.Minute), ends: make(chan end, halvedAll)}
-	h.writer = streamwrite.New(h.replies, streamwrite.Options{ShareFrom: 2, Timeout: time.Minute, Room: yesAlways, Sound: yesAlways})
+	h.writer = newStreamWriter(h.replies, streamOptions{ShareFrom: 2, Timeout: time.Minute, Room: yesAlways, Sound: yesAlways})
 	ctx, cancel := context.WithCancel(t.Context())
 	h.giveUp = cancel
 	waits := make(chan struct{}, halvedAll)
 	for i := range halvedAll {
 		go func() {
 			subject := fmt.Sprintf("log.%d", i)
-			_, err := h.writer.Write(seen{ctx, waits}, nats.NewMsg(subject), streamwrite.Jobs)
+			_, err := h.writer.write(seen{ctx, waits}, nats.NewMsg(subject), Jobs)
 			h.ends <- end{subject, err}
 		}()
 	}
@@ -446,7 +443,7 @@ func (h halved) unsent(t *testing.T) {
 	t.Helper()
 	for range aloneAtOnce + inHalves {
 		e := <-h.ends
-		if e.err == nil || slices.Contains(h.second, e.subject) != errors.Is(e.err, streamwrite.ErrNotSent) {
+		if e.err == nil || slices.Contains(h.second, e.subject) != errors.Is(e.err, errNotSent) {
 			t.Errorf("the write to %s: %v; those to %v were not sent", e.subject, e.err, h.second)
 		}
 	}
@@ -457,7 +454,7 @@ func TestHalvesThatCannotBeSentEnd(t *testing.T) {
 	t.Parallel()
 	h := newHalved(t)
 	h.nc.Close()
-	h.replies.Lost()
+	h.replies.lost()
 	h.unsent(t)
 }
 
@@ -477,7 +474,7 @@ func TestHalvesThatWereGivenUpLetNoBatchGo(t *testing.T) {
 	h.unsent(t)
 	waits, failed := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		_, err := h.writer.Write(seen{t.Context(), waits}, nats.NewMsg("log.few"), streamwrite.Jobs)
+		_, err := h.writer.write(seen{t.Context(), waits}, nats.NewMsg("log.few"), Jobs)
 		failed <- err
 	}()
 	<-waits

@@ -1,8 +1,4 @@
-// Package streamwrite writes messages to one JetStream stream: many of them are in flight
-// over one connection, and where the server syncs each of them to disk on its own, those that
-// wait share a sync. It decides nothing of what is written, and repeats nothing whose fate is
-// unknown.
-package streamwrite
+package broker
 
 import (
 	"context"
@@ -25,11 +21,11 @@ const (
 	// Inline are the events of inline chats: they have at most half of the window, and one of
 	// them is under way however many jobs wait.
 	Inline
-	lanes // how many there are
+	laneCount // how many there are
 )
 
-// ErrNotSent says that a write did not leave this process.
-var ErrNotSent = errors.New("the message was not sent")
+// errNotSent says that a write did not leave this process.
+var errNotSent = errors.New("the message was not sent")
 
 // Ack is the server's confirmation.
 type Ack struct {
@@ -39,8 +35,8 @@ type Ack struct {
 	Duplicate bool
 }
 
-// Options are those of a Writer.
-type Options struct {
+// streamOptions are those of a streamWriter.
+type streamOptions struct {
 	// Window bounds the writes in flight. Default: 512.
 	Window int
 	// ShareFrom is how many writes have to wait until they go together, as one atomic batch;
@@ -59,69 +55,71 @@ type Options struct {
 	Sound func() bool
 }
 
-// Writer writes to one stream. It is safe for concurrent use.
-type Writer struct {
-	replies *Replies
-	o       Options
+// streamWriter writes to one stream: many writes are in flight over one connection, and where the
+// server syncs each of them to disk on its own, those that wait share a sync. It decides nothing of
+// what is written, and repeats nothing whose fate is unknown. It is safe for concurrent use.
+type streamWriter struct {
+	replies *replies
+	o       streamOptions
 
 	mu       sync.Mutex
-	lanes    [lanes]lane
-	inFlight [lanes]int
+	lanes    [laneCount]laneQueues
+	inFlight [laneCount]int
 	sends    uint64 // writes and batches that were sent, which is the order of the server's answers
 	singles  int    // writes that no batch may have that were sent since the last batch
 	batches  batches
 }
 
-// lane is the writes of one lane that wait: those that a batch may have, and the others.
-type lane struct{ shared, alone queue }
+// laneQueues are the writes of one lane that wait: those that a batch may have, and the others.
+type laneQueues struct{ shared, alone writeQueue }
 
-func (l *lane) pop() *write {
+func (l *laneQueues) pop() *write {
 	if op := l.alone.pop(); op != nil {
 		return op
 	}
 	return l.shared.pop()
 }
 
-// New returns a writer whose answers come by replies.
-func New(replies *Replies, o Options) *Writer {
+// newStreamWriter returns a writer whose answers come by replies.
+func newStreamWriter(replies *replies, o streamOptions) *streamWriter {
 	if o.Window == 0 {
 		o.Window = 512
 	}
-	return &Writer{replies: replies, o: o, batches: newBatches()}
+	return &streamWriter{replies: replies, o: o, batches: newBatches()}
 }
 
 // write is one message on its way.
 type write struct {
 	m      *nats.Msg
 	lane   Lane
-	result chan result // takes one
+	result chan writeResult // takes one
 
 	// What follows has the writer's lock.
-	state     state
-	waits     *queue // where it waits, or has waited; nil: in half of a batch
-	id        uint64 // of its answer, when it was sent alone
-	sent      uint64 // its place in Writer.sends
-	abandoned bool   // its caller has gone away, and it was part of a batch
+	state     writeState
+	waits     *writeQueue // where it waits, or has waited; nil: in half of a batch
+	id        uint64      // of its answer, when it was sent alone
+	sent      uint64      // its place in streamWriter.sends
+	abandoned bool        // its caller has gone away, and it was part of a batch
 }
 
-type state int
+type writeState int
 
 const (
-	queued state = iota
-	inFlight
-	done
+	writeQueued writeState = iota
+	writeInFlight
+	writeDone
 )
 
-type result struct {
+type writeResult struct {
 	ack Ack
 	err error
 }
 
-// Write stores m, which it does not change, and waits for the answer. The error is that of
-// the server, a *jetstream.APIError; nats.ErrNoResponders where no stream listened; ErrNotSent;
+// write stores m, which it does not change, and waits for the answer. The error is that of
+// the server, a *jetstream.APIError; nats.ErrNoResponders where no stream listened; errNotSent;
 // or any other where the message is stored or not.
-func (w *Writer) Write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error) {
-	op := &write{m: m, lane: lane, result: make(chan result, 1)}
+func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error) {
+	op := &write{m: m, lane: lane, result: make(chan writeResult, 1)}
 	w.mu.Lock()
 	if w.o.ShareFrom > 0 && op.size() > largestShared {
 		w.lanes[lane].alone.push(op)
@@ -140,22 +138,22 @@ func (w *Writer) Write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error)
 
 // abandon gives up a write whose caller has gone away. One that is part of a batch stays
 // there.
-func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
+func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case op.state == done:
+	case op.state == writeDone:
 		r := <-op.result
 		return r.ack, r.err
-	case op.state == queued:
-		op.state = done
+	case op.state == writeQueued:
+		op.state = writeDone
 		if op.waits != nil {
 			op.waits.live--
 		}
 		// Without the cause's identity, which may say that an answer did not come.
-		return Ack{}, fmt.Errorf("%w: %s", ErrNotSent, context.Cause(ctx).Error())
+		return Ack{}, fmt.Errorf("%w: %s", errNotSent, context.Cause(ctx).Error())
 	case op.id != 0 && w.replies.forget(op.id):
-		w.complete(op, result{})
+		w.complete(op, writeResult{})
 		w.send()
 	default:
 		op.abandoned = true
@@ -165,7 +163,7 @@ func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 
 // most is how many writes may be in flight one by one. Where each of them is synced, few
 // keep the disk busy, and the others wait for one to share.
-func (w *Writer) most() int {
+func (w *streamWriter) most() int {
 	if w.o.ShareFrom > 0 {
 		return min(w.o.Window, mostSynced)
 	}
@@ -176,7 +174,7 @@ func (w *Writer) most() int {
 const mostSynced = 8
 
 // send sends what may go out. It needs the lock.
-func (w *Writer) send() {
+func (w *streamWriter) send() {
 	for {
 		for writes := w.nextBatch(); len(writes) > 0; writes = w.nextBatch() {
 			w.sendBatch(writes)
@@ -190,26 +188,26 @@ func (w *Writer) send() {
 }
 
 // sendAlone needs the lock.
-func (w *Writer) sendAlone(op *write) {
+func (w *streamWriter) sendAlone(op *write) {
 	w.begin(op)
 	id, err := w.replies.publish(op.m, func(m *nats.Msg, err error) { w.answered(op, m, err) })
 	if err != nil {
-		w.complete(op, result{err: notSent(err)})
+		w.complete(op, writeResult{err: notSent(err)})
 		return
 	}
 	op.id = id
 }
 
 // begin counts a write as in flight. It needs the lock.
-func (w *Writer) begin(op *write) {
+func (w *streamWriter) begin(op *write) {
 	w.sends++
-	op.state, op.sent = inFlight, w.sends
+	op.state, op.sent = writeInFlight, w.sends
 	w.inFlight[op.lane]++
 }
 
 // next takes the write that goes out next; nil where none may. While a batch is under way
 // what comes waits for the next one: the server would answer it behind the batch.
-func (w *Writer) next() *write {
+func (w *streamWriter) next() *write {
 	if w.batches.open() || w.inFlight[Jobs]+w.inFlight[Inline] >= w.most() {
 		return nil
 	}
@@ -228,17 +226,17 @@ func (w *Writer) next() *write {
 }
 
 // single counts a write that no batch may have.
-func (w *Writer) single(op *write) *write {
+func (w *streamWriter) single(op *write) *write {
 	if op != nil && op.waits == &w.lanes[op.lane].alone {
 		w.singles++
 	}
 	return op
 }
 
-func (w *Writer) answered(op *write, m *nats.Msg, err error) {
-	r := result{err: err}
+func (w *streamWriter) answered(op *write, m *nats.Msg, err error) {
+	r := writeResult{err: err}
 	if err == nil {
-		r.ack, _, r.err = decode(m)
+		r.ack, _, r.err = decodeAck(m)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,13 +248,13 @@ func (w *Writer) answered(op *write, m *nats.Msg, err error) {
 }
 
 // complete ends a write that was in flight. It needs the lock.
-func (w *Writer) complete(op *write, r result) {
+func (w *streamWriter) complete(op *write, r writeResult) {
 	w.inFlight[op.lane]--
-	op.state = done
+	op.state = writeDone
 	op.result <- r
 }
 
-func notSent(err error) error { return errors.Join(ErrNotSent, err) }
+func notSent(err error) error { return errors.Join(errNotSent, err) }
 
 // pubAck is the answer to a write.
 type pubAck struct {
@@ -266,8 +264,8 @@ type pubAck struct {
 	Count     int                 `json:"count"` // of a batch
 }
 
-// decode reads an answer, and how many messages of a batch it is for.
-func decode(m *nats.Msg) (ack Ack, count int, err error) {
+// decodeAck reads an answer, and how many messages of a batch it is for.
+func decodeAck(m *nats.Msg) (ack Ack, count int, err error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return Ack{}, 0, nats.ErrNoResponders
 	}

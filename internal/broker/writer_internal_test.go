@@ -13,14 +13,14 @@ import (
 // TestReadsMakeNoWriters: a body of each of many tenants is read.
 func TestReadsMakeNoWriters(t *testing.T) {
 	t.Parallel()
-	for _, syncs := range []bool{true, false} {
-		c := &connection{names: subject.Default(), writers: newWriters(subject.Default(), syncs)}
+	for _, noSync := range []bool{true, false} {
+		w := newWriter(newLink("", nil), subject.Default(), &embedded{options: Embedded{NoSync: noSync}})
 		for i := range 1000 {
-			if !c.Settled(objectwrite.Stream(c.names.Bodies(fmt.Sprint("tenant", i))), nats.Header{"Nats-Batch-Id": {"b"}}) {
+			if !w.Settled(objectwrite.Stream(w.names.Bodies(fmt.Sprint("tenant", i))), nats.Header{"Nats-Batch-Id": {"b"}}) {
 				t.Fatal("a message of a stream without batches is not settled")
 			}
 		}
-		if n := len(c.writers.by); n > 0 {
+		if n := len(w.by); n > 0 {
 			t.Errorf("%d writers of streams that nothing is written to by their names", n)
 		}
 	}

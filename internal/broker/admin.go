@@ -4,36 +4,56 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/clock"
+	"github.com/genbus/genbus/internal/subject"
 )
+
+// admin looks streams and consumers up, and changes them.
+type admin struct {
+	reads *reader
+	js    jetstream.JetStream
+	names subject.Space
+	log   *slog.Logger
+	clock *clock.Clock
+}
+
+// JetStream is the JetStream context of the connection.
+func (a *admin) JetStream() jetstream.JetStream { return a.js }
+
+// Clock is this replica's clock. Streams.Ensure, Ready and each reconnect compare it with that of the
+// server that leads the task log.
+func (a *admin) Clock() *clock.Clock { return a.clock }
 
 // Stream looks a stream up, with its state, within ReadTimeout: the client's own
 // limit is only for contexts without a deadline, and a caller may wait for minutes.
 // An error is ErrUnavailable too, unless there is no such stream.
-func (c *connection) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+func (a *admin) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	ctx, cancel := lookup(ctx, "stream "+name)
 	defer cancel()
-	down, _ := c.state.now()
-	s, err := c.js.Stream(ctx, name)
+	down, _ := a.reads.link.state.now()
+	s, err := a.js.Stream(ctx, name)
 	if err == nil {
-		c.unreplicated.learn(down, s.CachedInfo())
+		a.reads.unreplicated.learn(down, s.CachedInfo())
 	}
 	return s, lookupError(ctx, "stream "+name, err, jetstream.ErrStreamNotFound)
 }
 
 // Consumer looks a durable consumer up, with its state, as Stream does a stream.
-func (c *connection) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+func (a *admin) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
 	what := "consumer " + name + " of " + stream
 	ctx, cancel := lookup(ctx, what)
 	defer cancel()
-	cons, err := c.js.Consumer(ctx, stream, name)
+	cons, err := a.js.Consumer(ctx, stream, name)
 	return cons, lookupError(ctx, what, err, jetstream.ErrConsumerNotFound)
 }
 
-func (c *connection) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
-	s, err := c.Stream(ctx, name)
+func (a *admin) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	s, err := a.Stream(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +62,12 @@ func (c *connection) streamInfo(ctx context.Context, name string) (*jetstream.St
 
 // timedInfo is streamInfo, and for the task log a measurement of the clock: an answer
 // has the time at the server that made it, the stream's leader.
-func (c *connection) timedInfo(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
-	if name != c.names.Tasks() {
-		return c.streamInfo(ctx, name)
+func (a *admin) timedInfo(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
+	if name != a.names.Tasks() {
+		return a.streamInfo(ctx, name)
 	}
-	err = c.clock.Measure(func() (time.Time, error) {
-		if info, err = c.streamInfo(ctx, name); err != nil {
+	err = a.clock.Measure(func() (time.Time, error) {
+		if info, err = a.streamInfo(ctx, name); err != nil {
 			return time.Time{}, err
 		}
 		return info.TimeStamp, nil
@@ -74,9 +94,9 @@ func lookupError(ctx context.Context, what string, err, missing error) error {
 
 // QueuedJobs counts the work items. A job that moves is not missed: it is among the
 // ready ones before it leaves the backlog.
-func (c *connection) QueuedJobs(ctx context.Context) (jobs int64, err error) {
-	for _, name := range []string{c.names.Wait(), c.names.Work()} {
-		info, err := c.streamInfo(ctx, name)
+func (a *admin) QueuedJobs(ctx context.Context) (jobs int64, err error) {
+	for _, name := range []string{a.names.Wait(), a.names.Work()} {
+		info, err := a.streamInfo(ctx, name)
 		if err != nil {
 			return 0, err
 		}

@@ -1,4 +1,4 @@
-package streamwrite_test
+package broker
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/genbus/genbus/internal/streamwrite"
 )
 
 // BenchmarkWrites compares how writers that wait for each of their answers fare: by a request
@@ -38,21 +36,21 @@ func BenchmarkWrites(b *testing.B) {
 
 func writes(b *testing.B, fsync bool, writers int, how string) {
 	nc, js := serve(b, b.TempDir(), fsync)
-	replies := streamwrite.NewReplies()
-	if err := replies.Subscribe(nc); err != nil {
+	replies := newReplies()
+	if err := replies.subscribe(nc); err != nil {
 		b.Fatal(err)
 	}
-	o := streamwrite.Options{Timeout: 5 * time.Second, Room: yesAlways, Sound: yesAlways}
+	o := streamOptions{Timeout: 5 * time.Second, Room: yesAlways, Sound: yesAlways}
 	if from, err := strconv.Atoi(strings.TrimPrefix(how, "shared")); err == nil {
 		o.ShareFrom = from
 	}
-	w := streamwrite.New(replies, o)
+	w := newStreamWriter(replies, o)
 	put := func(ctx context.Context, m *nats.Msg) error {
 		if how == "request" {
 			_, err := js.PublishMsg(ctx, m)
 			return err
 		}
-		_, err := w.Write(ctx, m, streamwrite.Jobs)
+		_, err := w.write(ctx, m, Jobs)
 		return err
 	}
 	body := make([]byte, 600)

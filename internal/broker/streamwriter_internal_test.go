@@ -1,4 +1,4 @@
-package streamwrite_test
+package broker
 
 import (
 	"context"
@@ -12,35 +12,27 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
-
-	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/streamwrite"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
-}
-
-const shareFrom = 8
+const testShareFrom = 8
 
 // world is a server, a stream that takes log.>, and a writer to it.
 type world struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	replies *streamwrite.Replies
-	writer  *streamwrite.Writer
+	replies *replies
+	writer  *streamWriter
 }
 
-func newWorld(t *testing.T, o streamwrite.Options) world {
+func newWorld(t *testing.T, o streamOptions) world {
 	t.Helper()
 	nc, js := serve(t, t.TempDir(), o.ShareFrom > 0)
-	replies := streamwrite.NewReplies()
-	if err := replies.Subscribe(nc); err != nil {
+	replies := newReplies()
+	if err := replies.subscribe(nc); err != nil {
 		t.Fatal(err)
 	}
 	o.Timeout, o.Room, o.Sound = 5*time.Second, yesAlways, yesAlways
-	return world{nc: nc, js: js, replies: replies, writer: streamwrite.New(replies, o)}
+	return world{nc: nc, js: js, replies: replies, writer: newStreamWriter(replies, o)}
 }
 
 func yesAlways() bool { return true }
@@ -74,7 +66,7 @@ func (w world) is(t *testing.T, seq uint64, subject, data string) (batch string)
 // of them several times on its own subject.
 func TestEachWriterIsGivenItsOwnAnswer(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]streamwrite.Options{"pipelined": {}, "shared": {ShareFrom: shareFrom}} {
+	for name, o := range map[string]streamOptions{"pipelined": {}, "shared": {ShareFrom: testShareFrom}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, o)
@@ -86,7 +78,7 @@ func TestEachWriterIsGivenItsOwnAnswer(t *testing.T) {
 					subject, last := fmt.Sprintf("log.%d", i), uint64(0)
 					for n := range each {
 						data := strconv.Itoa(n)
-						ack, err := w.writer.Write(t.Context(), message(subject, last, data), streamwrite.Lane(i%2))
+						ack, err := w.writer.write(t.Context(), message(subject, last, data), Lane(i%2))
 						if err != nil {
 							t.Error(err)
 							return
@@ -111,7 +103,7 @@ func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
 	errs := make([]error, len(writes))
 	var group sync.WaitGroup
 	for i, m := range writes {
-		group.Go(func() { _, errs[i] = w.writer.Write(t.Context(), m, streamwrite.Jobs) })
+		group.Go(func() { _, errs[i] = w.writer.write(t.Context(), m, Jobs) })
 	}
 	group.Wait()
 	return errs
@@ -120,8 +112,8 @@ func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
 // TestAConflictRefusesItsOwnWrite: the others of its batch are stored.
 func TestAConflictRefusesItsOwnWrite(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
-	if _, err := w.writer.Write(t.Context(), message("log.taken", 0, "first"), streamwrite.Jobs); err != nil {
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
+	if _, err := w.writer.write(t.Context(), message("log.taken", 0, "first"), Jobs); err != nil {
 		t.Fatal(err)
 	}
 	var writes []*nats.Msg
@@ -143,7 +135,7 @@ func TestAConflictRefusesItsOwnWrite(t *testing.T) {
 // TestTwoWritesOnOneSubject of which both expect the same sequence: one is stored.
 func TestTwoWritesOnOneSubject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
 	var writes []*nats.Msg
 	for i := range 40 {
 		writes = append(writes, message(fmt.Sprintf("log.%d", i/2), 0, strconv.Itoa(i)))
@@ -159,7 +151,7 @@ func TestTwoWritesOnOneSubject(t *testing.T) {
 // TestALargeMessageGoesAlone, next to others that share.
 func TestALargeMessageGoesAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
 	large := message("log.large", 0, string(make([]byte, 200<<10)))
 	writes := []*nats.Msg{large}
 	for i := range 40 {
@@ -181,13 +173,13 @@ func TestALargeMessageGoesAlone(t *testing.T) {
 // TestWhatNoStreamTakesIsSaidSo, and what is too large, and that nothing was sent.
 func TestWhatNoStreamTakesIsSaidSo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{})
-	if _, err := w.writer.Write(t.Context(), message("nowhere", 0, "x"), streamwrite.Jobs); !errors.Is(err, nats.ErrNoResponders) {
+	w := newWorld(t, streamOptions{})
+	if _, err := w.writer.write(t.Context(), message("nowhere", 0, "x"), Jobs); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("no stream: %v", err)
 	}
 	large := message("log.1", 0, string(make([]byte, w.nc.MaxPayload()+1)))
-	_, err := w.writer.Write(t.Context(), large, streamwrite.Jobs)
-	if !errors.Is(err, streamwrite.ErrNotSent) || !errors.Is(err, nats.ErrMaxPayload) {
+	_, err := w.writer.write(t.Context(), large, Jobs)
+	if !errors.Is(err, errNotSent) || !errors.Is(err, nats.ErrMaxPayload) {
 		t.Errorf("a message that is too large: %v", err)
 	}
 }
@@ -195,7 +187,7 @@ func TestWhatNoStreamTakesIsSaidSo(t *testing.T) {
 // unanswered is a writer of a subject that takes messages and answers none.
 func unanswered(t *testing.T, window int) (world, <-chan *nats.Msg) {
 	t.Helper()
-	w := newWorld(t, streamwrite.Options{Window: window})
+	w := newWorld(t, streamOptions{Window: window})
 	got := make(chan *nats.Msg, 100)
 	if _, err := w.nc.ChanSubscribe("silent", got); err != nil {
 		t.Fatal(err)
@@ -212,12 +204,12 @@ func TestALostConnectionEndsWhatWaits(t *testing.T) {
 	w, got := unanswered(t, 10)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := w.writer.Write(t.Context(), nats.NewMsg("silent"), streamwrite.Jobs)
+		_, err := w.writer.write(t.Context(), nats.NewMsg("silent"), Jobs)
 		failed <- err
 	}()
 	<-got
-	w.replies.Lost()
-	if err := <-failed; !errors.Is(err, nats.ErrDisconnected) || errors.Is(err, streamwrite.ErrNotSent) {
+	w.replies.lost()
+	if err := <-failed; !errors.Is(err, nats.ErrDisconnected) || errors.Is(err, errNotSent) {
 		t.Errorf("the write ended with %v", err)
 	}
 }
@@ -227,11 +219,11 @@ func TestALostConnectionEndsWhatWaits(t *testing.T) {
 func TestTheWindowIsBounded(t *testing.T) {
 	t.Parallel()
 	w, got := unanswered(t, 4)
-	begin := func(lane streamwrite.Lane) (giveUp func() error) {
+	begin := func(lane Lane) (giveUp func() error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
-			_, err := w.writer.Write(ctx, nats.NewMsg("silent"), lane)
+			_, err := w.writer.write(ctx, nats.NewMsg("silent"), lane)
 			failed <- err
 		}()
 		return func() error {
@@ -251,17 +243,17 @@ func TestTheWindowIsBounded(t *testing.T) {
 			t.Fatalf("%d more are sent than the window has room for", more)
 		}
 	}
-	inline := []func() error{begin(streamwrite.Inline), begin(streamwrite.Inline), begin(streamwrite.Inline)}
+	inline := []func() error{begin(Inline), begin(Inline), begin(Inline)}
 	sent(2)
-	jobs := []func() error{begin(streamwrite.Jobs), begin(streamwrite.Jobs)}
+	jobs := []func() error{begin(Jobs), begin(Jobs)}
 	sent(2)
-	queued := begin(streamwrite.Jobs)
-	if err := jobs[0](); !errors.Is(err, context.Canceled) || errors.Is(err, streamwrite.ErrNotSent) {
+	queued := begin(Jobs)
+	if err := jobs[0](); !errors.Is(err, context.Canceled) || errors.Is(err, errNotSent) {
 		t.Errorf("a write that was sent, and given up: %v", err)
 	}
 	sent(1) // the one that was queued
-	waits := begin(streamwrite.Jobs)
-	if err := waits(); !errors.Is(err, streamwrite.ErrNotSent) {
+	waits := begin(Jobs)
+	if err := waits(); !errors.Is(err, errNotSent) {
 		t.Errorf("a write that was given up before it was sent: %v", err)
 	}
 	for _, giveUp := range append(inline, jobs[1], queued) {
@@ -275,11 +267,11 @@ func TestTheWindowIsBounded(t *testing.T) {
 // is part of.
 func TestWhatIsSeenIsSettled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
 	type seen struct{ batched, settled bool }
 	heard := make(chan seen, 200)
 	_, err := w.nc.Subscribe("live.log.>", func(m *nats.Msg) {
-		heard <- seen{m.Header.Get("Nats-Batch-Id") != "", w.writer.Settled(m.Header)}
+		heard <- seen{m.Header.Get("Nats-Batch-Id") != "", w.writer.settled(m.Header)}
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,25 +1,25 @@
-package streamwrite
+package broker
 
-// queue is writes that wait to be sent, in their order. Those that were given up meanwhile
+// writeQueue is writes that wait to be sent, in their order. Those that were given up meanwhile
 // stay until they are passed over, and do not count.
-type queue struct {
+type writeQueue struct {
 	writes []*write
 	live   int
 }
 
-func (q *queue) push(op *write) {
-	op.state, op.waits = queued, q
+func (q *writeQueue) push(op *write) {
+	op.state, op.waits = writeQueued, q
 	q.writes = append(q.writes, op)
 	q.live++
 }
 
 // pop takes the first write; nil where none waits.
-func (q *queue) pop() *write {
+func (q *writeQueue) pop() *write {
 	for len(q.writes) > 0 {
 		op := q.writes[0]
 		q.writes[0] = nil
 		q.writes = q.writes[1:]
-		if op.state == queued {
+		if op.state == writeQueued {
 			q.live--
 			return op
 		}
@@ -30,19 +30,19 @@ func (q *queue) pop() *write {
 
 // take takes writes in their order as long as there is one and f says so of it: take it, or
 // leave it where it is, or stop.
-func (q *queue) take(f func(*write) choice) (out []*write) {
+func (q *writeQueue) take(f func(*write) choice) (out []*write) {
 	rest := make([]*write, 0, len(q.writes))
 	for i, op := range q.writes {
-		if op.state != queued { // given up
+		if op.state != writeQueued { // given up
 			continue
 		}
 		switch f(op) {
-		case taken:
+		case choiceTake:
 			q.live--
 			out = append(out, op)
-		case left:
+		case choiceLeave:
 			rest = append(rest, op)
-		case stop:
+		case choiceStop:
 			q.writes = append(rest, q.writes[i:]...)
 			return out
 		}
@@ -54,7 +54,7 @@ func (q *queue) take(f func(*write) choice) (out []*write) {
 type choice int
 
 const (
-	taken choice = iota
-	left
-	stop
+	choiceTake choice = iota
+	choiceLeave
+	choiceStop
 )

@@ -1,4 +1,4 @@
-package streamwrite
+package broker
 
 import (
 	"errors"
@@ -52,8 +52,8 @@ type undecided struct {
 // connection was lost there is no such order: the server may take what is left of the old one
 // after what came by the new one.
 type place struct {
-	connection uint64 // as Replies.connection says
-	sent       uint64 // in Writer.sends
+	connection uint64 // as replies.connection says
+	sent       uint64 // in streamWriter.sends
 }
 
 func (p place) isBehind(other place) bool {
@@ -95,7 +95,7 @@ func (b *batches) end(one *batch, err error) {
 	one.stored = err == nil
 	b.mu.Lock()
 	delete(b.sent, one.id)
-	if err != nil && !refused(err) && !errors.Is(err, ErrNotSent) {
+	if err != nil && !nothingStored(err) && !errors.Is(err, errNotSent) {
 		b.undecided[one.id] = undecided{one.place, one.writes[0].m.Subject}
 	}
 	b.mu.Unlock()
@@ -114,7 +114,7 @@ func (b *batches) decide(one *batch) {
 // their order, and syncs a batch before it goes on. The connection is that of now: where it is
 // the one of a batch, what was sent between the two went by it too. No write waits for what
 // Sound says, and no answer; one that comes meanwhile decides nothing.
-func (w *Writer) processed(sent uint64) {
+func (w *streamWriter) processed(sent uint64) {
 	b := &w.batches
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +145,7 @@ const askEvery = time.Second
 // ask has the server answer behind a batch of which a message was read: it refuses to store a
 // message as the successor of one that cannot be. As the server had the batch when it was read,
 // what is sent from now on is behind it, also where its connection was lost.
-func (w *Writer) ask(id string) {
+func (w *streamWriter) ask(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	subject, undecided := w.batches.wasRead(id, place{w.replies.connection(), w.sends})
@@ -153,7 +153,7 @@ func (w *Writer) ask(id string) {
 		w.batches.asked = now
 		m := nats.NewMsg(subject)
 		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(math.MaxUint64, 10)}
-		op := &write{m: m, lane: Jobs, result: make(chan result, 1)}
+		op := &write{m: m, lane: Jobs, result: make(chan writeResult, 1)}
 		w.sendAlone(op)
 		time.AfterFunc(w.o.Timeout, func() { w.giveUp(op) })
 	}
@@ -161,11 +161,11 @@ func (w *Writer) ask(id string) {
 
 // giveUp ends the wait for the answer to a question, which has no caller that would: unanswered
 // ones would fill the window.
-func (w *Writer) giveUp(op *write) {
+func (w *streamWriter) giveUp(op *write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if op.state == inFlight && w.replies.forget(op.id) {
-		w.complete(op, result{})
+	if op.state == writeInFlight && w.replies.forget(op.id) {
+		w.complete(op, writeResult{})
 		w.send()
 	}
 }
@@ -183,12 +183,12 @@ func (b *batches) wasRead(id string, now place) (subject string, is bool) {
 	return u.subject, is
 }
 
-// Settled waits until it is known what became of the batch that a message is part of, and
+// settled waits until it is known what became of the batch that a message is part of, and
 // reports whether that is stored for good: the server may show the messages of a batch, and
 // answer reads of them, where it could not sync the batch. One whose answer did not come is not
 // stored as far as is known; the server is asked about it, so that a later call knows more. A
 // message of no batch of this writer is stored.
-func (w *Writer) Settled(h nats.Header) bool {
+func (w *streamWriter) settled(h nats.Header) bool {
 	id := h[headerBatch]
 	if len(id) == 0 {
 		return true
@@ -204,13 +204,13 @@ func (w *Writer) Settled(h nats.Header) bool {
 	case one == nil:
 		return true
 	}
-	<-one.done // within Options.Timeout
+	<-one.done // within streamOptions.Timeout
 	return one.stored
 }
 
 // nextBatch takes what is to go as one batch: half of one that was refused, or what waits. Those
 // that no batch may have are not kept waiting by one batch after the other. It needs the lock.
-func (w *Writer) nextBatch() []*write {
+func (w *streamWriter) nextBatch() []*write {
 	if w.o.ShareFrom == 0 || w.batches.open() {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (w *Writer) nextBatch() []*write {
 }
 
 // sendBatch needs the lock.
-func (w *Writer) sendBatch(writes []*write) {
+func (w *streamWriter) sendBatch(writes []*write) {
 	at := place{w.replies.connection(), w.sends + 1}
 	for _, op := range writes {
 		w.begin(op)
@@ -241,10 +241,10 @@ func (w *Writer) sendBatch(writes []*write) {
 }
 
 // half takes half of a batch that was refused.
-func (w *Writer) half() (writes []*write) {
+func (w *streamWriter) half() (writes []*write) {
 	for len(writes) == 0 && len(w.batches.halves) > 0 {
 		for _, op := range w.batches.halves[0] {
-			if op.state == queued { // not given up
+			if op.state == writeQueued { // not given up
 				writes = append(writes, op)
 			}
 		}
@@ -256,20 +256,20 @@ func (w *Writer) half() (writes []*write) {
 // gather takes what waits, as far as one batch may have it: of each subject one message, as the
 // server refuses a batch that writes to a subject and then expects a sequence of it. Inline
 // events have half of its messages and bytes at most, and are not crowded out.
-func (w *Writer) gather() []*write {
+func (w *streamWriter) gather() []*write {
 	bytes, subjects := 0, map[string]bool{}
 	upTo := func(most, mostBytes int) func(*write) choice {
 		return func(op *write) choice {
 			size := op.size()
 			switch {
 			case most == 0 || bytes+size > mostBytes:
-				return stop
+				return choiceStop
 			case subjects[op.m.Subject]:
-				return left
+				return choiceLeave
 			}
 			most--
 			bytes, subjects[op.m.Subject] = bytes+size, true
-			return taken
+			return choiceTake
 		}
 	}
 	inline := w.lanes[Inline].shared.take(upTo(mostShared/2, mostSharedBytes/2))
@@ -278,7 +278,7 @@ func (w *Writer) gather() []*write {
 
 // publishBatch sends the messages of a batch. The last one has it committed, and has the
 // answer for all: what was wrong with an earlier one makes that incomplete.
-func (w *Writer) publishBatch(one *batch) error {
+func (w *streamWriter) publishBatch(one *batch) error {
 	for i, op := range one.writes {
 		m := &nats.Msg{Subject: op.m.Subject, Data: op.m.Data, Header: maps.Clone(op.m.Header)}
 		if m.Header == nil {
@@ -300,7 +300,7 @@ func (w *Writer) publishBatch(one *batch) error {
 }
 
 // committed takes the answer to a batch, or its end without one.
-func (w *Writer) committed(one *batch, m *nats.Msg, err error) {
+func (w *streamWriter) committed(one *batch, m *nats.Msg, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finish(one, m, err)
@@ -309,15 +309,15 @@ func (w *Writer) committed(one *batch, m *nats.Msg, err error) {
 
 // finish ends a batch. One that is refused stores nothing, and goes again in halves, and in the
 // end one by one: the server says of each message what is wrong with it. It needs the lock.
-func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
+func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	var ack Ack
 	var count int
 	if err == nil {
-		ack, count, err = decode(m)
+		ack, count, err = decodeAck(m)
 	}
 	select {
 	case <-one.done: // the time was over before
-		if err == nil || refused(err) {
+		if err == nil || nothingStored(err) {
 			w.batches.decide(one)
 			w.processed(one.sent)
 		}
@@ -330,7 +330,7 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 	w.batches.end(one, err)
 	writes := one.writes
 	one.writes = nil // its answer may come yet
-	if refused(err) {
+	if nothingStored(err) {
 		w.repeat(writes)
 		return
 	}
@@ -339,7 +339,7 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 	}
 	first := ack.Seq - uint64(len(writes)) + 1 // they are stored one after the other
 	for i, op := range writes {
-		r := result{err: err}
+		r := writeResult{err: err}
 		if err == nil {
 			r.ack = Ack{Seq: first + uint64(i)}
 		}
@@ -349,19 +349,19 @@ func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
 
 // repeat has the writes of a refused batch sent again. Those whose callers have gone away are
 // not.
-func (w *Writer) repeat(writes []*write) {
+func (w *streamWriter) repeat(writes []*write) {
 	again := writes[:0]
 	for _, op := range writes {
 		w.inFlight[op.lane]--
 		if op.abandoned {
-			op.state = done
+			op.state = writeDone
 			continue
 		}
 		again = append(again, op)
 	}
 	if n := len(again) / 2; n >= w.o.ShareFrom {
 		for _, op := range again {
-			op.state, op.waits = queued, nil
+			op.state, op.waits = writeQueued, nil
 		}
 		w.batches.halves = append(w.batches.halves, again[:n], again[n:])
 		return
@@ -371,16 +371,10 @@ func (w *Writer) repeat(writes []*write) {
 	}
 }
 
-// CodeStoreFailed is a stream or a subject that is full: a batch was not stored then either.
-const CodeStoreFailed jetstream.ErrorCode = 10077
-
-// CodeInsufficientResources is a server whose storage is used up: nothing was stored then either.
-const CodeInsufficientResources jetstream.ErrorCode = 10023
-
-// refused reports whether the server has certainly stored nothing of a batch.
-func refused(err error) bool {
+// nothingStored reports whether the server has certainly stored nothing of a batch.
+func nothingStored(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.Code < 500 || api.ErrorCode == CodeStoreFailed || api.ErrorCode == CodeInsufficientResources)
+	return ok && (api.Code < 500 || api.ErrorCode == codeStoreFailed || api.ErrorCode == codeInsufficientResources)
 }
 
 // size is what the message takes, about, in bytes.

@@ -1,4 +1,4 @@
-package streamwrite
+package broker
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Replies matches the answers to what this process has published with those that wait for
+// replies matches the answers to what this process has published with those that wait for
 // them, over one subscription. It is safe for concurrent use.
-type Replies struct {
+type replies struct {
 	nc     *nats.Conn
 	prefix string
 
@@ -20,11 +20,11 @@ type Replies struct {
 	waiting map[uint64]func(*nats.Msg, error)
 }
 
-// NewReplies returns what Subscribe has still to give a connection.
-func NewReplies() *Replies { return &Replies{waiting: map[uint64]func(*nats.Msg, error){}} }
+// newReplies returns what subscribe has still to give a connection.
+func newReplies() *replies { return &replies{waiting: map[uint64]func(*nats.Msg, error){}} }
 
-// Subscribe subscribes to the answers. The subscription ends with the connection.
-func (r *Replies) Subscribe(nc *nats.Conn) error {
+// subscribe subscribes to the answers. The subscription ends with the connection.
+func (r *replies) subscribe(nc *nats.Conn) error {
 	r.nc, r.prefix = nc, nc.NewInbox()+"."
 	sub, err := nc.Subscribe(r.prefix+"*", r.answer)
 	if err == nil {
@@ -38,7 +38,7 @@ func (r *Replies) Subscribe(nc *nats.Conn) error {
 
 // publish sends a message, and has answered called once with its answer, or with the loss of
 // the connection. After an error nothing was sent, and answered is not called.
-func (r *Replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint64, err error) {
+func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint64, err error) {
 	r.mu.Lock()
 	r.last++
 	id = r.last
@@ -56,10 +56,10 @@ func (r *Replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint
 
 // connection numbers the connection to the server: the next one has another number before
 // anything is sent by it.
-func (r *Replies) connection() uint64 { return r.nc.Stats().Reconnects }
+func (r *replies) connection() uint64 { return r.nc.Stats().Reconnects }
 
 // forget gives up an answer, and reports whether it had not come yet.
-func (r *Replies) forget(id uint64) bool {
+func (r *replies) forget(id uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, waits := r.waiting[id]
@@ -67,7 +67,7 @@ func (r *Replies) forget(id uint64) bool {
 	return waits
 }
 
-func (r *Replies) answer(m *nats.Msg) {
+func (r *replies) answer(m *nats.Msg) {
 	id, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, r.prefix), 36, 64)
 	if err != nil {
 		return
@@ -81,9 +81,9 @@ func (r *Replies) answer(m *nats.Msg) {
 	}
 }
 
-// Lost tells all who wait that their answers will not come: those of a connection that was
+// lost tells all who wait that their answers will not come: those of a connection that was
 // lost never do.
-func (r *Replies) Lost() {
+func (r *replies) lost() {
 	r.mu.Lock()
 	lost := r.waiting
 	r.waiting = map[uint64]func(*nats.Msg, error){}

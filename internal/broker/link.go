@@ -1,0 +1,143 @@
+package broker
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// link is one connection to the server, which the client makes again when it is lost.
+type link struct {
+	nc     *nats.Conn
+	log    *slog.Logger
+	name   string
+	state  *connState
+	closed chan struct{}
+	// onLost is called when the connection is lost, onBack when there is another one. Both are
+	// set before dial.
+	onLost, onBack func()
+
+	payload atomic.Int64 // smallest max_payload seen; 0: none yet
+}
+
+func newLink(name string, log *slog.Logger) *link {
+	return &link{name: name, log: log, state: newConnState(), closed: make(chan struct{}), onLost: func() {}, onBack: func() {}}
+}
+
+// A server that was cut off without a word, as by a network that drops packets, is
+// left for another one when pingsOut pings in a row have no answer: 10 to 15 s after
+// the last one. The client's own defaults need six minutes, of which every answer
+// would be 503.
+const (
+	pingEvery = 5 * time.Second
+	pingsOut  = 2
+)
+
+// answersOfOne is how many messages may wait on the inbox of one request: what a direct get
+// answers with at most (pageMessages, MostSubjects), and more replicas than a fleet has. Each
+// such request makes room for all of them, 8 bytes each: the client's default, 65,536, is half
+// a megabyte for a read of one event.
+const answersOfOne = 2048
+
+// dialTimeout bounds the first connection.
+const dialTimeout = 10 * time.Second
+
+func (l *link) dial(url string, opts []nats.Option) (err error) {
+	l.nc, err = nats.Connect(url, append([]nats.Option{
+		nats.Name(l.name),
+		nats.Timeout(dialTimeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsOut),
+		// No buffer while disconnected: a publish sent late, after its caller has
+		// given up, would be a write that no caller wants any more.
+		nats.ReconnectBufSize(-1),
+		nats.SyncQueueLen(answersOfOne),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { l.lost(err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.back() }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { l.asyncError(s, err) }),
+		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
+	}, opts...)...)
+	if err != nil {
+		return fmt.Errorf("connect to NATS at %q: %w", url, err)
+	}
+	return nil
+}
+
+// lost is called for our own Close too, then without an error.
+func (l *link) lost(err error) {
+	l.state.lost()
+	l.onLost()
+	if err != nil {
+		l.log.Warn("nats: disconnected", "connection", l.name, "error", err)
+	}
+}
+
+func (l *link) back() {
+	l.state.connected()
+	l.log.Info("nats: reconnected", "connection", l.name)
+	l.onBack()
+}
+
+func (l *link) asyncError(s *nats.Subscription, err error) {
+	if s == nil {
+		l.log.Warn("nats: asynchronous error", "connection", l.name, "error", err)
+		return
+	}
+	l.log.Warn("nats: asynchronous error", "connection", l.name, "error", err, "subject", s.Subject)
+}
+
+// isUp reports whether there is a connection. Unlike nats.Conn.IsConnected it waits for no lock,
+// which the client holds while it writes to a server that does not read.
+func (l *link) isUp() bool {
+	down, _ := l.state.now()
+	return down.Err() == nil
+}
+
+// flushTimeout bounds the wait for what is still to be sent at the end.
+const flushTimeout = 2 * time.Second
+
+// close flushes what was published without waiting, such as settlements, and closes the
+// connection.
+func (l *link) close() {
+	if l.nc == nil {
+		return
+	}
+	if l.nc.IsConnected() {
+		if err := l.nc.FlushTimeout(flushTimeout); err != nil {
+			l.log.Warn("nats: not everything was sent", "connection", l.name, "error", err)
+		}
+	}
+	l.nc.Close()
+	<-l.closed
+}
+
+// maxPayload returns the smallest max_payload (server, account or user limit) seen since the process
+// started, in bytes.
+func (l *link) maxPayload() int64 {
+	now := l.nc.MaxPayload()
+	for {
+		seen := l.payload.Load()
+		if seen != 0 && seen <= now {
+			return seen
+		}
+		if l.payload.CompareAndSwap(seen, now) {
+			return now
+		}
+	}
+}
+
+// minPayload is enough for every event without a body and for a video result.
+const minPayload = 64 << 10
+
+// checkPayload fails if max_payload is below minPayload.
+func (l *link) checkPayload() error {
+	if most := l.maxPayload(); most < minPayload {
+		return fmt.Errorf("NATS max_payload is %d bytes (server, account or user limit); genbus needs at least %d", most, minPayload)
+	}
+	return nil
+}
