@@ -153,7 +153,9 @@ func (r *recovery) cancelLeftOver(key string) {
 	}
 }
 
-func (r *recovery) operator() command { return command{t: r.t, server: r.m.grpc, key: opsKey} }
+func (r *recovery) operator() operatorCommand {
+	return operatorCommand{t: r.t, server: r.m.grpc, key: opsKey}
+}
 
 func (r *recovery) pause() { r.operator().ok("pause", "video", "video") }
 

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -105,7 +106,7 @@ func programCommand(program string) string {
 
 // serverFlag names our address, where it is not the default.
 func serverFlag(server string) string {
-	if server == defaultServer {
+	if server == command.DefaultServer {
 		return ""
 	}
 	return " --server " + server
@@ -149,7 +150,7 @@ func (s banner) environment() string {
 	if len(s.Config().APIKeys) == 0 {
 		return ""
 	}
-	return envAPIKey + `="$KEY" `
+	return command.EnvAPIKey + `="$KEY" `
 }
 
 // exampleTenant is one of whom there is a key, or who everybody is.
@@ -214,7 +215,7 @@ func (s banner) grpcSecurity() string {
 // security is what our commands need, with TLS or without.
 func (s banner) security() string {
 	t, server := s.Config().GRPC.TLS, reachable(s.GRPCAddr(), s.Config().GRPC.TLS)
-	if !t.Enabled() && len(s.Config().APIKeys) > 0 && !loopback(server) {
+	if !t.Enabled() && len(s.Config().APIKeys) > 0 && !command.IsLoopback(server) {
 		return " --plaintext"
 	}
 	return trust(t, "--ca")

@@ -9,9 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -44,37 +43,11 @@ func (d *demoClient) show(m *nats.Msg) error {
 	if err != nil {
 		return err
 	}
-	d.say(task.StatusWord(e.Job.GetStatus()), "%s v%d%s", short(e.Job.GetId()), e.Version(), detail(e))
+	d.say(task.StatusWord(e.Job.GetStatus()), "%s v%d%s", short(e.Job.GetId()), e.Version(), command.EventDetail(e))
 	if e.Terminal() {
 		d.ended = append(d.ended, demoJob{name.Kind, name.ID})
 	}
 	return nil
-}
-
-// detail is what is worth a look in an event.
-func detail(e task.Event) string {
-	if err := e.Job.GetError(); err != nil {
-		return "  " + err.GetCode() + ": " + err.GetMessage()
-	}
-	upstreamStatus := ""
-	switch j := e.Job.(type) {
-	case *genbusv1.VideoTask:
-		upstreamStatus = j.GetUpstreamStatus()
-		switch at := places(j); {
-		case len(at) > 0:
-			return "  " + at[0]
-		case j.GetProgress() > 0:
-			return fmt.Sprintf("  %d %%", j.GetProgress())
-		}
-	case *genbusv1.Chat:
-		if e.Terminal() {
-			if j.GetUsage() == nil { // its upstream did not say
-				return "  " + plural.Count(j.GetChunkCount(), "chunk")
-			}
-			return "  " + plural.Count(j.GetChunkCount(), "chunk") + ", " + plural.Count(j.GetUsage().GetTotalTokens(), "token")
-		}
-	}
-	return finer(e.Job.GetExecution(), e.Job.GetStatus(), upstreamStatus)
 }
 
 // demoBlock is what the demo reads of a chat's block.

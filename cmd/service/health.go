@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -39,7 +40,7 @@ type healthCommand struct {
 // Without a flag it asks what does not depend on the broker: a supervisor must neither
 // restart nor drain a replica because JetStream is away.
 func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
-	if err := checkTimeout(c.Timeout); err != nil {
+	if err := command.CheckTimeout(c.Timeout); err != nil {
 		return err
 	}
 	base, trust, unread, err := c.target()
@@ -90,7 +91,7 @@ func (c healthCommand) target() (base *url.URL, trust *tls.Config, unread, err e
 func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 	base, err := url.Parse(c.URL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, nil, wrongUse("--url: %q is no address; want one such as http://127.0.0.1:8080", c.URL)
+		return nil, nil, command.WrongUse("--url: %q is no address; want one such as http://127.0.0.1:8080", c.URL)
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
@@ -106,7 +107,7 @@ func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
 	host, port, err := net.SplitHostPort(h.Addr)
 	if err != nil || port == "0" {
-		return nil, nil, wrongUse("http.addr is %q: the port is chosen at the start; name it with --url", h.Addr)
+		return nil, nil, command.WrongUse("http.addr is %q: the port is chosen at the start; name it with --url", h.Addr)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -150,11 +151,11 @@ func isInFile(s tls.ConnectionState, file string) error {
 func authorities(file string) (*x509.CertPool, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, wrongUse("--ca: %w", err)
+		return nil, command.WrongUse("--ca: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, wrongUse("--ca: %s holds no certificate in PEM", file)
+		return nil, command.WrongUse("--ca: %s holds no certificate in PEM", file)
 	}
 	return pool, nil
 }
@@ -166,7 +167,7 @@ func (c healthCommand) certificate() ([]tls.Certificate, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {
-		return nil, wrongUse("--cert and --key: %w", err)
+		return nil, command.WrongUse("--cert and --key: %w", err)
 	}
 	return []tls.Certificate{pair}, nil
 }

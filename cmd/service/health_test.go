@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -66,7 +67,7 @@ func TestHealthOfWhatIsConfigured(t *testing.T) {
 		t.Errorf("alive: %q, %v", got, err)
 	}
 	const want = "not_ready: jetstream: not connected to NATS"
-	if _, err := asked(t, healthCommand{Jobs: true}, line); err == nil || err.Error() != want || exitCode(err) != exitFailed {
+	if _, err := asked(t, healthCommand{Jobs: true}, line); err == nil || err.Error() != want || command.ExitCode(err) != command.ExitFailed {
 		t.Errorf("ready for jobs: %v", err)
 	}
 	if _, err := asked(t, healthCommand{Jobs: true, URL: "http://" + addr}); err == nil || err.Error() != want {
@@ -137,7 +138,7 @@ func TestHealthOfAService(t *testing.T) {
 		t.Errorf("with a certificate: %q, %v", got, err)
 	}
 	ask.Cert, ask.Key = "", ""
-	if _, err := asked(t, ask); err == nil || exitCode(err) != exitFailed {
+	if _, err := asked(t, ask); err == nil || command.ExitCode(err) != command.ExitFailed {
 		t.Errorf("without one: %v", err)
 	}
 }
@@ -150,7 +151,7 @@ func TestHealthFindsTheAddress(t *testing.T) {
 	} {
 		base, _, err := configured(config.HTTP{Addr: addr})
 		if want == "" {
-			if !isUsage(err) {
+			if !command.IsUsage(err) {
 				t.Errorf("%s: %v", addr, err)
 			}
 			continue
@@ -179,7 +180,7 @@ func TestHealthSaysWhatIsWrong(t *testing.T) {
 		{healthCommand{URL: stranger.URL}, false, "404 Not Found, and not as genbus does"},
 	} {
 		_, err := asked(t, c.command)
-		if err == nil || isUsage(err) != c.usage || !strings.Contains(err.Error(), c.says) {
+		if err == nil || command.IsUsage(err) != c.usage || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c.command, err)
 		}
 	}

@@ -16,23 +16,24 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/genbus/genbus/client"
+	"github.com/genbus/genbus/internal/command"
 )
 
 // cli is the command line. The configuration is in internal/config; the
 // command line only chooses what to do.
 type cli struct {
-	Serve    serveCommand    `cmd:"" default:"withargs" help:"Run the service (the default)."`
-	Demo     demoCommand     `cmd:"" help:"Show a video and a chat from request to end, in one process with the sandbox, and exit."`
-	Submit   submitCommand   `cmd:"" help:"Send a job and follow it to its end."`
-	Tasks    tasksCommand    `cmd:"" help:"List, show and cancel jobs."`
-	Events   eventsCommand   `cmd:"" help:"Print events as they come."`
-	Sandbox  sandboxCommand  `cmd:"" help:"Run the sandbox, a fake upstream, alone at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). The model's name says what it does, as in sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
-	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
-	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
-	Proto    protoCommand    `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
-	Config   configCommand   `cmd:"" help:"Check the configuration, print it, or print an example of one."`
-	Health   healthCommand   `cmd:"" help:"Ask a running genbus on this machine whether it is ready."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Serve    serveCommand     `cmd:"" default:"withargs" help:"Run the service (the default)."`
+	Demo     demoCommand      `cmd:"" help:"Show a video and a chat from request to end, in one process with the sandbox, and exit."`
+	Submit   command.Submit   `cmd:"" help:"Send a job and follow it to its end."`
+	Tasks    command.Tasks    `cmd:"" help:"List, show and cancel jobs."`
+	Events   command.Events   `cmd:"" help:"Print events as they come."`
+	Sandbox  sandboxCommand   `cmd:"" help:"Run the sandbox, a fake upstream, alone at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). The model's name says what it does, as in sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
+	Key      keyCommand       `cmd:"" help:"Make keys for tenants and operators."`
+	Operator command.Operator `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
+	Proto    protoCommand     `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
+	Config   configCommand    `cmd:"" help:"Check the configuration, print it, or print an example of one."`
+	Health   healthCommand    `cmd:"" help:"Ask a running genbus on this machine whether it is ready."`
+	Version  versionCommand   `cmd:"" help:"Print the version."`
 
 	Completion kongcompletion.Completion `cmd:"" help:"Print what completes commands in bash, zsh or fish."`
 }
@@ -48,15 +49,15 @@ func main() {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		parser.Model.DefaultCmd = nil // it would take a misspelt command for its argument
 	}
-	k, err := parser.Parse(joinNegative(os.Args[1:]))
+	k, err := parser.Parse(command.JoinNegative(os.Args[1:]))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, misused(err))
-		os.Exit(exitUsage) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(command.ExitUsage) //nolint:gocritic // stop only undoes the signal handler
 	}
 	// A command that is interrupted has nothing to say, but of a job that may be there.
 	if err := k.Run(); err != nil && (!errors.Is(err, context.Canceled) || errors.Is(err, client.ErrAcceptanceUnknown)) {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
-		os.Exit(exitCode(err))
+		os.Exit(command.ExitCode(err))
 	}
 }
 

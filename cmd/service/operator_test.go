@@ -15,12 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -38,7 +36,7 @@ func withOps(c *config.Config) {
 }
 
 // command is the command line against one service.
-type command struct {
+type operatorCommand struct {
 	t      *testing.T
 	server string
 	key    string // in the environment; empty for none
@@ -46,7 +44,7 @@ type command struct {
 
 // run runs "service operator" with these words, and gives what it printed and its
 // exit code.
-func (c command) run(args ...string) (out string, code int) {
+func (c operatorCommand) run(args ...string) (out string, code int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -66,7 +64,7 @@ func (c command) run(args ...string) (out string, code int) {
 }
 
 // ok is run for what must go well.
-func (c command) ok(args ...string) string {
+func (c operatorCommand) ok(args ...string) string {
 	c.t.Helper()
 	out, code := c.run(args...)
 	if code != 0 {
@@ -76,7 +74,7 @@ func (c command) ok(args ...string) string {
 }
 
 // into is ok with --json.
-func (c command) into(v any, args ...string) {
+func (c operatorCommand) into(v any, args ...string) {
 	c.t.Helper()
 	out := c.ok(append([]string{"--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), v); err != nil {
@@ -95,7 +93,7 @@ type listedLetter struct {
 }
 
 // lettersOf lists the letters with a code.
-func (c command) lettersOf(code string) []listedLetter {
+func (c operatorCommand) lettersOf(code string) []listedLetter {
 	c.t.Helper()
 	var list struct{ Letters []listedLetter }
 	c.into(&list, "dead", "list", "--code", code)
@@ -154,7 +152,7 @@ func jobOf(t *testing.T, out string) string {
 func TestOperatorCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	if out := c.ok("dead", "list"); out != "no dead letters\n" {
 		t.Errorf("printed %q", out)
 	}
@@ -193,20 +191,20 @@ func TestOperatorCommand(t *testing.T) {
 	if n := w.up.Sandbox.Stats().Creates - before; n != 1 {
 		t.Errorf("%d creates after the redrive", n)
 	}
-	if out, code := c.run("dead", "drop", "98", second, "99"); code != exitNotFound || !strings.Contains(out, "dead letter "+second+" removed\n") ||
+	if out, code := c.run("dead", "drop", "98", second, "99"); code != command.ExitNotFound || !strings.Contains(out, "dead letter "+second+" removed\n") ||
 		!strings.Contains(out, "genbus: dead letter 98: letter_not_found: ") || !strings.Contains(out, "\ndead letter 99: letter_not_found: ") {
 		t.Errorf("drop ended with %d and printed %q", code, out)
 	}
 	if out := c.ok("dead", "list"); out != "no dead letters\n" {
 		t.Errorf("printed %q", out)
 	}
-	if out, code := c.run("dead", "show", first); code != exitNotFound || !strings.HasPrefix(out, "genbus: letter_not_found: ") {
+	if out, code := c.run("dead", "show", first); code != command.ExitNotFound || !strings.HasPrefix(out, "genbus: letter_not_found: ") {
 		t.Errorf("%d %q", code, out)
 	}
 	if out := c.ok("erase", "acme", redriven); out != redriven+" is erased\n" {
 		t.Errorf("erase printed %q", out)
 	}
-	if out, code := c.run("erase", "acme", redriven); code != exitNotFound {
+	if out, code := c.run("erase", "acme", redriven); code != command.ExitNotFound {
 		t.Errorf("erased twice: %d %q", code, out)
 	}
 }
@@ -233,7 +231,7 @@ func (w *clientWorld) holdCreates() (begun <-chan struct{}, answer chan<- struct
 func TestOperatorAttachCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	begun, answer := w.holdCreates()
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
 	<-begun
@@ -254,7 +252,7 @@ func TestOperatorAttachCommand(t *testing.T) {
 	attached := jobOf(t, c.ok("attach", letter))
 	w.awaitStatus(t, attached, "completed")
 	for _, again := range [][]string{{"dead", "redrive", letter}, {"attach", letter}, {"attach", letter, "another"}, {"dead", "drop", letter}} {
-		if out, code := c.run(again...); code != exitNotFound || !strings.Contains(out, "letter_not_found: ") || !strings.Contains(out, "attached") {
+		if out, code := c.run(again...); code != command.ExitNotFound || !strings.Contains(out, "letter_not_found: ") || !strings.Contains(out, "attached") {
 			t.Errorf("%v of a letter that was attached: %d %q", again, code, out)
 		}
 	}
@@ -268,7 +266,7 @@ func TestOperatorAttachCommand(t *testing.T) {
 func TestOperatorLookUpCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	begun, answer := w.holdCreates()
 	videos := genbusv1.NewVideoServiceClient(w.grpc)
 	for _, model := range []string{"sandbox-kling", "sandbox-video"} {
@@ -293,7 +291,7 @@ func TestOperatorLookUpCommand(t *testing.T) {
 		switch out, code := c.run("look-up", l.Sequence); {
 		case code == 0 && strings.Contains(out, "the upstream has task "):
 			found++
-		case code != exitNotPossible || !strings.Contains(out, "letter_unusable"):
+		case code != command.ExitNotPossible || !strings.Contains(out, "letter_unusable"):
 			t.Errorf("look-up: %d %q", code, out)
 		}
 	}
@@ -306,7 +304,7 @@ func TestOperatorLookUpCommand(t *testing.T) {
 func TestOperatorCancelCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
 	for range 2 {
 		if out := c.ok("cancel", "acme", id); out != id+" is cancelled\n" {
@@ -320,7 +318,7 @@ func TestOperatorCancelCommand(t *testing.T) {
 	if c.into(&answer, "cancel", "acme", id); answer.ID != id || answer.Status != "JOB_STATUS_CANCELLED" {
 		t.Errorf("printed %+v", answer)
 	}
-	if out, code := c.run("cancel", "globex", id); code != exitNotFound || !strings.Contains(out, "task_not_found") {
+	if out, code := c.run("cancel", "globex", id); code != command.ExitNotFound || !strings.Contains(out, "task_not_found") {
 		t.Errorf("another tenant's: %d %q", code, out)
 	}
 }
@@ -329,7 +327,7 @@ func TestOperatorCancelCommand(t *testing.T) {
 func TestOperatorJobsCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	if out := c.ok("jobs", "list"); out != "no jobs match\n" {
 		t.Errorf("printed %q", out)
 	}
@@ -368,10 +366,10 @@ func TestOperatorJobsCommand(t *testing.T) {
 	unread := w.acmeVideo(t, "sandbox-video:poll_status=503", "third secret")
 	failing := regexp.MustCompile(`\npolls +the last (\d+ failed, the last one|one failed,) at \S+Z: status 503, code `)
 	await(t, "failing polls are shown", func() bool { return failing.MatchString(c.ok("jobs", "show", unread)) })
-	if out, code := c.run("jobs", "show", "nothing"); code != exitNotFound || !strings.Contains(out, "not_found: ") {
+	if out, code := c.run("jobs", "show", "nothing"); code != command.ExitNotFound || !strings.Contains(out, "not_found: ") {
 		t.Errorf("%d %q", code, out)
 	}
-	if out, code := c.run("jobs", "list", "--status", "done"); code != exitUsage || !strings.Contains(out, "status: must be queued") {
+	if out, code := c.run("jobs", "list", "--status", "done"); code != command.ExitUsage || !strings.Contains(out, "status: must be queued") {
 		t.Errorf("%d %q", code, out)
 	}
 }
@@ -381,7 +379,7 @@ func TestOperatorJobsCommand(t *testing.T) {
 func TestOperatorFleetCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	var replicas struct {
 		Replicas []struct {
 			ID, Version string
@@ -398,12 +396,12 @@ func TestOperatorFleetCommand(t *testing.T) {
 		t.Errorf("printed\n%s", out)
 	}
 	for _, limit := range []string{"0", "-1", "101"} {
-		if out, code := c.run("tenants", "--limit="+limit); code != exitUsage || !strings.Contains(out, "--limit: "+limit+" is no limit; want 1 to 100") {
+		if out, code := c.run("tenants", "--limit="+limit); code != command.ExitUsage || !strings.Contains(out, "--limit: "+limit+" is no limit; want 1 to 100") {
 			t.Errorf("a limit of %s ended with %d: %s", limit, code, out)
 		}
 	}
 	for _, list := range [][]string{{"jobs", "list"}, {"dead", "list"}, {"audit"}} {
-		if out, code := c.run(append(list, "--limit=-1")...); code != exitUsage || !strings.Contains(out, "--limit: -1 is no limit; want 1 or more, or 0 for all") {
+		if out, code := c.run(append(list, "--limit=-1")...); code != command.ExitUsage || !strings.Contains(out, "--limit: -1 is no limit; want 1 or more, or 0 for all") {
 			t.Errorf("%v with a negative limit ended with %d: %s", list, code, out)
 		}
 	}
@@ -436,7 +434,7 @@ func TestOperatorFleetCommand(t *testing.T) {
 func TestOperatorRoutesCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	if out := c.ok("routes"); !strings.Contains(out, config.SandboxVideoRoute) || strings.Contains(out, "paused") || strings.Count(out, "\n") != len(w.Config().Routes)+1 {
 		t.Errorf("routes printed\n%s", out)
 	}
@@ -489,7 +487,7 @@ func TestOperatorRoutesCommand(t *testing.T) {
 		t.Errorf("resume printed\n%s", out)
 	}
 	w.awaitStatus(t, id, "completed")
-	if out, code := c.run("pause", "video", "gone"); code != exitNotFound || !strings.Contains(out, "route_not_found") {
+	if out, code := c.run("pause", "video", "gone"); code != command.ExitNotFound || !strings.Contains(out, "route_not_found") {
 		t.Errorf("%d %q", code, out)
 	}
 }
@@ -499,75 +497,18 @@ func TestOperatorRoutesCommand(t *testing.T) {
 func TestOperatorOrphansCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	if out := c.ok("orphans", "list"); out != "all routes that have jobs are configured\n" {
 		t.Errorf("list printed\n%s", out)
 	}
-	if out, code := c.run("orphans", "fail", "video", "gone"); code != exitUsage || !strings.Contains(out, "--no-replica-serves-it") {
+	if out, code := c.run("orphans", "fail", "video", "gone"); code != command.ExitUsage || !strings.Contains(out, "--no-replica-serves-it") {
 		t.Errorf("without the flag: %d\n%s", code, out)
 	}
-	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != exitUsage && code != exitDenied || !strings.Contains(out, "is a route that is configured") {
+	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != command.ExitUsage && code != command.ExitDenied || !strings.Contains(out, "is a route that is configured") {
 		t.Errorf("fail of a configured route: %d\n%s", code, out)
 	}
-	if out, code := c.run("orphans", "fail", "video", "gone", "--no-replica-serves-it"); code != exitNotFound || !strings.Contains(out, "no job has video route gone") {
+	if out, code := c.run("orphans", "fail", "video", "gone", "--no-replica-serves-it"); code != command.ExitNotFound || !strings.Contains(out, "no job has video route gone") {
 		t.Errorf("fail: %d\n%s", code, out)
-	}
-}
-
-// TestOrphansSettled: what is printed, and the exit code.
-func TestOrphansSettled(t *testing.T) {
-	t.Parallel()
-	left := []*genbusv1.OrphanLeft{{Tenant: "acme", Id: "video_x", Reason: "another protocol"}}
-	for name, row := range map[string]struct {
-		sum  *genbusv1.OrphansSettled
-		said string
-		code int
-	}{
-		"none":    {&genbusv1.OrphansSettled{}, "", exitNotFound},
-		"ended":   {&genbusv1.OrphansSettled{Ended: 2}, "2 jobs ended, 0 jobs left\n", 0},
-		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs ended, 1 work item removed that their jobs did not need, 0 jobs left\n", 0},
-		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "1 job ended, 1 job left\n", exitNotPossible},
-	} {
-		var out strings.Builder
-		err := orphansFailCommand{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
-		if (err == nil) != (row.code == 0) || err != nil && exitCode(err) != row.code || !strings.HasSuffix(out.String(), row.said) {
-			t.Errorf("%s: %v, printed\n%s", name, err, out.String())
-		}
-	}
-}
-
-// TestCountsOfOne: a noun, and its verb, agree with their count.
-func TestCountsOfOne(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	p := printer{out: &out}
-	err := errors.Join(
-		p.overview(&genbusv1.GetOverviewResponse{
-			Replicas: 1, Unfinished: 1, IndexAsOf: timestamppb.Now(), DeadLetters: &genbusv1.DeadLetterCounts{Other: 1, Rejected: 1},
-			Upstreams: []*genbusv1.UpstreamHealth{{Name: "up", Breaker: genbusv1.UpstreamState_BREAKER_OPEN, BreakersNotClosed: 1}},
-		}),
-		p.audit(&genbusv1.ListAuditRecordsResponse{Records: []*genbusv1.StoredAuditRecord{{Record: &genbusv1.AuditRecord{Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 1}}}}),
-		p.letter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
-		p.jobDetails(&genbusv1.GetJobResponse{WorkItem: &genbusv1.WorkItemPlace{Held: &genbusv1.HeldJob{
-			PollsFailed: 1, LastPollErrorAt: timestamppb.Now(), LastPollError: "status 503", CallsFailed: 1, LastCallErrorAt: timestamppb.Now(), LastCallError: "it was not reached",
-		}}}),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"1 job has not ended", " 1 other,", " 1 rejected request;", " 1 replica;", "(1 replica)", "done, 1 job ", " 1 byte\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in\n%s", want, out.String())
-		}
-	}
-	for _, row := range []string{`polls +the last one failed, at \S+: status 503`, `calls +the last one failed, at \S+: it was not reached`} {
-		if !regexp.MustCompile(`\n` + row + `\n`).MatchString(out.String()) {
-			t.Errorf("%s is not in\n%s", row, out.String())
-		}
-	}
-	err = orphansFailCommand{Kind: "video", Name: "gone"}.settled(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
-	if err == nil || err.Error() != "1 job of video route gone was left" {
-		t.Error(err)
 	}
 }
 
@@ -581,30 +522,30 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, row := range map[string]struct {
-		c    command
+		c    operatorCommand
 		args []string
 		code int
 		says string
 	}{
-		"no key":            {command{t, server, ""}, []string{"routes"}, exitUsage, "GENBUS_OPERATOR_KEY"},
-		"a tenant's key":    {command{t, server, "acme-0123456789abcdef"}, []string{"routes"}, exitDenied, "operator_required"},
-		"an unknown key":    {command{t, server, "nobody"}, []string{"routes"}, exitDenied, "invalid_api_key"},
-		"key in a file":     {command{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
-		"no such file":      {command{t, server, ""}, []string{"--key-file", file + "x", "routes"}, exitUsage, "no such file"},
-		"nobody there":      {command{t, "127.0.0.1:1", opsKey}, []string{"routes"}, exitUnavailable, "genbus: no genbus answers at 127.0.0.1:1 (--server): connection refused"},
-		"in clear":          {command{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, exitUsage, "--tls"},
-		"a wrong kind":      {command{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, exitUsage, "invalid_request"},
-		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "video_… or chat_…"},
-		"no job either":     {command{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, exitUsage, "video_… or chat_…"},
-		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUsage, "the server speaks no TLS: leave --tls"},
-		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
-		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},
-		"no such letter":    {command{t, server, opsKey}, []string{"attach", "77"}, exitNotFound, "letter_not_found"},
-		"limit":             {command{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, exitUsage, "--limit: -1 is no limit; want 1 to 100"},
-		"since":             {command{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, exitUsage, "--since: -1h0m0s is negative; want a duration such as 1h"},
-		"idle":              {command{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, exitUsage, "--idle: -30m0s is negative; want a duration such as 1h"},
-		"timeout":           {command{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, exitUsage, "--timeout: 0s is no limit; want more than 0"},
-		"not even a number": {command{t, server, opsKey}, []string{"dead", "drop", "x"}, exitUsage, "expected"},
+		"no key":            {operatorCommand{t, server, ""}, []string{"routes"}, command.ExitUsage, "GENBUS_OPERATOR_KEY"},
+		"a tenant's key":    {operatorCommand{t, server, "acme-0123456789abcdef"}, []string{"routes"}, command.ExitDenied, "operator_required"},
+		"an unknown key":    {operatorCommand{t, server, "nobody"}, []string{"routes"}, command.ExitDenied, "invalid_api_key"},
+		"key in a file":     {operatorCommand{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
+		"no such file":      {operatorCommand{t, server, ""}, []string{"--key-file", file + "x", "routes"}, command.ExitUsage, "no such file"},
+		"nobody there":      {operatorCommand{t, "127.0.0.1:1", opsKey}, []string{"routes"}, command.ExitUnavailable, "genbus: no genbus answers at 127.0.0.1:1 (--server): connection refused"},
+		"in clear":          {operatorCommand{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, command.ExitUsage, "--tls"},
+		"a wrong kind":      {operatorCommand{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, command.ExitUsage, "invalid_request"},
+		"no job":            {operatorCommand{t, server, opsKey}, []string{"erase", "acme", "x"}, command.ExitUsage, "video_… or chat_…"},
+		"no job either":     {operatorCommand{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, command.ExitUsage, "video_… or chat_…"},
+		"not TLS there":     {operatorCommand{t, server, opsKey}, []string{"--tls", "routes"}, command.ExitUsage, "the server speaks no TLS: leave --tls"},
+		"no certificate":    {operatorCommand{t, server, opsKey}, []string{"--ca", file, "routes"}, command.ExitUsage, "--ca"},
+		"no pair":           {operatorCommand{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, command.ExitUsage, "--cert"},
+		"no such letter":    {operatorCommand{t, server, opsKey}, []string{"attach", "77"}, command.ExitNotFound, "letter_not_found"},
+		"limit":             {operatorCommand{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is no limit; want 1 to 100"},
+		"since":             {operatorCommand{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, command.ExitUsage, "--since: -1h0m0s is negative; want a duration such as 1h"},
+		"idle":              {operatorCommand{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, command.ExitUsage, "--idle: -30m0s is negative; want a duration such as 1h"},
+		"timeout":           {operatorCommand{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, command.ExitUsage, "--timeout: 0s is no limit; want more than 0"},
+		"not even a number": {operatorCommand{t, server, opsKey}, []string{"dead", "drop", "x"}, command.ExitUsage, "expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -635,14 +576,14 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, code := command{t, row.server, opsKey}.run(row.args...)
+			out, code := operatorCommand{t, row.server, opsKey}.run(row.args...)
 			cut := strings.Contains(out, "the server closed the connection") // it was too early to read why
-			if code != exitUsage && (code != exitUnavailable || !cut) || !strings.Contains(out, row.says) {
+			if code != command.ExitUsage && (code != command.ExitUnavailable || !cut) || !strings.Contains(out, row.says) {
 				t.Errorf("ended with %d:\n%s", code, out)
 			}
 		})
 	}
-	if out, code := (command{t, open, opsKey}).run("--ca", ca.File, "routes"); code != exitDenied {
+	if out, code := (operatorCommand{t, open, opsKey}).run("--ca", ca.File, "routes"); code != command.ExitDenied {
 		t.Errorf("by TLS: %d %s", code, out)
 	}
 }
@@ -650,42 +591,4 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 // asTenant calls with acme's key.
 func asTenant(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer acme-0123456789abcdef")
-}
-
-// TestCells: what a stranger wrote stays in its cell.
-func TestCells(t *testing.T) {
-	t.Parallel()
-	if got, want := cells("a\x1b[31m\nb\tc", "", "ü"), "a\uFFFD[31m b c\t-\tü"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// TestEachLetter: one that fails does not prevent the others, and the first failure
-// is how the command ends.
-func TestEachLetter(t *testing.T) {
-	t.Parallel()
-	refusal := func(c codes.Code) error { return callError{s: status.New(c, c.String())} }
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, row := range map[string]struct {
-		ctx   context.Context
-		fails map[uint64]error
-		tried int
-		code  int
-		says  string
-	}{
-		"none":   {t.Context(), nil, 3, 0, "<nil>"},
-		"two":    {t.Context(), map[uint64]error{1: refusal(codes.NotFound), 3: refusal(codes.Aborted)}, 3, exitNotFound, "dead letter 1: NotFound\ndead letter 3: Aborted"},
-		"denied": {t.Context(), map[uint64]error{1: refusal(codes.Unauthenticated)}, 1, exitDenied, "dead letter 1: Unauthenticated\nnot tried: 2 3"},
-		"over":   {over, map[uint64]error{2: refusal(codes.DeadlineExceeded)}, 2, exitUnavailable, "dead letter 2: DeadlineExceeded\nnot tried: 3"},
-	} {
-		tried := 0
-		err := eachLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {
-			tried++
-			return row.fails[seq]
-		})
-		if tried != row.tried || fmt.Sprint(err) != row.says || err != nil && exitCode(err) != row.code {
-			t.Errorf("%s: %d tried, %v", name, tried, err)
-		}
-	}
 }

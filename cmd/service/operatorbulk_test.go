@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -16,7 +17,7 @@ import (
 func TestOperatorBulkCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	c.ok("pause", "video", config.SandboxVideoRoute)
 	var ids []string
 	for range 3 {
@@ -45,10 +46,10 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if again := c.ok(append(filter, "--token", token[1])...); !strings.Contains(again, "0 of 0 done") {
 		t.Errorf("continued it printed\n%s", again)
 	}
-	if out, code := c.run("bulk", "cancel", "--yes", "--kind", "chat", "--token", token[1]); code != exitUsage || !strings.Contains(out, "token") {
+	if out, code := c.run("bulk", "cancel", "--yes", "--kind", "chat", "--token", token[1]); code != command.ExitUsage || !strings.Contains(out, "token") {
 		t.Errorf("another filter with the token: %d\n%s", code, out)
 	}
-	if out, code := c.run("bulk", "cancel", "--yes"); code != exitUsage || !strings.Contains(out, "everything") {
+	if out, code := c.run("bulk", "cancel", "--yes"); code != command.ExitUsage || !strings.Contains(out, "everything") {
 		t.Errorf("without a filter: %d\n%s", code, out)
 	}
 	c.ok("bulk", "redrive", "--code", "poisoned", "--yes")
@@ -58,13 +59,13 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if err := os.WriteFile(list, []byte("17 task_1\n\n18\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := c.run("bulk", "attach", list, "--yes"); code != exitNotPossible || !strings.Contains(out, "2 of the list are not there") || !strings.Contains(out, "dead letter 17, dead letter 18") {
+	if out, code := c.run("bulk", "attach", list, "--yes"); code != command.ExitNotPossible || !strings.Contains(out, "2 of the list are not there") || !strings.Contains(out, "dead letter 17, dead letter 18") {
 		t.Errorf("bulk attach of letters that there never were: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(list, []byte("17 task_1 x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := c.run("bulk", "attach", list); code != exitUsage || !strings.Contains(out, "line 1") {
+	if out, code := c.run("bulk", "attach", list); code != command.ExitUsage || !strings.Contains(out, "line 1") {
 		t.Errorf("a wrong list: %d\n%s", code, out)
 	}
 

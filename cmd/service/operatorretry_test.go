@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -20,21 +21,21 @@ func TestOperatorRetryCommand(t *testing.T) {
 			c.Routes[i].KeepRequests = true
 		}
 	})
-	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	old := w.acmeVideo(t, "sandbox-video:statuses=in_progress|failed", "secret")
 	w.awaitStatus(t, old, "failed")
 	body := c.ok("jobs", "body", old)
 	if !strings.HasPrefix(body, `{"`) || !strings.HasSuffix(body, "}\n") || !strings.Contains(body, "secret") {
 		t.Fatalf("printed %q", body)
 	}
-	if out, code := c.run("jobs", "body", old, "--reply"); code != exitNotFound || !strings.Contains(out, "no reply of "+old+" is stored") {
+	if out, code := c.run("jobs", "body", old, "--reply"); code != command.ExitNotFound || !strings.Contains(out, "no reply of "+old+" is stored") {
 		t.Errorf("%d %q", code, out)
 	}
 	path := filepath.Join(t.TempDir(), "request.json")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := c.run("jobs", "retry", old, "--edit", path); code != exitUsage || !strings.Contains(out, "is empty") {
+	if out, code := c.run("jobs", "retry", old, "--edit", path); code != command.ExitUsage || !strings.Contains(out, "is empty") {
 		t.Errorf("an empty file: %d %q", code, out)
 	}
 	if err := os.WriteFile(path, []byte(strings.Replace(body, ":statuses=in_progress|failed", "", 1)), 0o600); err != nil {
@@ -51,7 +52,7 @@ func TestOperatorRetryCommand(t *testing.T) {
 	if other := c.ok("jobs", "retry", old, "--retry-key", "2"); newJob(other) == newJob(first) {
 		t.Errorf("another key made %q too", other)
 	}
-	if out, code := c.run("jobs", "retry", old); code != exitUsage || !strings.Contains(out, "idempotency_key_reused: ") {
+	if out, code := c.run("jobs", "retry", old); code != command.ExitUsage || !strings.Contains(out, "idempotency_key_reused: ") {
 		t.Errorf("%d %q", code, out)
 	}
 }

@@ -290,7 +290,7 @@ func TestAKilledHolderIsShown(t *testing.T) {
 	n := b.send(subject.Video, "v", oneVideo("v"))
 	b.awaitPhase(n, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 	second := b.start(o)
-	c := command{t: t, server: second.grpc, key: opsKey}
+	c := operatorCommand{t: t, server: second.grpc, key: opsKey}
 	shows := func(pattern string) {
 		t.Helper()
 		looks := regexp.MustCompile(`\nwork item +held since \S+Z, by replica (\w+)` + pattern + `\n`)

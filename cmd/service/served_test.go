@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/command"
 )
 
 // served is a genbus in a process of its own, as clients see it.
@@ -24,7 +26,7 @@ type served struct{ http, grpc, nats, key, tenant string }
 func serveSandbox(t *testing.T) served {
 	t.Helper()
 	s := served{
-		http: os.Getenv("CLIENTS_HTTP"), grpc: cmp.Or(os.Getenv("CLIENTS_GRPC"), defaultServer),
+		http: os.Getenv("CLIENTS_HTTP"), grpc: cmp.Or(os.Getenv("CLIENTS_GRPC"), command.DefaultServer),
 		nats: cmp.Or(os.Getenv("CLIENTS_NATS"), nats.DefaultURL), key: cmp.Or(os.Getenv("CLIENTS_KEY"), "any"),
 		tenant: cmp.Or(os.Getenv("CLIENTS_TENANT"), "default"),
 	}

@@ -12,14 +12,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
-	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/command"
 )
 
 // silent accepts jobs, and does not answer.
@@ -127,34 +123,11 @@ func TestASubmitWithoutAnAnswerNamesItsRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				var exit *exec.ExitError
-				if err := run.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitFailed ||
+				if err := run.Wait(); !errors.As(err, &exit) || exit.ExitCode() != command.ExitFailed ||
 					id == "" || !strings.Contains(problems.String(), id) || !strings.Contains(problems.String(), "acceptance_unknown: ") {
 					t.Errorf("request %q was accepted, and it ended with %v: %s", id, err, &problems)
 				}
 			})
-		}
-	}
-}
-
-// TestOnlyWhatMayHaveMadeAJobIsUnknown: not what genbus or a proxy refuses, nor what was not sent.
-func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
-	t.Parallel()
-	sent := peer.Peer{Addr: &net.TCPAddr{}}
-	for name, row := range map[string]struct {
-		err  error
-		to   peer.Peer
-		want bool
-	}{
-		"cut":           {status.Error(codes.Unavailable, "EOF"), sent, true},
-		"not sent":      {status.Error(codes.Unavailable, "connection refused"), peer.Peer{}, false},
-		"not known":     {errcode.New(errcode.AcceptanceUnknown, "no").GRPCStatus().Err(), sent, true},
-		"refused":       {errcode.New(errcode.BrokerUnavailable, "no").GRPCStatus().Err(), sent, false},
-		"by a proxy":    {status.Error(codes.Unauthenticated, "no"), sent, false},
-		"no genbus":     {status.Error(codes.Unimplemented, "no"), sent, false},
-		"no such model": {errcode.New(errcode.ModelNotFound, "no").GRPCStatus().Err(), sent, false},
-	} {
-		if err := created(row.err, row.to, "r1"); errors.Is(err, client.ErrAcceptanceUnknown) != row.want || strings.Contains(err.Error(), "r1") != row.want {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

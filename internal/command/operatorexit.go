@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 
 // Exit codes of the commands that call a running genbus.
 const (
-	exitFailed      = 1 // whatever has no code of its own
-	exitUsage       = 2 // the command line or the request is wrong, TLS included
-	exitNotFound    = 3 // there is no such letter, job or route
-	exitDenied      = 4 // the key is missing, unknown, or no operator's
-	exitNotPossible = 5 // not with this letter, or not in this state
-	exitUnavailable = 6 // no answer, or not now: try again
+	ExitFailed      = 1 // whatever has no code of its own
+	ExitUsage       = 2 // the command line or the request is wrong, TLS included
+	ExitNotFound    = 3 // there is no such letter, job or route
+	ExitDenied      = 4 // the key is missing, unknown, or no operator's
+	ExitNotPossible = 5 // not with this letter, or not in this state
+	ExitUnavailable = 6 // no answer, or not now: try again
 )
 
 // callError is an error that genbus answered, with its code.
@@ -72,20 +72,20 @@ func answered(err error) error {
 	return e
 }
 
-// exitCode is the process's answer to an error.
-func exitCode(err error) int {
+// ExitCode is the process's answer to an error.
+func ExitCode(err error) int {
 	var e callError
 	var known exitError
 	var ofJob *client.Error
 	switch {
-	case isUsage(err):
-		return exitUsage
+	case IsUsage(err):
+		return ExitUsage
 	case errors.As(err, &known):
 		return known.code
 	case errors.As(err, &ofJob):
 		return exitOf(errcode.Code(ofJob.Code), errcode.MeaningOf(errcode.Code(ofJob.Code)).GRPC)
 	case !errors.As(err, &e):
-		return exitFailed
+		return ExitFailed
 	}
 	return exitOf(errcode.Code(e.code), e.s.Code())
 }
@@ -97,26 +97,26 @@ func exitOf(why errcode.Code, c codes.Code) int {
 	final := m.Code == why && !m.Retry // an unknown code has the meaning of another one
 	switch c {
 	case codes.InvalidArgument:
-		return exitUsage
+		return ExitUsage
 	case codes.NotFound:
-		return exitNotFound
+		return ExitNotFound
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return exitDenied
+		return ExitDenied
 	case codes.FailedPrecondition, codes.Aborted, codes.DataLoss:
-		return exitNotPossible
+		return ExitNotPossible
 	case codes.ResourceExhausted:
 		if final {
-			return exitUsage
+			return ExitUsage
 		}
-		return exitUnavailable
+		return ExitUnavailable
 	case codes.DeadlineExceeded:
 		if final {
-			return exitFailed
+			return ExitFailed
 		}
-		return exitUnavailable
+		return ExitUnavailable
 	case codes.Unavailable:
-		return exitUnavailable
+		return ExitUnavailable
 	default:
-		return exitFailed
+		return ExitFailed
 	}
 }

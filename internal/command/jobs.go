@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -58,9 +58,9 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(n.NATS, opts...)
 	if err != nil {
-		code := exitUnavailable
+		code := ExitUnavailable
 		if errors.Is(err, nats.ErrAuthorization) {
-			code = exitDenied
+			code = ExitDenied
 		}
 		return nil, exitError{code, fmt.Errorf("no connection to NATS at %s (--nats): %w", hosts(n.NATS), err)}
 	}
@@ -87,7 +87,7 @@ func checkAddresses(list string) error {
 		}
 		u, err := url.Parse(address)
 		if err != nil || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-			return wrongUse("--nats: address %d is none; write nats://host:port, and in a user or a password %%2F for a slash, %%3F for a question mark, %%23 for # and %%2C for a comma", i+1)
+			return WrongUse("--nats: address %d is none; write nats://host:port, and in a user or a password %%2F for a slash, %%3F for a question mark, %%23 for # and %%2C for a comma", i+1)
 		}
 	}
 	return nil

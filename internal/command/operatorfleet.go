@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 type upstreamsCommand struct{}
 
 // Run lists the upstreams.
-func (upstreamsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (upstreamsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListUpstreams(ctx, &genbusv1.ListUpstreamsRequest{})
 		if err != nil {
@@ -28,7 +28,7 @@ func (upstreamsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writ
 type replicasCommand struct{}
 
 // Run lists the replicas.
-func (replicasCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (replicasCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListReplicas(ctx, &genbusv1.ListReplicasRequest{})
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"regexp"
@@ -10,9 +10,9 @@ import (
 // negative is how a negative number or duration begins. No flag does.
 var negative = regexp.MustCompile(`^-\.?[0-9]`)
 
-// joinNegative makes one argument of a flag and its negative value, which the parser would take
+// JoinNegative makes one argument of a flag and its negative value, which the parser would take
 // for another flag: it would not reach the command, which can say what it wants.
-func joinNegative(args []string) []string {
+func JoinNegative(args []string) []string {
 	args = slices.Clone(args)
 	for i := 0; i+1 < len(args) && args[i] != "--"; i++ {
 		if strings.HasPrefix(args[i], "--") && !strings.Contains(args[i], "=") && negative.MatchString(args[i+1]) {
@@ -22,10 +22,10 @@ func joinNegative(args []string) []string {
 	return args
 }
 
-// checkTimeout checks the value of --timeout, with which no call would have time.
-func checkTimeout(limit time.Duration) error {
+// CheckTimeout checks the value of --timeout, with which no call would have time.
+func CheckTimeout(limit time.Duration) error {
 	if limit <= 0 {
-		return wrongUse("--timeout: %s is no limit; want more than 0, such as 1m", limit)
+		return WrongUse("--timeout: %s is no limit; want more than 0, such as 1m", limit)
 	}
 	return nil
 }

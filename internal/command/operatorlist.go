@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
 		value time.Duration
 	}{{"--since", c.Since}, {"--idle", c.Idle}} {
 		if f.value < 0 {
-			return nil, wrongUse("%s: %s is negative; want a duration such as 1h, or 0 for any time", f.flag, f.value)
+			return nil, WrongUse("%s: %s is negative; want a duration such as 1h, or 0 for any time", f.flag, f.value)
 		}
 	}
 	m := &genbusv1.ListJobsRequest{
@@ -71,7 +71,7 @@ func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
 }
 
 // Run lists jobs, page after page.
-func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c jobsListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	request, err := c.request(time.Now())
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 type jobsShowCommand struct{ foundJob }
 
 // Run shows a job.
-func (c jobsShowCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c jobsShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetJob(ctx, &genbusv1.GetJobRequest{Id: c.ID, Tenant: c.Tenant, Kind: c.Kind})
 		if err != nil {

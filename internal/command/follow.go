@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -235,4 +236,31 @@ func replyText(reply *genbusv1.ChatCompletion) string {
 		return ""
 	}
 	return body.MessageText(reply.GetChoices()[0].GetMessage())
+}
+
+// EventDetail returns the part of an event that is worth a look, after two spaces: an error, a
+// result, progress, or the phase.
+func EventDetail(e task.Event) string {
+	if err := e.Job.GetError(); err != nil {
+		return "  " + err.GetCode() + ": " + err.GetMessage()
+	}
+	upstreamStatus := ""
+	switch j := e.Job.(type) {
+	case *genbusv1.VideoTask:
+		upstreamStatus = j.GetUpstreamStatus()
+		switch at := places(j); {
+		case len(at) > 0:
+			return "  " + at[0]
+		case j.GetProgress() > 0:
+			return fmt.Sprintf("  %d %%", j.GetProgress())
+		}
+	case *genbusv1.Chat:
+		if e.Terminal() {
+			if j.GetUsage() == nil { // its upstream did not say
+				return "  " + plural.Count(j.GetChunkCount(), "chunk")
+			}
+			return "  " + plural.Count(j.GetChunkCount(), "chunk") + ", " + plural.Count(j.GetUsage().GetTotalTokens(), "token")
+		}
+	}
+	return finer(e.Job.GetExecution(), e.Job.GetStatus(), upstreamStatus)
 }

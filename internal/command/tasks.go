@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// tasksCommand looks at a tenant's jobs, by gRPC: NATS has no subjects for that.
-type tasksCommand struct {
+// Tasks looks at a tenant's jobs, by gRPC: NATS has no subjects for that.
+type Tasks struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
 	Timeout    time.Duration `help:"Limit of the whole command." default:"1m"`
@@ -34,11 +34,11 @@ type tenantCall struct {
 }
 
 // call connects, has f do its work within the time limit, and leaves.
-func (c *tasksCommand) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
-	if err := checkTimeout(c.Timeout); err != nil {
+func (c *Tasks) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
+	if err := CheckTimeout(c.Timeout); err != nil {
 		return err
 	}
-	key, err := c.key(envAPIKey)
+	key, err := c.key(EnvAPIKey)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ type tasksList struct {
 }
 
 // Run lists tasks.
-func (l tasksList) Run(ctx context.Context, c *tasksCommand, out io.Writer) error {
+func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	status, err := statusOf(l.Status)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func statusOf(word string) (genbusv1.JobStatus, error) {
 			return s, nil
 		}
 	}
-	return 0, wrongUse("--status: %q is no status; choose queued, in_progress, completed, failed or cancelled", word)
+	return 0, WrongUse("--status: %q is no status; choose queued, in_progress, completed, failed or cancelled", word)
 }
 
 func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
@@ -129,7 +129,7 @@ type jobArg struct {
 func (j jobArg) kind() (subject.Kind, error) {
 	kind, ok := subject.KindOf(j.ID)
 	if !ok {
-		return "", wrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", j.ID)
+		return "", WrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", j.ID)
 	}
 	return kind, nil
 }
@@ -137,7 +137,7 @@ func (j jobArg) kind() (subject.Kind, error) {
 type tasksGet struct{ jobArg }
 
 // Run shows a job.
-func (g tasksGet) Run(ctx context.Context, c *tasksCommand, out io.Writer) error {
+func (g tasksGet) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	kind, err := g.kind()
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (p printer) properties(rows []string, e *genbusv1.TaskError) error {
 type tasksCancel struct{ jobArg }
 
 // Run cancels a job. One that has ended stays as it is.
-func (g tasksCancel) Run(ctx context.Context, c *tasksCommand, out io.Writer) error {
+func (g tasksCancel) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	kind, err := g.kind()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// operatorCommand is the operator's work on a running genbus, by gRPC.
-type operatorCommand struct {
+// Operator is the operator's work on a running genbus, by gRPC.
+type Operator struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
 	Timeout    time.Duration `help:"Limit of one call." default:"1m"`
@@ -47,8 +47,8 @@ type operatorCall struct {
 }
 
 // call connects, has f do its work within the time limit, and leaves.
-func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
-	if err := checkTimeout(c.Timeout); err != nil {
+func (c *Operator) call(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
+	if err := CheckTimeout(c.Timeout); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -57,10 +57,10 @@ func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(contex
 }
 
 // connect connects, has f do its work, and leaves.
-func (c *operatorCommand) connect(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
+func (c *Operator) connect(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
 	key, err := c.key("GENBUS_OPERATOR_KEY")
 	if err == nil && key == "" {
-		err = wrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with (without one it refuses operators: \"service key new\" prints one to start it with), or name a file with --key-file")
+		err = WrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with (without one it refuses operators: \"service key new\" prints one to start it with), or name a file with --key-file")
 	}
 	if err != nil {
 		return err
@@ -76,10 +76,11 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-func wrongUse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// WrongUse returns an error of the command line, which ends the process with ExitUsage.
+func WrongUse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// isUsage reports whether the command line was wrong.
-func isUsage(err error) bool {
+// IsUsage reports whether the command line was wrong.
+func IsUsage(err error) bool {
 	var u usageError
 	return errors.As(err, &u)
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 type routesCommand struct{}
 
 // Run lists the routes.
-func (routesCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (routesCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListRoutes(ctx, &genbusv1.ListRoutesRequest{})
 		if err != nil {
@@ -26,7 +26,7 @@ type pauseCommand struct {
 }
 
 // Run pauses a route.
-func (c pauseCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c pauseCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: c.Kind, Name: c.Name})
 		if err != nil {
@@ -42,7 +42,7 @@ type resumeCommand struct {
 }
 
 // Run resumes a route.
-func (c resumeCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c resumeCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: c.Kind, Name: c.Name})
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 type overviewCommand struct{}
 
 // Run shows how everything is doing.
-func (overviewCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (overviewCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
 		if err != nil {

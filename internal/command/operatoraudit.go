@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type auditCommand struct {
 }
 
 // Run lists what operators did, page after page.
-func (c auditCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c auditCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		all := &genbusv1.ListAuditRecordsResponse{}
 		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route, Letter: c.Letter, Tenant: c.Tenant}

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type orphansCommand struct {
 type orphansListCommand struct{}
 
 // Run lists the routes.
-func (orphansListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (orphansListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListOrphans(ctx, &genbusv1.ListOrphansRequest{})
 		if err != nil {
@@ -35,7 +35,7 @@ type orphansFailCommand struct {
 
 // Run calls until there are no more jobs, each time within the time limit, and prints what
 // became of them. It fails if there were no jobs, or if some were left.
-func (c orphansFailCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c orphansFailCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	sum := &genbusv1.OrphansSettled{}
 	for {
 		var page *genbusv1.OrphansSettled
@@ -72,9 +72,9 @@ func (c orphansFailCommand) settled(sum *genbusv1.OrphansSettled, p printer) err
 	}
 	switch {
 	case none:
-		return exitError{exitNotFound, fmt.Errorf("no job has %s route %s", c.Kind, c.Name)}
+		return exitError{ExitNotFound, fmt.Errorf("no job has %s route %s", c.Kind, c.Name)}
 	case left > 0:
-		return exitError{exitNotPossible, fmt.Errorf("%s of %s route %s %s left", plural.Count(left, "job"), c.Kind, c.Name, plural.Form(left, "was", "were"))}
+		return exitError{ExitNotPossible, fmt.Errorf("%s of %s route %s %s left", plural.Count(left, "job"), c.Kind, c.Name, plural.Form(left, "was", "were"))}
 	}
 	return nil
 }

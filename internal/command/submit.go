@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// submitCommand sends a job and follows it: by gRPC, or by NATS where an address of it is
+// Submit sends a job and follows it: by gRPC, or by NATS where an address of it is
 // given.
-type submitCommand struct {
+type Submit struct {
 	connection     `embed:""`
 	natsConnection `embed:""`
 	Tenant         string            `help:"Tenant of the request by NATS (default: the tenant named default); by gRPC the key says it."`
@@ -34,13 +34,13 @@ type submitCommand struct {
 }
 
 // with connects, has f do its work, and leaves.
-func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
+func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
 	show := &follower{out: out, json: c.JSON, bar: telemetry.IsTerminal(out), quiet: printQuiet}
 	if c.NATS != "" && c.given() {
-		return wrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
+		return WrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
 	}
 	if c.NATS == "" && c.Tenant != "" {
-		return wrongUse("--tenant is for NATS (--nats, or GENBUS_NATS_URL): by gRPC the key says the tenant")
+		return WrongUse("--tenant is for NATS (--nats, or GENBUS_NATS_URL): by gRPC the key says the tenant")
 	}
 	if c.NATS != "" {
 		nc, err := c.natsConnection.dial(os.Getenv("NATS_PASSWORD"))
@@ -50,11 +50,11 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 		defer nc.Close()
 		by, err := client.New(nc, client.Options{Tenant: c.Tenant, Prefix: c.Prefix, Notice: printNotice})
 		if err != nil {
-			return wrongUse("%w", err)
+			return WrongUse("%w", err)
 		}
 		return f(ctx, natsJobs{by}, show)
 	}
-	key, err := c.key(envAPIKey)
+	key, err := c.key(EnvAPIKey)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 	})
 }
 
-// envAPIKey is the variable of a tenant's key.
-const envAPIKey = "GENBUS_API_KEY"
+// EnvAPIKey is the variable of a tenant's key.
+const EnvAPIKey = "GENBUS_API_KEY"
 
 type submitVideo struct {
 	Prompt   string  `arg:"" optional:"" help:"What the video shows."`
@@ -76,7 +76,7 @@ type submitVideo struct {
 }
 
 // Run sends the request.
-func (v submitVideo) Run(ctx context.Context, c *submitCommand, out io.Writer) error {
+func (v submitVideo) Run(ctx context.Context, c *Submit, out io.Writer) error {
 	r, err := v.request()
 	if err != nil {
 		return err
@@ -100,11 +100,11 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 		return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: raw}}, err
 	}
 	if v.Model == "" || v.Prompt == "" && v.Image == "" {
-		return nil, wrongUse("a video needs --model and a prompt or --image, or --body")
+		return nil, WrongUse("a video needs --model and a prompt or --image, or --body")
 	}
 	video := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
 	if v.Duration < 0 {
-		return nil, wrongUse("--duration: %v is no length; want more than 0, in seconds", v.Duration)
+		return nil, WrongUse("--duration: %v is no length; want more than 0, in seconds", v.Duration)
 	}
 	if v.Duration > 0 {
 		video.Duration = &v.Duration
@@ -112,7 +112,7 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	if v.Size != "" {
 		var width, height int32
 		if n, err := fmt.Sscanf(v.Size, "%dx%d", &width, &height); err != nil || n != 2 {
-			return nil, wrongUse("--size: %q is no size; write it as 1280x720", v.Size)
+			return nil, WrongUse("--size: %q is no size; write it as 1280x720", v.Size)
 		}
 		video.Width, video.Height = &width, &height
 	}
@@ -133,7 +133,7 @@ func picture(source string) (string, error) {
 	}
 	data, err := os.ReadFile(source)
 	if err != nil {
-		return "", wrongUse("--image: %w", err)
+		return "", WrongUse("--image: %w", err)
 	}
 	return base64.StdEncoding.EncodeToString(data), nil
 }
@@ -151,11 +151,11 @@ func readBody(flag, path string) (data []byte, err error) {
 		err = fmt.Errorf("more than %d bytes", maxBody)
 	}
 	if err != nil {
-		return nil, wrongUse("%s: %w", flag, err)
+		return nil, WrongUse("%s: %w", flag, err)
 	}
 	var wrong *body.FieldError
 	if errors.As(body.Parse(data).Err(), &wrong) {
-		return nil, wrongUse("%s: %s %s", flag, path, wrong.Description)
+		return nil, WrongUse("%s: %s %s", flag, path, wrong.Description)
 	}
 	return data, nil
 }
@@ -171,7 +171,7 @@ type submitChat struct {
 }
 
 // Run sends the request.
-func (s submitChat) Run(ctx context.Context, c *submitCommand, out io.Writer) error {
+func (s submitChat) Run(ctx context.Context, c *Submit, out io.Writer) error {
 	r, err := s.request()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (s submitChat) request() (*genbusv1.ChatRequest, error) {
 		return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: raw}}, err
 	}
 	if s.Model == "" || s.Prompt == "" {
-		return nil, wrongUse("a chat needs --model and a prompt, or --body")
+		return nil, WrongUse("a chat needs --model and a prompt, or --body")
 	}
 	chat := &genbusv1.ChatCompletionBody{Model: s.Model, Stream: proto.Bool(true)}
 	if s.System != "" {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -15,9 +15,9 @@ type tenantsCommand struct {
 }
 
 // Run lists tenants.
-func (c tenantsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c tenantsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	if c.Limit < 1 || c.Limit > maxPage {
-		return wrongUse("--limit: %d is no limit; want 1 to %d: tenants are listed on one page", c.Limit, maxPage)
+		return WrongUse("--limit: %d is no limit; want 1 to %d: tenants are listed on one page", c.Limit, maxPage)
 	}
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: c.Kind, Route: c.Route, PageSize: int32(c.Limit)})
@@ -31,7 +31,7 @@ func (c tenantsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writ
 type streamsCommand struct{}
 
 // Run lists the streams.
-func (streamsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (streamsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListStreams(ctx, &genbusv1.ListStreamsRequest{})
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type operatorJob struct {
 func (n operatorJob) kind() (string, error) {
 	kind, ok := subject.KindOf(n.ID)
 	if !ok {
-		return "", wrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", n.ID)
+		return "", WrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", n.ID)
 	}
 	return string(kind), nil
 }
@@ -27,7 +27,7 @@ func (n operatorJob) kind() (string, error) {
 type cancelCommand struct{ operatorJob }
 
 // Run cancels a job.
-func (c cancelCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c cancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	kind, err := c.kind()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (c cancelCommand) Run(ctx context.Context, o *operatorCommand, out io.Write
 type eraseCommand struct{ operatorJob }
 
 // Run erases a job.
-func (c eraseCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c eraseCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	kind, err := c.kind()
 	if err != nil {
 		return err

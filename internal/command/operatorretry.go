@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type jobsRetryCommand struct {
 }
 
 // Run submits a job again.
-func (c jobsRetryCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c jobsRetryCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	edited, err := c.edited()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ type jobsBodyCommand struct {
 }
 
 // Run prints what is stored of a job, as it is, so that it can be edited and submitted.
-func (c jobsBodyCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c jobsBodyCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		j, err := c.find(ctx, call)
 		if err != nil {
@@ -81,9 +81,9 @@ func (c jobsBodyCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 		case call.json:
 			return call.asJSON(answer)
 		case ref != nil:
-			return exitError{exitNotPossible, fmt.Errorf("the %s of %s is too long to be answered; it is object %s of bucket %s", what, j.GetId(), ref.GetName(), ref.GetBucket())}
+			return exitError{ExitNotPossible, fmt.Errorf("the %s of %s is too long to be answered; it is object %s of bucket %s", what, j.GetId(), ref.GetName(), ref.GetBucket())}
 		case len(data) == 0:
-			return exitError{exitNotFound, fmt.Errorf("no %s of %s is stored", what, j.GetId())}
+			return exitError{ExitNotFound, fmt.Errorf("no %s of %s is stored", what, j.GetId())}
 		}
 		_, err = fmt.Fprintf(call.out, "%s\n", data)
 		return err

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bufio"
@@ -39,7 +39,7 @@ type bulkCancelCommand struct {
 }
 
 // Run cancels jobs.
-func (c bulkCancelCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	filter, err := c.request(time.Now())
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ type bulkRedriveCommand struct {
 }
 
 // Run redrives dead letters.
-func (c bulkRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.RedriveDeadLetters(ctx, &genbusv1.RedriveDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
 	})
@@ -76,7 +76,7 @@ type bulkDropCommand struct {
 }
 
 // Run drops dead letters.
-func (c bulkDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c bulkDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.DropDeadLetters(ctx, &genbusv1.DropDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
 	})
@@ -88,7 +88,7 @@ type bulkAttachCommand struct {
 }
 
 // Run attaches tasks.
-func (c bulkAttachCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c bulkAttachCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	tasks, err := readTasks(c.List)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 		}
 		seq, err := strconv.ParseUint(words[0], 10, 64)
 		if err != nil || len(words) > 2 {
-			return nil, wrongUse("line %d of %s must be the sequence of a dead letter, and the upstream's ID of the task or nothing", n, name)
+			return nil, WrongUse("line %d of %s must be the sequence of a dead letter, and the upstream's ID of the task or nothing", n, name)
 		}
 		t := &genbusv1.LetterTask{Sequence: seq}
 		if len(words) == 2 {
@@ -135,7 +135,7 @@ type bulkStream = grpc.ServerStreamingClient[genbusv1.BulkProgress]
 type bulkCall func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error)
 
 // run counts what there is to do, and does it where that is wanted.
-func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, what string, begin bulkCall) error {
+func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what string, begin bulkCall) error {
 	p := printer{out: out, json: o.JSON}
 	token := c.Token
 	if token == "" {
@@ -148,23 +148,23 @@ func (c bulkFlags) run(ctx context.Context, o *operatorCommand, out io.Writer, w
 		}
 		token = counted.GetToken()
 	} else if !c.Yes {
-		return wrongUse("--token continues a run, and so it needs --yes")
+		return WrongUse("--token continues a run, and so it needs --yes")
 	}
 	last, err := o.bulk(ctx, p, begin, token)
 	if err != nil {
-		if token != "" && !isUsage(err) {
+		if token != "" && !IsUsage(err) {
 			err = fmt.Errorf("%w\nto continue, run the same command with --token %s", err, token)
 		}
 		return err
 	}
 	if last.GetFailed() > 0 {
-		return exitError{exitNotPossible, fmt.Errorf("%d stayed as %s", last.GetFailed(), plural.Form(last.GetFailed(), "it is", "they are"))}
+		return exitError{ExitNotPossible, fmt.Errorf("%d stayed as %s", last.GetFailed(), plural.Form(last.GetFailed(), "it is", "they are"))}
 	}
 	return nil
 }
 
 // count makes the dry run.
-func (c bulkFlags) count(ctx context.Context, o *operatorCommand, out io.Writer, begin bulkCall) (counted *genbusv1.BulkProgress, err error) {
+func (c bulkFlags) count(ctx context.Context, o *Operator, out io.Writer, begin bulkCall) (counted *genbusv1.BulkProgress, err error) {
 	err = o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		stream, err := begin(ctx, call, true, "")
 		if err == nil {
@@ -176,7 +176,7 @@ func (c bulkFlags) count(ctx context.Context, o *operatorCommand, out io.Writer,
 }
 
 // bulk does an action to its end, however long that takes, and prints its progress.
-func (c *operatorCommand) bulk(ctx context.Context, p printer, begin bulkCall, token string) (last *genbusv1.BulkProgress, err error) {
+func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token string) (last *genbusv1.BulkProgress, err error) {
 	err = c.connect(ctx, p.out, func(ctx context.Context, call operatorCall) error {
 		stream, err := begin(ctx, call, false, token)
 		for err == nil {
@@ -208,7 +208,7 @@ func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
 	if err := p.failures(m); err != nil || m.GetFailed() == 0 {
 		return err
 	}
-	return exitError{exitNotPossible, fmt.Errorf("%d of the list %s not there: take %s out of it", m.GetFailed(), plural.Form(m.GetFailed(), "is", "are"), plural.Form(m.GetFailed(), "it", "them"))}
+	return exitError{ExitNotPossible, fmt.Errorf("%d of the list %s not there: take %s out of it", m.GetFailed(), plural.Form(m.GetFailed(), "is", "are"), plural.Form(m.GetFailed(), "it", "them"))}
 }
 
 // progress prints how far an action is, with its token first. In JSON each progress is a line.

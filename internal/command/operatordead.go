@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type deadListCommand struct {
 const maxPage = 100
 
 // Run lists letters, page after page.
-func (c deadListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		all := &genbusv1.ListDeadLettersResponse{}
 		request := &genbusv1.ListDeadLettersRequest{Kind: c.Kind, Tenant: c.Tenant, Code: c.Code}
@@ -56,7 +56,7 @@ func (c deadListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 // limit is the flag --limit.
 func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)) error {
 	if limit < 0 {
-		return wrongUse("--limit: %d is no limit; want 1 or more, or 0 for all", limit)
+		return WrongUse("--limit: %d is no limit; want 1 or more, or 0 for all", limit)
 	}
 	for listed := 0; ; {
 		size := maxPage
@@ -79,7 +79,7 @@ type deadShowCommand struct {
 }
 
 // Run shows a letter; its request only where that is asked for.
-func (c deadShowCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c deadShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: c.Sequence})
 		if err != nil {
@@ -94,7 +94,7 @@ type deadRedriveCommand struct {
 }
 
 // Run redrives letters in turn.
-func (c deadRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c deadRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
 			answer, err := call.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: seq})
@@ -111,7 +111,7 @@ type deadDropCommand struct {
 }
 
 // Run drops letters in turn.
-func (c deadDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c deadDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
 			answer, err := call.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq})
@@ -135,7 +135,7 @@ func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) err
 			continue
 		}
 		failed = append(failed, fmt.Errorf("dead letter %d: %w", seq, err))
-		if left := sequences[i+1:]; len(left) > 0 && (ctx.Err() != nil || exitCode(err) == exitDenied) {
+		if left := sequences[i+1:]; len(left) > 0 && (ctx.Err() != nil || ExitCode(err) == ExitDenied) {
 			failed = append(failed, fmt.Errorf("not tried: %s", strings.Trim(fmt.Sprint(left), "[]")))
 			break
 		}
@@ -149,7 +149,7 @@ type attachCommand struct {
 }
 
 // Run attaches an upstream's task.
-func (c attachCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c attachCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: c.Sequence, UpstreamTaskId: c.Task})
 		if err != nil {
@@ -164,7 +164,7 @@ type lookUpCommand struct {
 }
 
 // Run asks the upstream for a letter's task.
-func (c lookUpCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+func (c lookUpCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: c.Sequence})
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ func TestNegativeValuesAreJoined(t *testing.T) {
 		"":                                    "",
 	} {
 		args := strings.Fields(line)
-		if got := strings.Join(joinNegative(args), " "); got != want || !slices.Equal(args, strings.Fields(line)) {
+		if got := strings.Join(JoinNegative(args), " "); got != want || !slices.Equal(args, strings.Fields(line)) {
 			t.Errorf("%q became %q, want %q", line, got, want)
 		}
 	}

@@ -1,4 +1,6 @@
-package main
+// Package command has the commands that call a running genbus: those of its users, submit, tasks and
+// events, and those of its operators. It parses no command line; package main does, with kong.
+package command
 
 import (
 	"cmp"
@@ -27,12 +29,12 @@ type connection struct {
 	Plaintext  bool   `help:"Send the key without TLS beyond this machine."`
 }
 
-// defaultServer is where a genbus on this machine is.
-const defaultServer = "127.0.0.1:9090"
+// DefaultServer is the gRPC address of a genbus on this machine.
+const DefaultServer = "127.0.0.1:9090"
 
 // given reports whether the command line chooses gRPC.
 func (c *connection) given() bool {
-	return c.Server != defaultServer || c.KeyFile != "" || c.secure()
+	return c.Server != DefaultServer || c.KeyFile != "" || c.secure()
 }
 
 // maxAnswer is the longest answer that is read, in bytes: a letter with its request.
@@ -41,7 +43,7 @@ const maxAnswer = 1 << 30
 // dial connects. With a key, the connection is one that may carry it.
 func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	if strings.HasPrefix(c.Server, "http://") || strings.HasPrefix(c.Server, "https://") {
-		return nil, wrongUse("--server: want host:port, without http://; for TLS use --tls")
+		return nil, WrongUse("--server: want host:port, without http://; for TLS use --tls")
 	}
 	creds, err := c.credentials(key)
 	if err != nil {
@@ -49,7 +51,7 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient(c.Server, grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(noticed), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
-		return nil, wrongUse("--server: %w", err)
+		return nil, WrongUse("--server: %w", err)
 	}
 	return conn, nil
 }
@@ -85,19 +87,19 @@ func (c *connection) key(env string) (string, error) {
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", wrongUse("the key: %w", err)
+		return "", WrongUse("the key: %w", err)
 	}
 	key := strings.TrimSpace(string(data))
 	if key == "" || strings.ContainsAny(key, "\r\n") {
-		return "", wrongUse("the key: %s must hold one line, the key", file)
+		return "", WrongUse("the key: %s must hold one line, the key", file)
 	}
 	return key, nil
 }
 
 func (c *connection) credentials(key bool) (credentials.TransportCredentials, error) {
 	if !c.secure() {
-		if key && !c.Plaintext && !loopback(c.Server) {
-			return nil, wrongUse("%s is another machine, and the key would go there in clear: use --tls, or --plaintext if the network is safe", c.Server)
+		if key && !c.Plaintext && !IsLoopback(c.Server) {
+			return nil, WrongUse("%s is another machine, and the key would go there in clear: use --tls, or --plaintext if the network is safe", c.Server)
 		}
 		return insecure.NewCredentials(), nil
 	}
@@ -105,25 +107,25 @@ func (c *connection) credentials(key bool) (credentials.TransportCredentials, er
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
 		if err != nil {
-			return nil, wrongUse("--ca: %w", err)
+			return nil, WrongUse("--ca: %w", err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, wrongUse("--ca: %s holds no certificate in PEM", c.CA)
+			return nil, WrongUse("--ca: %s holds no certificate in PEM", c.CA)
 		}
 	}
 	if c.Cert != "" || c.Key != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
-			return nil, wrongUse("--cert and --key: %w", err)
+			return nil, WrongUse("--cert and --key: %w", err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return credentials.NewTLS(cfg), nil
 }
 
-// loopback reports whether an address is on this machine.
-func loopback(server string) bool {
+// IsLoopback reports whether an address is on this machine.
+func IsLoopback(server string) bool {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {
 		host = server

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -21,8 +21,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// eventsCommand prints events as they come, by NATS, where they are.
-type eventsCommand struct {
+// Events prints events as they come, by NATS, where they are.
+type Events struct {
 	natsConnection `embed:""`
 	Done           bool   `help:"Only the ends of jobs."`
 	Kind           string `help:"Only video, or only chat." enum:"video,chat," default:""`
@@ -33,10 +33,10 @@ type eventsCommand struct {
 }
 
 // Run prints events until ctx ends, or the one job that was asked for.
-func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
+func (c *Events) Run(ctx context.Context, out io.Writer) error {
 	names, err := subject.New(c.Prefix)
 	if err != nil {
-		return wrongUse("--prefix: %w", err)
+		return WrongUse("--prefix: %w", err)
 	}
 	from, err := c.from(time.Now())
 	if err != nil {
@@ -64,13 +64,13 @@ func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
 	from.FilterSubjects = filters
 	consumer, err := js.OrderedConsumer(ctx, names.Tasks(), from)
 	if err != nil {
-		return exitError{exitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
+		return exitError{ExitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
 	}
 	return c.tail(ctx, consumer, &tail{out: out, json: c.JSON, names: names})
 }
 
 // from is where the reading begins: now, unless --since says otherwise.
-func (c *eventsCommand) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
+func (c *Events) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
 	if c.Since == "" {
 		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}, nil
 	}
@@ -83,19 +83,19 @@ func since(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
 		if while < 0 {
-			return at, wrongUse("--since: %q is negative; want a duration such as 2h, for the last two hours, or a time", text)
+			return at, WrongUse("--since: %q is negative; want a duration such as 2h, for the last two hours, or a time", text)
 		}
 		at, err = now.Add(-while), nil
 	}
 	if err != nil {
-		return at, wrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a duration (2h)", text)
+		return at, WrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a duration (2h)", text)
 	}
 	return at, nil
 }
 
 // fromJob makes the reading begin no later than with the newest event of the one job that was
 // asked for: nothing comes after the end of a job.
-func (c *eventsCommand) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space, from *jetstream.OrderedConsumerConfig) error {
+func (c *Events) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space, from *jetstream.OrderedConsumerConfig) error {
 	kind, _ := subject.KindOf(c.ID) // filters has checked it
 	request, err := streamread.Last(names.Task(kind, cmp.Or(c.Tenant, "*"), c.ID)).Encode()
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *eventsCommand) fromJob(ctx context.Context, nc *nats.Conn, names subjec
 		}
 		return &client.Error{Code: code, JobID: c.ID, Message: fmt.Sprintf("the log has no event of %s: there is no such job, or no longer", c.ID)}
 	case err != nil:
-		return exitError{exitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
+		return exitError{ExitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
 	case c.Done: // a job has one end
 		*from = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	case from.OptStartTime == nil || newest.Time.Before(*from.OptStartTime):
@@ -129,18 +129,18 @@ func (c *eventsCommand) fromJob(ctx context.Context, nc *nats.Conn, names subjec
 const lookTime = 5 * time.Second
 
 // filters are the subjects of what is wanted.
-func (c *eventsCommand) filters(names subject.Space) ([]string, error) {
+func (c *Events) filters(names subject.Space) ([]string, error) {
 	kind := subject.Kind(cmp.Or(c.Kind, "*"))
 	if c.ID != "" {
 		of, ok := subject.KindOf(c.ID)
 		if !ok || c.Kind != "" && of != kind {
-			return nil, wrongUse("--id: %q is no job id%s; ids look like video_… or chat_…", c.ID, map[bool]string{true: " of this kind"}[ok])
+			return nil, WrongUse("--id: %q is no job id%s; ids look like video_… or chat_…", c.ID, map[bool]string{true: " of this kind"}[ok])
 		}
 		kind = of
 	}
 	if c.Tenant != "" {
 		if err := subject.CheckToken(c.Tenant); err != nil {
-			return nil, wrongUse("--tenant: %w", err)
+			return nil, WrongUse("--tenant: %w", err)
 		}
 	}
 	tenant, id := cmp.Or(c.Tenant, "*"), cmp.Or(c.ID, "*")
@@ -151,7 +151,7 @@ func (c *eventsCommand) filters(names subject.Space) ([]string, error) {
 }
 
 // tail prints events until nothing more is to come. The consumer outlives lost connections.
-func (c *eventsCommand) tail(ctx context.Context, consumer jetstream.Consumer, t *tail) error {
+func (c *Events) tail(ctx context.Context, consumer jetstream.Consumer, t *tail) error {
 	reading, err := consumer.Messages(jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (t *tail) show(m jetstream.Msg) (last bool, err error) {
 		return false, fmt.Errorf("an event that cannot be read on %s: %w", m.Subject(), err)
 	}
 	line := fmt.Sprintf("%s  %-10s  %s  v%-3d %-11s%s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Job.GetTenant(), e.Job.GetId(), e.Version(),
-		task.StatusWord(e.Job.GetStatus()), clean(detail(e)))
+		task.StatusWord(e.Job.GetStatus()), clean(EventDetail(e)))
 	if t.json {
 		data, err := body.EventJSON(publisher.Message(e))
 		if err != nil {

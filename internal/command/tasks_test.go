@@ -1,9 +1,10 @@
-package main
+package command
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestTasksAreListedToTheLimit(t *testing.T) {
 	addr, _ := serveGRPC(t, func(server *grpc.Server) { genbusv1.RegisterVideoServiceServer(server, paged{tasks: tasks}) })
 	for limit, want := range map[int]int{1: 1, 20: 20, maxPage + 1: maxPage + 1, 0: tasks, tasks + 1: tasks} {
 		var out bytes.Buffer
-		c := &tasksCommand{connection: connection{Server: addr}, Timeout: time.Minute}
+		c := &Tasks{connection: connection{Server: addr}, Timeout: time.Minute}
 		if err := (tasksList{Limit: limit}).Run(t.Context(), c, &out); err != nil {
 			t.Fatal(err)
 		}
@@ -48,4 +49,24 @@ func TestTasksAreListedToTheLimit(t *testing.T) {
 			t.Errorf("with --limit %d it lists %d tasks:\n%s", limit, n, &out)
 		}
 	}
+}
+
+// serveGRPC serves what is registered until the test ends or stop is called.
+func serveGRPC(t *testing.T, register func(*grpc.Server)) (addr string, stop func()) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	register(server)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), server.Stop
 }

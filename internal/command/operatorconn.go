@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -38,14 +38,14 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	speaksTLS, absent := probe(ctx, c.Server)
 	switch {
 	case absent != nil:
-		return exitError{exitUnavailable, fmt.Errorf("no genbus answers at %s (--server): %w", c.Server, absent)}
+		return exitError{ExitUnavailable, fmt.Errorf("no genbus answers at %s (--server): %w", c.Server, absent)}
 	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"),
 		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // something was read, and it was no frame
-		return wrongUse("%s speaks no gRPC (--server): it may be the address of HTTP, or of NATS; that of gRPC is %s by default", c.Server, defaultServer)
+		return WrongUse("%s speaks no gRPC (--server): it may be the address of HTTP, or of NATS; that of gRPC is %s by default", c.Server, DefaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
 	case speaksTLS:
-		return wrongUse("%w\nthe server speaks TLS: use --tls, with --ca FILE where its certificate is not of an authority that the system trusts", err)
+		return WrongUse("%w\nthe server speaks TLS: use --tls, with --ca FILE where its certificate is not of an authority that the system trusts", err)
 	}
 	return err
 }
@@ -62,7 +62,7 @@ func adviceFor(err error, message string) error {
 		{"tls: unknown certificate authority", "the server does not trust the client certificate: use --cert and --key of an authority that it trusts"},
 	} {
 		if strings.Contains(message, row.says) {
-			return wrongUse("%w\n%s", err, row.do)
+			return WrongUse("%w\n%s", err, row.do)
 		}
 	}
 	for _, cut := range []string{
