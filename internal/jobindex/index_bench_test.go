@@ -38,7 +38,7 @@ func BenchmarkFill(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := js.PublishMsgAsync(m); err != nil {
+		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(brokertest.Patience)); err != nil {
 			b.Fatal(err)
 		}
 	}
