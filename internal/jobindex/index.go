@@ -1,81 +1,42 @@
-// Package jobindex knows which jobs the log has: it lists them, counts those that have not
-// ended, and tells of each event of any replica. It is made of the headers of the log, and
-// has nothing that it could not read there again.
+// Package jobindex keeps the index of jobs for all replicas: two of them read the log's headers
+// into a jobtable.Table, and the others ask these two. It holds nothing that it could not read
+// from the log again.
 //
-// Of all replicas two keep the index (role.go), and the others ask them (peers.go, ask.go, answer.go).
+// keeper.go reads the log, and role.go decides which replicas do. peers.go asks, and server.go
+// answers.
 package jobindex
 
 import (
 	"context"
-	"log/slog"
+	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-	"unique"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// DefaultSize is how many jobs an index lists where Options say nothing.
-const DefaultSize = 100_000
-
-// readAgain is the wait after a log that could not be read from its beginning.
-const readAgain = 5 * time.Second
-
-// Mode says whether a replica keeps the index.
-type Mode string
-
-// The modes.
 const (
-	// Alone keeps it, asks no other replica and is asked by none: there is none.
-	Alone Mode = ""
-	// Auto keeps it where fewer than two others do.
-	Auto Mode = "auto"
-	// On keeps it in any case.
-	On Mode = "on"
-	// Off keeps it only where no other replica has for half a minute.
-	Off Mode = "off"
+	// countPatience is how long a count waits for an answer, as an acceptance waits for it.
+	countPatience = 600 * time.Millisecond
+	// lookAgain is the time between two looks for a replica that has the index ready.
+	lookAgain = 50 * time.Millisecond
 )
-
-// Observer hears, while this replica keeps the index, of the last event of every job that the
-// log has, and of every commit of every replica. It must not block.
-type Observer interface {
-	Notice(n joblog.Notice)
-	// Forget is called when this replica keeps the index no more, after the last Notice.
-	Forget()
-}
-
-// Options makes an Index. Log, Metrics and Logger are required, and Broker unless it is alone.
-type Options struct {
-	Log     *joblog.Log
-	Broker  *broker.Broker
-	Metrics *telemetry.Metrics
-	Logger  *slog.Logger
-	Mode    Mode
-	// Size bounds the jobs that List knows. Default: DefaultSize.
-	Size int
-	// Able is an error while this replica's observers cannot do what they are for, so that
-	// another one is to keep the index. Default: they always can.
-	Able func() error
-}
 
 // Index is the index, for one replica. It is safe for concurrent use.
 type Index struct {
-	log       *joblog.Log
-	metrics   *telemetry.Metrics
-	logger    *slog.Logger
-	size      int
-	able      func() error
-	observers []Observer
-	// current is the reading of the log of a replica that keeps the index, or kept it last.
-	current atomic.Pointer[reading]
-	role    *role                  // nil: alone
-	heard   atomic.Pointer[func()] // a test's signal; nil otherwise
-	// searches has a token for each search that is looking.
-	searches chan struct{}
+	log     *joblog.Log
+	metrics *telemetry.Metrics
+	keeper  *keeper
+	// role, peers and server are nil where there is no other replica.
+	role   *role
+	peers  *peers
+	server *server
 
 	mu    sync.Mutex
 	wrote own
@@ -96,23 +57,27 @@ func New(o Options) *Index {
 	if o.Able == nil {
 		o.Able = func() error { return nil }
 	}
-	x := &Index{log: o.Log, metrics: o.Metrics, logger: o.Logger, size: o.Size, able: o.Able, searches: make(chan struct{}, searches)}
+	x := &Index{log: o.Log, metrics: o.Metrics, keeper: newKeeper(o)}
 	if o.Mode != Alone {
-		x.role = newRole(x, o)
+		x.role = newRole(o, x.keeper)
+		x.peers = newPeers(o, x.role.leases)
+		x.server = newServer(o, x.keeper)
 	}
 	o.Log.OnCommit(x.committed)
 	return x
 }
 
 // Observe registers an observer, before Start.
-func (x *Index) Observe(o Observer) { x.observers = append(x.observers, o) }
+func (x *Index) Observe(o Observer) { x.keeper.observers = append(x.keeper.observers, o) }
 
 // Start keeps the index, or asks those that do, until ctx ends; the returned function waits
 // for that.
 func (x *Index) Start(ctx context.Context) (wait func(), err error) {
-	run := x.keep
-	if x.role != nil {
-		unsubscribe, err := x.role.server.listen(ctx)
+	run := x.keeper.run
+	if x.role == nil {
+		x.metrics.IndexKeepers(1)
+	} else {
+		unsubscribe, err := x.server.listen(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -129,22 +94,6 @@ func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	return func() { <-done }, nil
 }
 
-// keep keeps the index until ctx ends.
-func (x *Index) keep(ctx context.Context) {
-	defer func() {
-		x.current.Store(nil)
-		for _, o := range x.observers {
-			o.Forget()
-		}
-	}()
-	for ctx.Err() == nil {
-		if err := x.read(ctx); err != nil && ctx.Err() == nil {
-			x.logger.Warn("the index of jobs cannot be read from the log; this is repeated", telemetry.KeyError, err)
-			_ = broker.Wait(ctx, readAgain) // the loop looks at ctx
-		}
-	}
-}
-
 // Leave has another replica keep the index, as this one stops; it has it until ctx of Start
 // ends.
 func (x *Index) Leave() {
@@ -153,25 +102,8 @@ func (x *Index) Leave() {
 	}
 }
 
-// report sets the metrics.
-func (x *Index) report() {
-	keepers := 1
-	if x.role != nil {
-		keepers = x.role.count(time.Now())
-	}
-	x.metrics.Index(keepers, x.ready() != nil)
-}
-
 // Ready reports whether this replica keeps the index and has all that the log has.
-func (x *Index) Ready() bool { return x.ready() != nil }
-
-// ready is the reading of this replica where it has all that the log has; nil otherwise.
-func (x *Index) ready() *reading {
-	if r := x.current.Load(); r != nil && r.isReady(time.Now()) {
-		return r
-	}
-	return nil
-}
+func (x *Index) Ready() bool { return x.keeper.ready() != nil }
 
 // committed takes a job that this replica has just made or ended, before its event comes
 // back.
@@ -181,9 +113,9 @@ func (x *Index) committed(n joblog.Notice) {
 		x.wrote = own{seq: n.Seq, at: time.Now()}
 	}
 	x.mu.Unlock()
-	if r := x.current.Load(); r != nil {
+	if r := x.keeper.current.Load(); r != nil {
 		n.Name.ID = strings.Clone(n.Name.ID)
-		r.table.wrote(n.Name, rowOf(n))
+		r.table.Wrote(n)
 	}
 }
 
@@ -201,20 +133,15 @@ func (x *Index) upto() uint64 {
 	return x.wrote.seq
 }
 
-// rowOf is the row of an event. It keeps the id as it is.
-func rowOf(n joblog.Notice) row {
-	return row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, seq: n.Seq, status: unique.Make(n.Status).Value(), unfinished: isUnfinished(n), facts: factsOf(n)}
-}
-
 // Unfinished is how many of a tenant's jobs, of both kinds and on all replicas, have begun
 // and not ended, as far as a replica knows that keeps the index; with those that this process
 // has committed before it asks. Inline chats are not among them. known is false where no
 // replica has the index ready.
 func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known bool) {
-	if r := x.ready(); r != nil {
-		return r.table.unfinishedOf(tenant), true
+	if r := x.keeper.ready(); r != nil {
+		return r.table.Unfinished(tenant), true
 	}
-	a, err := x.ask(ctx, question{Tenant: tenant, Upto: x.upto()}, true, countPatience)
+	a, err := x.peers.ask(ctx, question{Tenant: tenant, Upto: x.upto()}, true, countPatience)
 	return a.Jobs, err == nil
 }
 
@@ -222,11 +149,74 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 // most, n of at most MaxPage, and of some others, and those of all tenants. While no replica
 // has the index ready the error is ErrCatchingUp.
 func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (jobs map[string]int64, total int64, err error) {
-	n = min(n, MaxPage)
-	if r := x.ready(); r != nil {
-		jobs, total = r.table.unfinishedByTenant(n, also)
+	n = min(n, jobtable.MaxPage)
+	if r := x.keeper.ready(); r != nil {
+		jobs, total = r.table.UnfinishedByTenant(n, also)
 		return jobs, total, nil
 	}
-	a, err := x.ask(ctx, question{Largest: n, Tenants: also}, false, countPatience)
+	a, err := x.peers.ask(ctx, question{Largest: n, Tenants: also}, false, countPatience)
 	return a.ByName, a.InAll, err
+}
+
+// Rates are those of all replicas, as a replica knows them that keeps the index. While none
+// has it ready the error is ErrCatchingUp.
+func (x *Index) Rates(ctx context.Context) (jobtable.Rates, error) {
+	if r := x.keeper.ready(); r != nil {
+		return r.rated(), nil
+	}
+	a, err := x.peers.ask(ctx, question{Rates: true}, false, countPatience)
+	if err == nil && a.Rates == nil {
+		err = ErrCatchingUp
+	}
+	if err != nil {
+		return jobtable.Rates{}, err
+	}
+	return *a.Rates, nil
+}
+
+// Search looks for jobs of all tenants. The answer is the index's, which may be some seconds
+// behind the log: AsOf says how far. An illegal token is jobtable.ErrPageToken; while no replica has
+// the index ready the error is ErrCatchingUp, and while they are busy ErrBusy.
+func (x *Index) Search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
+	s, err := s.Normalized()
+	if err != nil {
+		return jobtable.Found{}, err
+	}
+	found, err := x.search(ctx, s)
+	found.NextToken = s.TokenAfter(found)
+	return found, err
+}
+
+func (x *Index) search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, searchPatience, broker.ErrNoAnswer)
+	defer cancel()
+	for {
+		if r := x.keeper.ready(); r != nil {
+			return x.keeper.search(ctx, r, s)
+		}
+		found, err := x.peers.search(ctx, s)
+		if !errors.Is(err, ErrCatchingUp) {
+			return found, err
+		}
+		if broker.Wait(ctx, lookAgain) != nil {
+			return jobtable.Found{}, ErrCatchingUp
+		}
+	}
+}
+
+// Erased has a job forgotten that was erased, as it was then: what it was looked for by is not
+// to be found any more.
+func (x *Index) Erased(e joblog.Entry) {
+	x.tell(gone{
+		Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), Erased: true,
+		Row: jobtable.Row{Created: e.Job.GetCreatedAt().AsTime().UnixNano(), ID: e.Job.GetId(), Seq: e.Seq},
+	})
+}
+
+// tell takes a job that is gone out of the table here, and tells the others.
+func (x *Index) tell(g gone) {
+	if own := x.keeper.current.Load(); own != nil {
+		g.from(own.table)
+	}
+	x.peers.tell(g)
 }

@@ -1,9 +1,8 @@
-package jobindex
+package jobindex_test
 
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -12,56 +11,12 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// BenchmarkIndex is events of jobs, each of which begins, goes on and ends later: b.N jobs of
-// 10,000 tenants in turn, while a number of them are unfinished. The list knows 100,000.
-func BenchmarkIndex(b *testing.B) {
-	const tenants = 10_000
-	for _, unfinished := range []int{10_000, 100_000, 1_000_000} {
-		b.Run(fmt.Sprint("unfinished=", unfinished), func(b *testing.B) {
-			x := newTable(DefaultSize)
-			names := make([]string, tenants)
-			for i := range names {
-				names[i] = fmt.Sprint("tenant-", i)
-			}
-			put := func(job int, status string) {
-				n := subject.TaskName{Kind: subject.Video, Tenant: names[job%tenants], ID: fmt.Sprintf("video_%026d", job)}
-				x.put(n, row{created: int64(job), id: n.ID, status: status, unfinished: status != "completed"})
-			}
-			next := 0
-			for ; next < unfinished; next++ {
-				put(next, "queued")
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				put(next, "queued")
-				put(next, "in_progress")
-				put(next-unfinished, "completed")
-				next++
-			}
-			b.ReportMetric(3*float64(b.N)/b.Elapsed().Seconds(), "events/s")
-		})
-	}
-}
-
-// BenchmarkOneTenant is the rows of one tenant in the order in which a log is read: by their
-// latest events, and not by when they were made.
-func BenchmarkOneTenant(b *testing.B) {
-	x := newTable(DefaultSize)
-	made := rand.New(rand.NewPCG(1, 2)).Perm(4 * DefaultSize)
-	i := 0
-	for b.Loop() {
-		id := fmt.Sprintf("video_%026d", made[i%len(made)])
-		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, row{created: int64(made[i%len(made)]), id: id, status: "queued", unfinished: true})
-		i++
-	}
-}
 
 // BenchmarkFill is a replica that starts where the log has unfinished jobs of 10,000
 // tenants: how many it hears of in a second, through an ordered consumer of the embedded
@@ -83,7 +38,7 @@ func BenchmarkFill(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := js.PublishMsgAsync(m); err != nil {
+		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(brokertest.Patience)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -92,16 +47,16 @@ func BenchmarkFill(b *testing.B) {
 		return
 	}
 	for b.Loop() {
-		x := New(Options{
+		x := jobindex.New(jobindex.Options{
 			Log:     joblog.New(joblog.Options{Broker: broker, Encoder: enc, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b)}),
 			Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b),
 		})
 		heard, n := make(chan struct{}), 0
-		x.OnIndexed(func() {
+		x.Observe(newSignal(func() {
 			if n++; n == jobs {
 				close(heard)
 			}
-		})
+		}))
 		ctx, cancel := context.WithCancel(b.Context())
 		wait, err := x.Start(ctx)
 		if err != nil {

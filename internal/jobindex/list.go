@@ -1,83 +1,28 @@
 package jobindex
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"math"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 )
 
-// Page sizes of List.
 const (
-	DefaultPage = 20
-	MaxPage     = 100
+	// answerPatience is how long a list waits for an answer, and listPatience how long it waits
+	// for a replica that has the index ready.
+	answerPatience = 5 * time.Second
+	listPatience   = time.Second
 )
-
-// Errors of List.
-var (
-	// ErrPageToken: a page token is not one of this list.
-	ErrPageToken = errors.New("the page token is not one of this list")
-	// ErrCatchingUp: no replica has the index ready.
-	ErrCatchingUp = errors.New("no replica has the index of jobs ready")
-)
-
-// Query chooses jobs of one tenant.
-type Query struct {
-	Kind   subject.Kind
-	Tenant string
-	// Status is UNSPECIFIED for all.
-	Status genbusv1.JobStatus
-	// CreatedFrom is inclusive and CreatedBefore exclusive, each of them a Bound.
-	CreatedFrom, CreatedBefore int64
-	// Size is 1 to MaxPage; 0 is DefaultPage, more is MaxPage.
-	Size int
-	// Token is the NextToken of the page before, or empty.
-	Token string
-	// After is the id of the job that the page begins after, where there is no
-	// Token; empty for the list's begin.
-	After string
-	// Offset is how many jobs are passed over first. They are not read, so that
-	// those count that were erased and that the list still knows.
-	Offset int
-	// Ascending lists the oldest first.
-	Ascending bool
-}
-
-// Bound is a bound of time in Unix nanoseconds, 0 for none. What they cannot say becomes the
-// first or the last moment that they can.
-func Bound(t *timestamppb.Timestamp) int64 {
-	const most = math.MaxInt64 / int64(time.Second) // in the year 2262
-	switch {
-	case t == nil:
-		return 0
-	case t.GetSeconds() <= 0:
-		return 1
-	case t.GetSeconds() >= most:
-		return math.MaxInt64
-	}
-	return t.AsTime().UnixNano()
-}
 
 // Page is a part of a list.
 type Page struct {
 	Jobs []joblog.Entry
 	// NextToken is empty when this is the last page.
 	NextToken string
-}
-
-type pageToken struct {
-	Created int64  `json:"c"`
-	ID      string `json:"i"`
 }
 
 // List reads a page. The index says which jobs there are; each job is then read
@@ -87,13 +32,13 @@ type pageToken struct {
 // because clients take a short page for the last one. An After that neither the
 // index nor the log knows is joblog.ErrNotFound. While no replica has the index ready the
 // error is ErrCatchingUp, after a second.
-func (x *Index) List(ctx context.Context, q Query) (Page, error) {
-	w, err := q.window()
+func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
+	w, err := q.Window()
 	if err != nil {
 		return Page{}, err
 	}
 	var page Page
-	for size := pageSize(q.Size); ; {
+	for size := jobtable.PageSize(q.Size); ; {
 		w.N = size - len(page.Jobs) + 1 // one more tells whether there is another page
 		rows, err := x.rows(ctx, &w)
 		if err != nil {
@@ -102,13 +47,13 @@ func (x *Index) List(ctx context.Context, q Query) (Page, error) {
 		w.Skip = 0
 		for _, r := range rows {
 			if len(page.Jobs) == size {
-				page.NextToken = formatToken(row{created: w.AfterCreated, id: w.AfterID})
+				page.NextToken = w.Token()
 				return page, nil
 			}
 			if page.Jobs, err = x.appendRow(ctx, page.Jobs, q, r); err != nil {
 				return Page{}, err
 			}
-			w.after(r)
+			w.After(r)
 		}
 		if len(rows) < w.N {
 			return page, nil
@@ -119,7 +64,7 @@ func (x *Index) List(ctx context.Context, q Query) (Page, error) {
 // rows gives those of a window. Of a job that was erased the index may know the row still
 // that a list begins after, so that a caller that erases what is listed can go on with the
 // list; of one that fell out of the index the log knows it.
-func (x *Index) rows(ctx context.Context, w *window) ([]row, error) {
+func (x *Index) rows(ctx context.Context, w *jobtable.Window) ([]jobtable.Row, error) {
 	rows, found, err := x.page(ctx, *w)
 	if err != nil || found {
 		return rows, err
@@ -128,26 +73,26 @@ func (x *Index) rows(ctx context.Context, w *window) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.after(row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: w.AfterJob})
+	w.After(jobtable.Row{Created: e.Job.GetCreatedAt().AsTime().UnixNano(), ID: w.AfterJob})
 	rows, _, err = x.page(ctx, *w)
 	return rows, err
 }
 
 // appendRow reads the job of a row and appends it, if it is still there and as
 // wanted.
-func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r row) ([]joblog.Entry, error) {
-	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.id}
+func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Query, r jobtable.Row) ([]joblog.Entry, error) {
+	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.ID}
 	e, err := x.log.Get(ctx, n)
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
-		if has, err := x.log.Has(ctx, n, r.seq); err == nil && !has {
+		if has, err := x.log.Has(ctx, n, r.Seq); err == nil && !has {
 			x.forget(n, r)
 		}
 		return jobs, nil
 	case err != nil:
 		return nil, err
-	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.created:
-		if e.Seq > r.seq { // the row is of a job that was erased; this one has a row of its own
+	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.Created:
+		if e.Seq > r.Seq { // the row is of a job that was erased; this one has a row of its own
 			x.forget(n, r)
 		}
 		return jobs, nil
@@ -157,47 +102,30 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r r
 	return append(jobs, e), nil
 }
 
-// window is the one that the page begins with.
-func (q Query) window() (window, error) {
-	w := window{Kind: q.Kind, Tenant: q.Tenant, From: q.CreatedFrom, Before: cmp.Or(q.CreatedBefore, math.MaxInt64), Skip: max(q.Offset, 0), Ascending: q.Ascending}
-	if q.Status != 0 {
-		w.Status = task.StatusWord(q.Status)
+// page gives the rows of a window; false where the job is unknown that it begins after.
+func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Row, found bool, err error) {
+	for began := time.Now(); ; {
+		if r := x.keeper.ready(); r != nil {
+			rows, found = r.table.Page(w)
+			return rows, found, nil
+		}
+		a, err := x.peers.ask(ctx, question{List: &w, Upto: x.upto()}, false, answerPatience)
+		switch {
+		case err == nil:
+			return a.Rows, !a.NoRow, nil
+		case ctx.Err() != nil:
+			return nil, false, context.Cause(ctx)
+		case !errors.Is(err, ErrCatchingUp), time.Since(began) > listPatience:
+			return nil, false, err
+		}
+		if err := broker.Wait(ctx, lookAgain); err != nil {
+			return nil, false, err
+		}
 	}
-	if q.Token == "" && q.After != "" {
-		w.AfterJob = q.After
-		return w, nil
-	}
-	after, err := parseToken(q.Token)
-	w.after(after)
-	return w, err
 }
 
-func pageSize(n int) int {
-	if n <= 0 {
-		return DefaultPage
-	}
-	return min(n, MaxPage)
-}
-
-func formatToken(r row) string {
-	data, err := json.Marshal(pageToken{Created: r.created, ID: r.id})
-	if err != nil {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(data)
-}
-
-func parseToken(token string) (row, error) {
-	if token == "" {
-		return row{}, nil
-	}
-	data, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
-		return row{}, ErrPageToken
-	}
-	var t pageToken
-	if err := json.Unmarshal(data, &t); err != nil || subject.CheckToken(t.ID) != nil {
-		return row{}, ErrPageToken
-	}
-	return row{created: t.Created, id: t.ID}, nil
+// forget makes all replicas forget a job that the log does not have. If a message is lost, the
+// next list sends another one.
+func (x *Index) forget(n subject.TaskName, r jobtable.Row) {
+	x.tell(gone{Kind: n.Kind, Tenant: n.Tenant, Row: r})
 }

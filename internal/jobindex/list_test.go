@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -37,7 +38,7 @@ func listed(t *testing.T, n int) *replica {
 }
 
 // pages reads a list to its end, page by page.
-func pages(t *testing.T, l *replica, q jobindex.Query) (out [][]string) {
+func pages(t *testing.T, l *replica, q jobtable.Query) (out [][]string) {
 	t.Helper()
 	q.Kind, q.Tenant = subject.Video, "acme"
 	for {
@@ -71,15 +72,15 @@ func TestListInBothOrders(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 7)
 	oldest := [][]string{{"video_00", "video_01", "video_02"}, {"video_03", "video_04", "video_05"}, {"video_06"}}
-	if diff := cmp.Diff(oldest, pages(t, l, jobindex.Query{Size: 3, Ascending: true})); diff != "" {
+	if diff := cmp.Diff(oldest, pages(t, l, jobtable.Query{Size: 3, Ascending: true})); diff != "" {
 		t.Errorf("oldest first (-want +got):\n%s", diff)
 	}
 	newest := [][]string{{"video_06", "video_05", "video_04"}, {"video_03", "video_02", "video_01"}, {"video_00"}}
-	if diff := cmp.Diff(newest, pages(t, l, jobindex.Query{Size: 3})); diff != "" {
+	if diff := cmp.Diff(newest, pages(t, l, jobtable.Query{Size: 3})); diff != "" {
 		t.Errorf("newest first (-want +got):\n%s", diff)
 	}
 	for _, ascending := range []bool{false, true} {
-		if got := pages(t, l, jobindex.Query{Size: 7, Ascending: ascending}); len(got) != 1 {
+		if got := pages(t, l, jobtable.Query{Size: 7, Ascending: ascending}); len(got) != 1 {
 			t.Errorf("a page that holds all says that there is another: %v", got)
 		}
 	}
@@ -88,7 +89,7 @@ func TestListInBothOrders(t *testing.T) {
 func TestListAfterAJob(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 6)
-	after := jobindex.Query{After: "video_03"}
+	after := jobtable.Query{After: "video_03"}
 	if diff := cmp.Diff([][]string{{"video_02", "video_01", "video_00"}}, pages(t, l, after)); diff != "" {
 		t.Errorf("newest first (-want +got):\n%s", diff)
 	}
@@ -112,7 +113,7 @@ func TestListPassesOverWhatIsGone(t *testing.T) {
 				want = [][]string{{"video_02", "video_04"}, {"video_05", "video_06"}}
 			}
 			for range 2 { // the second time the index has forgotten them
-				got := pages(t, l, jobindex.Query{Size: 2, Ascending: ascending})
+				got := pages(t, l, jobtable.Query{Size: 2, Ascending: ascending})
 				// The first reading may find out too late that nothing follows.
 				got = slices.DeleteFunc(got, func(ids []string) bool { return ids == nil })
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -136,7 +137,7 @@ func TestListAfterAPageThatIsErased(t *testing.T) {
 		{false, []string{"video_05", "video_04"}, [][]string{{"video_03", "video_02"}, {"video_01", "video_00"}}},
 		{true, []string{"video_00", "video_01"}, [][]string{{"video_02", "video_03"}}},
 	} {
-		q := jobindex.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
+		q := jobtable.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
 		first := must[jobindex.Page](t)(l.List(t.Context(), q))
 		erase(t, l, row.erased...)
 		must[jobindex.Page](t)(l.List(t.Context(), q)) // the index forgets them
@@ -157,7 +158,7 @@ func TestListByAStatusThatHasChanged(t *testing.T) {
 		must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 	}
 	// Whether or not the index has heard of it yet, none is queued.
-	if got := pages(t, l, jobindex.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
+	if got := pages(t, l, jobtable.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
 		t.Errorf("queued: %v", got)
 	}
 }
@@ -166,7 +167,7 @@ func TestPageTokens(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 1)
 	for _, token := range []string{"???", "e30", "eyJjIjoxLCJpIjoiYS5iIn0", "bnVsbA", "W10"} {
-		if _, err := l.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", Token: token}); !errors.Is(err, jobindex.ErrPageToken) {
+		if _, err := l.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", Token: token}); !errors.Is(err, jobtable.ErrPageToken) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
@@ -192,7 +193,7 @@ func TestList(t *testing.T) {
 	for range n + n/5 {
 		<-indexed
 	}
-	ids := func(q jobindex.Query) (out []string) {
+	ids := func(q jobtable.Query) (out []string) {
 		q.Kind, q.Tenant = subject.Video, "acme"
 		for {
 			page := must[jobindex.Page](t)(l.List(ctx, q))
@@ -209,21 +210,21 @@ func TestList(t *testing.T) {
 	for i := n - 1; i >= 0; i-- {
 		all = append(all, fmt.Sprintf("video_%02d", i))
 	}
-	if diff := cmp.Diff(all, ids(jobindex.Query{Size: 7})); diff != "" {
+	if diff := cmp.Diff(all, ids(jobtable.Query{Size: 7})); diff != "" {
 		t.Errorf("all, newest first:\n%s", diff)
 	}
 	cancelled := []string{"video_20", "video_15", "video_10", "video_05", "video_00"}
-	if diff := cmp.Diff(cancelled, ids(jobindex.Query{Status: genbusv1.JobStatus_JOB_STATUS_CANCELLED, Size: 2})); diff != "" {
+	if diff := cmp.Diff(cancelled, ids(jobtable.Query{Status: genbusv1.JobStatus_JOB_STATUS_CANCELLED, Size: 2})); diff != "" {
 		t.Errorf("by status:\n%s", diff)
 	}
-	window := jobindex.Query{CreatedFrom: begin.Add(3 * time.Second).UnixNano(), CreatedBefore: begin.Add(6 * time.Second).UnixNano()}
+	window := jobtable.Query{CreatedFrom: begin.Add(3 * time.Second).UnixNano(), CreatedBefore: begin.Add(6 * time.Second).UnixNano()}
 	if diff := cmp.Diff([]string{"video_05", "video_04", "video_03"}, ids(window)); diff != "" {
 		t.Errorf("by time:\n%s", diff)
 	}
-	if page := must[jobindex.Page](t)(l.List(ctx, jobindex.Query{Kind: subject.Video, Tenant: "other"})); len(page.Jobs) != 0 {
+	if page := must[jobindex.Page](t)(l.List(ctx, jobtable.Query{Kind: subject.Video, Tenant: "other"})); len(page.Jobs) != 0 {
 		t.Errorf("another tenant sees %d jobs", len(page.Jobs))
 	}
-	if _, err := l.List(ctx, jobindex.Query{Kind: subject.Video, Tenant: "acme", Token: "???"}); !errors.Is(err, jobindex.ErrPageToken) {
+	if _, err := l.List(ctx, jobtable.Query{Kind: subject.Video, Tenant: "acme", Token: "???"}); !errors.Is(err, jobtable.ErrPageToken) {
 		t.Errorf("a bad token: %v", err)
 	}
 }
@@ -233,19 +234,19 @@ func TestABoundMayBeFarAway(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 2)
 	ids := [][]string{{"video_01", "video_00"}}
-	year := func(n int) int64 { return jobindex.Bound(timestamppb.New(time.Date(n, 1, 1, 0, 0, 0, 0, time.UTC))) }
+	year := func(n int) int64 { return jobtable.Bound(timestamppb.New(time.Date(n, 1, 1, 0, 0, 0, 0, time.UTC))) }
 	for name, row := range map[string]struct {
-		query jobindex.Query
+		query jobtable.Query
 		want  [][]string
 	}{
-		"none":                  {jobindex.Query{CreatedFrom: jobindex.Bound(nil), CreatedBefore: jobindex.Bound(nil)}, ids},
-		"from the first year":   {jobindex.Query{CreatedFrom: year(1)}, ids},
-		"from 1600":             {jobindex.Query{CreatedFrom: year(1600)}, ids},
-		"from 2300":             {jobindex.Query{CreatedFrom: year(2300)}, [][]string{nil}},
-		"before the first year": {jobindex.Query{CreatedBefore: year(1)}, [][]string{nil}},
-		"before 1970":           {jobindex.Query{CreatedBefore: year(1970)}, [][]string{nil}},
-		"before 2300":           {jobindex.Query{CreatedBefore: year(2300)}, ids},
-		"all that can be said":  {jobindex.Query{CreatedFrom: year(1600), CreatedBefore: year(9999)}, ids},
+		"none":                  {jobtable.Query{CreatedFrom: jobtable.Bound(nil), CreatedBefore: jobtable.Bound(nil)}, ids},
+		"from the first year":   {jobtable.Query{CreatedFrom: year(1)}, ids},
+		"from 1600":             {jobtable.Query{CreatedFrom: year(1600)}, ids},
+		"from 2300":             {jobtable.Query{CreatedFrom: year(2300)}, [][]string{nil}},
+		"before the first year": {jobtable.Query{CreatedBefore: year(1)}, [][]string{nil}},
+		"before 1970":           {jobtable.Query{CreatedBefore: year(1970)}, [][]string{nil}},
+		"before 2300":           {jobtable.Query{CreatedBefore: year(2300)}, ids},
+		"all that can be said":  {jobtable.Query{CreatedFrom: year(1600), CreatedBefore: year(9999)}, ids},
 	} {
 		if diff := cmp.Diff(row.want, pages(t, l, row.query)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -268,7 +269,7 @@ func TestJobMadeAgainIsListedOnce(t *testing.T) {
 			again.AcceptedAt = timestamppb.New(time.Now().Add(time.Hour))
 			must[joblog.Entry](t)(l.Commit(t.Context(), task.FromWork(again), 0))
 			<-indexed
-			q, got := jobindex.Query{Kind: subject.Video, Tenant: "acme", Size: 1, Ascending: ascending}, []string(nil)
+			q, got := jobtable.Query{Kind: subject.Video, Tenant: "acme", Size: 1, Ascending: ascending}, []string(nil)
 			for range 10 {
 				page := must[jobindex.Page](t)(l.List(t.Context(), q))
 				for _, e := range page.Jobs {

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fleet"
+	"github.com/genbus/genbus/internal/jobtable"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 const (
@@ -18,17 +22,28 @@ const (
 	avoidFor  = 5 * time.Second
 	askFor    = time.Minute
 	mostAsked = 2
+	// hedgeAfter is how long one keeper is waited for until another one is asked too, and
+	// mostAskedAtAll bounds the replicas that one question goes to.
+	hedgeAfter     = 300 * time.Millisecond
+	mostAskedAtAll = 8
+	// keeperPatience is how long a search waits for the answer of one replica.
+	keeperPatience = 2 * time.Second
 )
 
-// peers are the other replicas that keep the index, as the leases say.
+// peers are the other replicas that keep the index, as the leases say. A nil *peers has none.
 type peers struct {
 	b      *broker.Broker
 	self   string
+	logger *slog.Logger
 	leases map[string]*fleet.Lease
 
 	mu      sync.Mutex
 	had     map[string]time.Time // the replicas that claimed last to have the index ready, and when
 	avoided map[string]time.Time // until when
+}
+
+func newPeers(o Options, leases map[string]*fleet.Lease) *peers {
+	return &peers{b: o.Broker, self: o.Log.Writer(), logger: o.Logger, leases: leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
 }
 
 // ready are the other replicas that have the index ready, those first that have answered, and
@@ -92,4 +107,110 @@ func (p *peers) request(ctx context.Context, replica string, data []byte) (a ans
 	}
 	a.replica = replica
 	return a
+}
+
+// ask asks a replica that has the index ready, and after hedgeAfter another one too. The first
+// answer counts. If current is set, answers older than q.Upto are discarded. Without an answer
+// within most, the error is ErrCatchingUp if no replica has the index ready, the cause of ctx, or
+// broker.ErrNoAnswer.
+func (p *peers) ask(ctx context.Context, q question, current bool, most time.Duration) (answer, error) {
+	if p == nil {
+		return answer{}, ErrCatchingUp
+	}
+	if err := p.b.Trouble(); err != nil {
+		return answer{}, err
+	}
+	replicas := p.ready(time.Now())
+	if len(replicas) == 0 {
+		return answer{}, ErrCatchingUp
+	}
+	data, err := json.Marshal(q)
+	if err != nil {
+		return answer{}, err
+	}
+	asking, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	answers := make(chan answer, mostAskedAtAll)
+	hedge := time.NewTicker(hedgeAfter)
+	defer hedge.Stop()
+	for asked, open := 0, 0; asked < len(replicas) || open > 0; {
+		if asked < len(replicas) {
+			replica := replicas[asked]
+			asked, open = asked+1, open+1
+			go func() { answers <- p.request(asking, replica, data) }()
+		}
+		select {
+		case a := <-answers:
+			open--
+			switch {
+			case a.Error == "" && (!current || a.AsOf >= q.Upto):
+				return a, nil
+			case a.Error != "" && asking.Err() == nil: // else it is not known what it would have answered
+				p.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
+				p.failed(a.replica, time.Now())
+			}
+		case <-hedge.C:
+			p.avoid(replicas[0], time.Now())
+			for _, replica := range p.ready(time.Now()) {
+				if !slices.Contains(replicas, replica) && len(replicas) < mostAskedAtAll {
+					replicas = append(replicas, replica)
+				}
+			}
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return answer{}, context.Cause(ctx)
+	case asking.Err() == nil: // they are gone, or not ready any more
+		return answer{}, ErrCatchingUp
+	}
+	return answer{}, fmt.Errorf("the replicas that keep the index of jobs: %w", broker.ErrNoAnswer)
+}
+
+// search asks one replica that has the index ready, and the next where it does not answer:
+// never two at once, as an answer costs them more than that to any other question.
+func (p *peers) search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
+	if p == nil {
+		return jobtable.Found{}, ErrCatchingUp
+	}
+	if err := p.b.Trouble(); err != nil {
+		return jobtable.Found{}, err
+	}
+	data, err := json.Marshal(question{Search: &s})
+	if err != nil {
+		return jobtable.Found{}, err
+	}
+	err = ErrCatchingUp
+	for _, replica := range p.ready(time.Now()) {
+		asking, cancel := context.WithTimeout(ctx, keeperPatience)
+		a := p.request(asking, replica, data)
+		silent := asking.Err() != nil
+		cancel()
+		switch {
+		case a.Error == "" && a.Found != nil:
+			return *a.Found, nil
+		case ctx.Err() != nil:
+			return jobtable.Found{}, context.Cause(ctx)
+		case a.Error == tooMany:
+			err = ErrBusy
+		case a.Error != notReady:
+			err = broker.ErrNoAnswer
+		}
+		if silent {
+			p.failed(replica, time.Now())
+		}
+	}
+	return jobtable.Found{}, err
+}
+
+// tell tells every replica that may have read it of a job that is gone.
+func (p *peers) tell(g gone) {
+	if p == nil {
+		return
+	}
+	data, err := json.Marshal(question{Upto: g.Seq, Gone: &g})
+	if err != nil {
+		return
+	}
+	_ = p.b.Conn().Publish(p.b.Names().Index(subject.AnyWriter), data)
 }

@@ -2,13 +2,13 @@ package jobindex
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -39,15 +39,15 @@ func (r *reading) hearAll(events ...joblog.Notice) {
 }
 
 func newTestReading(size int, caughtUp bool) *reading {
-	return &reading{x: &Index{}, table: newTable(size), rates: newRates(), caughtUp: caughtUp}
+	return &reading{table: jobtable.New(size), rates: jobtable.NewRateCounter(), caughtUp: caughtUp}
 }
 
 // film are the minutes that are not empty, by how long ago they are.
-func film(r *reading, now time.Time) map[int]Minute {
-	out := map[int]Minute{}
-	for i, m := range r.rates.all(now).Of(subject.Video, "film") {
-		if m != (Minute{}) {
-			out[RateMinutes-1-i] = m
+func film(r *reading, now time.Time) map[int]jobtable.Minute {
+	out := map[int]jobtable.Minute{}
+	for i, m := range r.rates.Rates(now).Of(subject.Video, "film") {
+		if m != (jobtable.Minute{}) {
+			out[jobtable.RateMinutes-1-i] = m
 		}
 	}
 	return out
@@ -61,7 +61,7 @@ func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	jobs := [][]joblog.Notice{
 		life(now, "a", 30, 20, 10), life(now, "b", 30, 20, -1), life(now, "c", 3, -1, -1), life(now, "d", 90, 59, -1), life(now, "e", 200, 100, 70), life(now, "f", 65, -1, -1),
 	}
-	want := map[int]Minute{30: {Accepted: 2}, 59: {Started: 1}, 20: {Started: 2}, 10: {Ended: 1, Failed: 1}, 3: {Accepted: 1}}
+	want := map[int]jobtable.Minute{30: {Accepted: 2}, 59: {Started: 1}, 20: {Started: 2}, 10: {Ended: 1, Failed: 1}, 3: {Accepted: 1}}
 	seq := uint64(0)
 	for _, job := range jobs {
 		for i := range job {
@@ -105,83 +105,15 @@ func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
 		events[i].Seq = uint64(i + 1)
 	}
 	r := newTestReading(100, false)
-	r.table.wrote(events[2].Name, rowOf(events[2]))
+	r.table.Wrote(events[2])
 	r.hearAll(events[1], events[2]) // the last one that the log had, and the end
-	sum := Minute{}
+	sum := jobtable.Minute{}
 	for _, m := range film(r, now) {
-		sum = Minute{sum.Accepted + m.Accepted, sum.Started + m.Started, sum.Ended + m.Ended, sum.Failed + m.Failed}
+		sum = jobtable.Minute{Accepted: sum.Accepted + m.Accepted, Started: sum.Started + m.Started, Ended: sum.Ended + m.Ended, Failed: sum.Failed + m.Failed}
 	}
-	if want := (Minute{1, 1, 1, 1}); sum != want {
+	if want := (jobtable.Minute{Accepted: 1, Started: 1, Ended: 1, Failed: 1}); sum != want {
 		t.Errorf("counted %+v, want %+v", sum, want)
 	}
-}
-
-// TestMinutesGoBy: what is older than an hour is not counted any more, and an event of a
-// replica whose clock is ahead counts now.
-func TestMinutesGoBy(t *testing.T) {
-	t.Parallel()
-	r, now := newRates(), time.Now()
-	for minute := range 3 * RateMinutes {
-		at := now.Add(time.Duration(minute) * time.Minute)
-		ahead := at.Add(20 * time.Minute)
-		r.heard(joblog.Notice{Name: subject.TaskName{Kind: subject.Chat}, Version: 1, CreatedAt: ahead, Time: ahead, Facts: publisher.Facts{Route: "talk"}}, false, at)
-		counted := r.all(at)
-		minutes := counted.Of(subject.Chat, "talk")
-		if n := sum(minutes); n != min(minute+1, RateMinutes) || minutes[RateMinutes-1].Accepted != 1 {
-			t.Fatalf("after %d minutes %d are counted: %v", minute, n, minutes)
-		}
-		if from := time.Unix(0, counted.From); from.After(at.Add(-59*time.Minute)) || from.Before(at.Add(-60*time.Minute)) {
-			t.Fatalf("the first minute is %s, now is %s", from, at)
-		}
-	}
-	if later := r.all(now.Add(5 * time.Hour)); len(later.Routes) != 0 || len(r.rings) != 0 {
-		t.Errorf("two hours later: %v", later)
-	}
-}
-
-func sum(minutes []Minute) (n int) {
-	for _, m := range minutes {
-		n += int(m.Accepted)
-	}
-	return n
-}
-
-// TestTheRoutesThatAreCountedAreBounded: a route that is new takes the place of one that had no
-// event for an hour, and of no other.
-func TestTheRoutesThatAreCountedAreBounded(t *testing.T) {
-	t.Parallel()
-	r, now := newRates(), time.Now()
-	accept := func(route string, at time.Time) {
-		r.heard(joblog.Notice{Name: subject.TaskName{Kind: subject.Video}, Version: 1, CreatedAt: at, Time: at, Facts: publisher.Facts{Route: route}}, false, at)
-	}
-	for i := range 2 * maxRated {
-		accept(fmt.Sprint("r", i), now)
-	}
-	if n := len(r.all(now).Routes); n != maxRated {
-		t.Fatalf("%d routes are counted", n)
-	}
-	later := now.Add(61 * time.Minute)
-	accept("new", later)
-	if routes := r.all(later).Routes; !slices.EqualFunc(routes, []string{"new"}, func(r RouteRates, name string) bool { return r.Route == name }) {
-		t.Errorf("counted are %v", routes)
-	}
-	accept("", later)
-	if n := len(r.rings); n != 1 {
-		t.Errorf("an event without a route makes %d routes", n)
-	}
-}
-
-// BenchmarkRates is what counting adds to an event.
-func BenchmarkRates(b *testing.B) {
-	r, now := newRates(), time.Now()
-	events := life(now, "a", 3, 2, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, n := range events {
-			r.heard(n, false, time.Now())
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(3*b.N), "ns/event")
 }
 
 // BenchmarkRated is a keeper's part of an overview: 20 routes, and 100,000 jobs of 10,000
@@ -189,7 +121,7 @@ func BenchmarkRates(b *testing.B) {
 func BenchmarkRated(b *testing.B) {
 	r, now := newTestReading(DefaultSize, true), time.Now()
 	for i := range DefaultSize {
-		events := life(now, fmt.Sprintf("video_%026d", i), i%RateMinutes, -1, -1)
+		events := life(now, fmt.Sprintf("video_%026d", i), i%jobtable.RateMinutes, -1, -1)
 		events[0].Name.Tenant, events[0].Facts.Route, events[0].Seq = fmt.Sprint("tenant-", i%10_000), fmt.Sprint("r", i%20), uint64(i+1)
 		r.hearAll(events...)
 	}

@@ -7,8 +7,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -34,13 +34,13 @@ func TestRates(t *testing.T) {
 				cancelled(t, first, e)
 			}
 		}
-		want := jobindex.Minute{Accepted: 3, Started: 2, Ended: 1}
+		want := jobtable.Minute{Accepted: 3, Started: 2, Ended: 1}
 		for name, r := range map[string]*replica{"that heard all": first, "that begins": newReplica(t, b)} {
 			eventually(t, "a replica "+name+" has counted", func() bool {
 				got, err := r.Rates(t.Context())
-				sum := jobindex.Minute{}
+				sum := jobtable.Minute{}
 				for _, m := range got.Of(subject.Video, "r") {
-					sum = jobindex.Minute{Accepted: sum.Accepted + m.Accepted, Started: sum.Started + m.Started, Ended: sum.Ended + m.Ended, Failed: sum.Failed + m.Failed}
+					sum = jobtable.Minute{Accepted: sum.Accepted + m.Accepted, Started: sum.Started + m.Started, Ended: sum.Ended + m.Ended, Failed: sum.Failed + m.Failed}
 				}
 				return err == nil && sum == want && got.Unfinished == 2 && len(got.Routes) == 1 && time.Since(time.Unix(0, got.AsOf)) < time.Minute
 			})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/jobtable"
 )
 
 const (
@@ -31,11 +31,12 @@ const (
 // reading is one reading of the log from its beginning, into a table of its own: what comes
 // of an earlier one changes nothing.
 type reading struct {
-	x       *Index
-	table   *table
-	rates   *rates
-	created time.Time     // when the log was that is read
-	caught  chan struct{} // has a token once all was heard that the node had
+	log       *joblog.Log
+	observers []Observer
+	table     *jobtable.Table
+	rates     *jobtable.RateCounter
+	created   time.Time     // when the log was that is read
+	caught    chan struct{} // has a token once all was heard that the node had
 	// The log had nothing before the sequence expired, when that was looked at last.
 	expired   uint64
 	expiredAt time.Time
@@ -60,39 +61,10 @@ type reading struct {
 	waits    map[chan struct{}]uint64
 }
 
-// read reads the log until ctx ends, or until it has to be read from its beginning again.
-func (x *Index) read(ctx context.Context) error {
-	h, err := x.log.Headers(ctx)
-	if err != nil {
-		return err
-	}
-	r := &reading{
-		x: x, table: newTable(x.size), rates: newRates(), created: h.LogCreated, caught: make(chan struct{}, 1), first: true, target: math.MaxUint64, moved: time.Now(),
-		waits: map[chan struct{}]uint64{},
-	}
-	x.current.Store(r)
-	stop, err := h.Each(r.hear, r.catchUp, func(err error) {
-		x.logger.Debug("the index: a part of the log is read again", telemetry.KeyError, err)
-	})
-	if err != nil {
-		return err
-	}
-	defer r.end()
-	defer stop()
-	timer := time.NewTimer(probeEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.caught:
-		case <-timer.C:
-		}
-		next, ok := r.probe(ctx)
-		if !ok {
-			return nil
-		}
-		timer.Reset(next)
+func newReading(log *joblog.Log, created time.Time, size int, observers []Observer) *reading {
+	return &reading{
+		log: log, observers: observers, table: jobtable.New(size), rates: jobtable.NewRateCounter(), created: created,
+		caught: make(chan struct{}, 1), first: true, target: math.MaxUint64, moved: time.Now(), waits: map[chan struct{}]uint64{},
 	}
 }
 
@@ -106,18 +78,15 @@ func (r *reading) hear(n joblog.Notice) {
 	if n.Name.ID != "" && !n.CreatedAt.IsZero() {
 		// Clones: values are parts of the whole message's memory.
 		n.Name.ID = strings.Clone(n.Name.ID)
-		known := r.table.put(n.Name, rowOf(n))
+		known := r.table.Put(n)
 		if heard, caughtUp := r.progress(); n.Seq > heard { // and was not counted yet
-			r.rates.heard(n, !known && !caughtUp, time.Now())
+			r.rates.Count(n, !known && !caughtUp, time.Now())
 		}
-		for _, o := range r.x.observers {
+		for _, o := range r.observers {
 			o.Notice(n)
 		}
 	}
 	r.advance(n.Seq)
-	if f := r.x.heard.Load(); f != nil {
-		(*f)()
-	}
 }
 
 // end has nothing heard any more. A consumer that is just being made again may deliver after
@@ -206,29 +175,24 @@ func (r *reading) catchUp() {
 }
 
 // probe compares the reading with the log's leader: the node that is read may be behind it,
-// and a reading that stalls says nothing. It returns when to compare them again; false
-// where the log has to be read from its beginning.
-func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
+// and a reading that stalls says nothing. It returns when to compare them again, or why the log
+// has to be read from its beginning.
+func (r *reading) probe(ctx context.Context) (next time.Duration, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, doubtAfter)
 	defer cancel()
 	asked := r.now()
-	end, err := r.x.log.End(ctx)
+	end, err := r.log.End(ctx)
 	if err == nil {
 		err = r.verify(ctx, end)
 	}
 	if err != nil {
-		return probeEvery, true // the broker does not answer: nothing is known of the reading
+		return probeEvery, "" // the broker does not answer: nothing is known of the reading
 	}
 	if now := time.Now(); end.First > r.expired && now.Sub(r.expiredAt) > expireEvery { // only the reading probes
 		r.expired, r.expiredAt = end.First, now
-		r.table.expire(end.First)
+		r.table.Expire(end.First)
 	}
-	next, reason := r.judge(end, asked, time.Now())
-	r.x.report()
-	if reason != "" {
-		r.x.logger.Warn("the index of jobs is read from the beginning of the log again; lists are those of another replica that keeps it meanwhile, where there is one", "reason", reason)
-	}
-	return next, reason == ""
+	return r.judge(end, asked, time.Now())
 }
 
 // moment is when the log is asked where it ends, and the last event that was heard by then. A
@@ -249,7 +213,7 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	if !need {
 		return nil
 	}
-	last, err := r.x.log.LastEvent(ctx)
+	last, err := r.log.LastEvent(ctx)
 	if err != nil {
 		return err
 	}
@@ -310,4 +274,20 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 		return probeSoon, ""
 	}
 	return probeEvery, ""
+}
+
+// asOfTime returns when the log last had no more than was heard.
+func (r *reading) asOfTime() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reached
+}
+
+// rated returns the rates as of the reading, with the unfinished jobs of all tenants.
+func (r *reading) rated() jobtable.Rates {
+	asOf := r.asOfTime()
+	out := r.rates.Rates(time.Now())
+	out.AsOf = asOf.UnixNano()
+	_, out.Unfinished = r.table.UnfinishedByTenant(0, nil)
+	return out
 }

@@ -1,16 +1,12 @@
 package jobindex
 
 import (
-	"encoding/json"
 	"math"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/jobtable"
 )
 
 // stretch is some seconds of a reading, with a probe in each: what is heard and where the log
@@ -39,7 +35,7 @@ func TestAReadingIsJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Unix(1000, 0)
-			r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
+			r := &reading{table: jobtable.New(10), caughtUp: true, target: math.MaxUint64, moved: now}
 			for i, s := range stretches {
 				ok := true
 				for n := range uint64(s.seconds) {
@@ -63,7 +59,7 @@ func TestAReadingIsJudged(t *testing.T) {
 func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
+	r := &reading{table: jobtable.New(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
 	asked := now
 	if r.judge(joblog.End{Seq: 12}, moment{asked, 12}, asked.Add(2*time.Second)); !r.ready || !r.reached.Equal(asked) {
 		t.Errorf("it has all: it is ready: %t, as of %s after the log was asked", r.ready, r.reached.Sub(asked))
@@ -85,7 +81,7 @@ func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1000, 0)
-	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: began, asOf: 12}
+	r := &reading{table: jobtable.New(10), caughtUp: true, target: math.MaxUint64, moved: began, asOf: 12}
 	judge := func(end uint64, after time.Duration) {
 		now := began.Add(after)
 		r.judge(joblog.End{Seq: end}, moment{now, r.asOf}, now)
@@ -117,7 +113,7 @@ func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
 func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
+	r := &reading{table: jobtable.New(10), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
 	for range 10 {
 		asked := moment{now, r.asOf}
 		end := joblog.End{Seq: r.asOf + 3}
@@ -134,7 +130,7 @@ func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
 func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
+	r := &reading{table: jobtable.New(10), caughtUp: true, target: math.MaxUint64, moved: now}
 	judge := func() bool {
 		_, reason := r.judge(joblog.End{Seq: 12}, moment{now, r.asOf}, now)
 		return reason == ""
@@ -155,7 +151,7 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 			t.Error("the log is read over")
 		}
 	}
-	r = &reading{table: newTable(10), created: time.Unix(1, 0), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
+	r = &reading{table: jobtable.New(10), created: time.Unix(1, 0), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
 	if judge() {
 		t.Error("another log is not read")
 	}
@@ -165,62 +161,12 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 func TestALargeLogIsReadForLong(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	r := &reading{table: newTable(10), first: true, target: math.MaxUint64, moved: now}
+	r := &reading{table: jobtable.New(10), first: true, target: math.MaxUint64, moved: now}
 	for range 100 {
 		now = now.Add(time.Second)
 		r.asOf += 10
 		if _, reason := r.judge(joblog.End{Seq: 100_000}, moment{now, r.asOf}, now); reason != "" || r.isReady(now) {
 			t.Fatalf("at %d: ready %t, read over: %q", r.asOf, r.isReady(now), reason)
 		}
-	}
-}
-
-// FuzzQuestion: whatever another replica asks, there is an answer, and it has no more rows
-// than a page.
-func FuzzQuestion(f *testing.F) {
-	for _, q := range []question{
-		{Tenant: "acme", Upto: 7}, {Largest: 3, Tenants: []string{"acme"}}, {Gone: &wireGone{subject.Video, "acme", false, wireRow{1, "video_1", "queued", 1}}},
-		{Search: &Search{Size: 5, Filter: Filter{Route: "r", Labels: map[string]string{"a": "b"}}}},
-		{List: &window{Kind: subject.Video, Tenant: "acme", Before: math.MaxInt64, N: 5, AfterJob: "video_2"}},
-		{List: &window{Kind: subject.Video, Tenant: "acme", N: -1, Skip: -1}},
-	} {
-		data, err := json.Marshal(q)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var q question
-		if json.Unmarshal(data, &q) != nil {
-			return
-		}
-		r := &reading{table: newTable(1000)}
-		for i := range int64(300) {
-			id := "video_" + string(rune('0'+i%10)) + string(rune('a'+i/10))
-			r.table.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, row{created: i, id: id, status: "queued", seq: uint64(i), unfinished: true})
-		}
-		if a := r.answer(q); len(a.Rows) > MaxPage+1 || a.Jobs > 300 {
-			t.Errorf("%d rows and %d jobs", len(a.Rows), a.Jobs)
-		}
-	})
-}
-
-// TestAnswersAreReadBack as they were given.
-func TestAnswersAreReadBack(t *testing.T) {
-	t.Parallel()
-	want := answer{
-		AsOf: 9, Rows: []wireRow{{1, "video_1", "queued", 8}}, NoRow: true, Jobs: 3, ByName: map[string]int64{"acme": 1}, InAll: 2,
-	}
-	data, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got answer
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(answer{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fleet"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 const (
@@ -30,31 +31,28 @@ var keepers = []string{"0", "1"}
 // role decides whether this replica keeps the index, by two leases. The lease's flag says
 // that its holder has the index ready. More keepers than two, or fewer for a while, do no harm.
 type role struct {
-	x       *Index
+	keeper  *keeper
+	metrics *telemetry.Metrics
 	b       *broker.Broker
 	logger  *slog.Logger
 	mode    Mode
-	self    string
+	able    func() error
 	leases  map[string]*fleet.Lease
 	claims  *fleet.Claims
 	changed chan struct{} // has a token when another replica holds a lease
 	left    atomic.Bool   // this replica stops
-	peers   *peers
-	server  *server
 }
 
-func newRole(x *Index, o Options) *role {
+func newRole(o Options, k *keeper) *role {
 	r := &role{
-		x: x, b: o.Broker, logger: o.Logger, mode: o.Mode, self: o.Log.Writer(), leases: map[string]*fleet.Lease{},
+		keeper: k, metrics: o.Metrics, b: o.Broker, logger: o.Logger, mode: o.Mode, able: o.Able, leases: map[string]*fleet.Lease{},
 		changed: make(chan struct{}, 1),
 	}
 	for _, key := range keepers {
-		r.leases[key] = fleet.NewLease(r.self)
+		r.leases[key] = fleet.NewLease(o.Log.Writer())
 	}
-	r.peers = &peers{b: r.b, self: r.self, leases: r.leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
-	r.server = &server{x: x, b: r.b, self: r.self, waits: make(chan struct{}, mostWaits)}
 	r.claims = fleet.NewClaims(fleet.ClaimsOptions{
-		Conn: o.Broker.Conn(), Subject: o.Broker.Names().IndexKeepers(), Self: r.self, Listen: listenFor,
+		Conn: o.Broker.Conn(), Subject: o.Broker.Names().IndexKeepers(), Self: o.Log.Writer(), Listen: listenFor,
 		All:     func() map[string]*fleet.Lease { return r.leases },
 		Lease:   func(key string) *fleet.Lease { return r.leases[key] },
 		Changed: func(string) { r.ring() },
@@ -116,11 +114,12 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 			k.stop()
 		}
 	}
-	ready := k.x.ready() != nil
+	ready := k.keeper.ready() != nil
 	if key != "" && k.leases[key].Report(now, ready, k.fails(now, ready)) {
 		k.claims.Say(key)
 	}
-	k.x.report()
+	k.keeper.report()
+	k.metrics.IndexKeepers(k.count(now))
 }
 
 // take is the lease that this replica holds, perhaps since now; empty for none.
@@ -131,7 +130,7 @@ func (k *keeping) take(now time.Time) string {
 			return key
 		}
 		failing, _ := k.leases[key].Failing(now)
-		if k.leases[key].Vacant(now) && (failing == "" || k.x.able() == nil) {
+		if k.leases[key].Vacant(now) && (failing == "" || k.role.able() == nil) {
 			vacant = append(vacant, key)
 		}
 	}
@@ -177,7 +176,7 @@ func (k *keeping) yields(key string, now time.Time) bool {
 func (k *keeping) begin(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
-	reading.Go(func() { k.x.keep(ctx) })
+	reading.Go(func() { k.keeper.run(ctx) })
 	k.end = func() { cancel(); reading.Wait() }
 	k.able = time.Now()
 	k.logger.Info("this replica keeps the index of jobs")
@@ -196,10 +195,10 @@ const failsAfter = 20 * time.Second
 
 // fails reports whether another replica is to keep the index in place of this one.
 func (k *keeping) fails(now time.Time, ready bool) bool {
-	if r := k.x.current.Load(); ready || r != nil && r.goesOn(now) {
+	if r := k.keeper.current.Load(); ready || r != nil && r.goesOn(now) {
 		k.able = now
 	}
-	return k.x.able() != nil || now.Sub(k.able) > failsAfter
+	return k.role.able() != nil || now.Sub(k.able) > failsAfter
 }
 
 // count is how many replicas keep the index, as far as this one knows.

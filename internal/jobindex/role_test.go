@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -91,7 +92,7 @@ func threeReplicas(t testing.TB) (all []*replica, asks *replica) {
 // list is the ids that a replica lists, newest first.
 func list(t testing.TB, r *replica) (ids []string) {
 	t.Helper()
-	page := must[jobindex.Page](t)(r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", Size: 100}))
+	page := must[jobindex.Page](t)(r.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", Size: 100}))
 	for _, e := range page.Jobs {
 		ids = append(ids, e.Job.GetId())
 	}
@@ -128,7 +129,7 @@ func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 		for i, r := range all {
 			eventually(t, "all list all", func() bool { return len(list(t, r)) == 20 })
 			counted(t, r, "globex", 0)
-			page := must[jobindex.Page](t)(r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "globex"}))
+			page := must[jobindex.Page](t)(r.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "globex"}))
 			if len(page.Jobs) != 0 {
 				t.Errorf("replica %d lists %d jobs of another tenant", i, len(page.Jobs))
 			}
@@ -378,7 +379,7 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := unready(t, b, func(o *setup) { o.Broker, o.Mode = b, jobindex.Off })
-	q := jobindex.Query{Kind: subject.Video, Tenant: "acme"}
+	q := jobtable.Query{Kind: subject.Video, Tenant: "acme"}
 	begin := time.Now()
 	if _, err := r.List(t.Context(), q); !errors.Is(err, jobindex.ErrCatchingUp) {
 		t.Errorf("got %v", err)
@@ -414,7 +415,7 @@ func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	submit(t, all[0], "video_new")
 	for _, r := range all {
 		eventually(t, "one job is listed and counts", func() bool {
-			page, err := r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme"})
+			page, err := r.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme"})
 			return err == nil && len(page.Jobs) == 1 && unfinished(t, r, "acme") == 1
 		})
 	}
@@ -434,11 +435,11 @@ func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 	for _, r := range all {
 		eventually(t, "the erased jobs do not count", func() bool { return len(list(t, r)) == 3 && unfinished(t, r, "acme") == 3 })
 	}
-	page := must[jobindex.Page](t)(asks.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", After: "video_02"}))
+	page := must[jobindex.Page](t)(asks.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", After: "video_02"}))
 	if len(page.Jobs) != 1 || page.Jobs[0].Job.GetId() != "video_00" {
 		t.Errorf("after a job: %v", page.Jobs)
 	}
-	if _, err := asks.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", After: "video_none"}); !errors.Is(err, joblog.ErrNotFound) {
+	if _, err := asks.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", After: "video_none"}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("after an unknown job: %v", err)
 	}
 }
@@ -448,8 +449,8 @@ func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 func TestAnyReplicaSearches(t *testing.T) {
 	t.Parallel()
 	all, asks := threeReplicas(t)
-	search := func(r *replica, s jobindex.Search) (ids []string) {
-		found := must[jobindex.Found](t)(r.Search(t.Context(), s))
+	search := func(r *replica, s jobtable.Search) (ids []string) {
+		found := must[jobtable.Found](t)(r.Search(t.Context(), s))
 		for _, j := range found.Jobs {
 			ids = append(ids, j.ID)
 		}
@@ -459,19 +460,19 @@ func TestAnyReplicaSearches(t *testing.T) {
 	two := cancelled(t, asks, submit(t, asks, "video_2"))
 	for _, r := range all {
 		eventually(t, "both are found", func() bool {
-			return slices.Equal(search(r, jobindex.Search{Filter: jobindex.Filter{Route: "r", Model: "m"}}), []string{"video_2", "video_1"})
+			return slices.Equal(search(r, jobtable.Search{Filter: jobtable.Filter{Route: "r", Model: "m"}}), []string{"video_2", "video_1"})
 		})
 		eventually(t, "one is found by its code", func() bool {
-			return slices.Equal(search(r, jobindex.Search{Filter: jobindex.Filter{ErrorCode: "cancelled"}}), []string{"video_2"})
+			return slices.Equal(search(r, jobtable.Search{Filter: jobtable.Filter{ErrorCode: "cancelled"}}), []string{"video_2"})
 		})
-		first := must[jobindex.Found](t)(r.Search(t.Context(), jobindex.Search{Size: 1, Oldest: true}))
+		first := must[jobtable.Found](t)(r.Search(t.Context(), jobtable.Search{Size: 1, Oldest: true}))
 		if first.Total != 2 || first.NextToken == "" || first.AsOf == 0 || first.Jobs[0].Phase != "queued" || !first.Jobs[0].CreatedAt().Equal(one.Job.GetCreatedAt().AsTime()) {
 			t.Errorf("%+v", first)
 		}
-		if ids := search(r, jobindex.Search{Size: 1, Oldest: true, Token: first.NextToken}); !slices.Equal(ids, []string{"video_2"}) {
+		if ids := search(r, jobtable.Search{Size: 1, Oldest: true, Token: first.NextToken}); !slices.Equal(ids, []string{"video_2"}) {
 			t.Errorf("the next page is %v", ids)
 		}
-		if _, err := r.Search(t.Context(), jobindex.Search{Token: first.NextToken}); !errors.Is(err, jobindex.ErrPageToken) {
+		if _, err := r.Search(t.Context(), jobtable.Search{Token: first.NextToken}); !errors.Is(err, jobtable.ErrPageToken) {
 			t.Errorf("the token of another search: %v", err)
 		}
 	}
@@ -480,6 +481,6 @@ func TestAnyReplicaSearches(t *testing.T) {
 	}
 	asks.Index.Erased(two)
 	for _, r := range all {
-		eventually(t, "an erased job is not found", func() bool { return slices.Equal(search(r, jobindex.Search{}), []string{"video_1"}) })
+		eventually(t, "an erased job is not found", func() bool { return slices.Equal(search(r, jobtable.Search{}), []string{"video_1"}) })
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,10 +31,27 @@ type replica struct {
 	*joblog.Log
 	*jobindex.Index
 	broker *broker.Broker
+	signal *signal
 	// kill ends it as a crash does: it tells no one.
 	kill   func()
 	killed bool
 }
+
+// OnIndexed calls f after each event that the index hears.
+func (r *replica) OnIndexed(f func()) { r.signal.f.Store(&f) }
+
+// signal is an observer that calls a function for each event.
+type signal struct{ f atomic.Pointer[func()] }
+
+func newSignal(f func()) *signal {
+	s := &signal{}
+	s.f.Store(&f)
+	return s
+}
+
+func (s *signal) Notice(joblog.Notice) { (*s.f.Load())() }
+
+func (s *signal) Forget() {}
 
 // setup is what a replica is made of.
 type setup struct {
@@ -60,7 +78,8 @@ func unready(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 	for _, f := range change {
 		f(&o)
 	}
-	r := &replica{Log: l, Index: jobindex.New(o.Options), broker: b}
+	r := &replica{Log: l, Index: jobindex.New(o.Options), broker: b, signal: newSignal(func() {})}
+	r.Observe(r.signal)
 	if o.observer != nil {
 		r.Observe(o.observer)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -52,7 +52,7 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 	if f.GetOldestFirst() || f.GetPageSize() != 0 || f.GetPageToken() != "" {
 		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "must have no oldest_first, page_size or page_token: it is about all jobs that match"})
 	}
-	if s := f.GetStatus(); s != "" && s != jobindex.Unfinished && task.TerminalWord(s) {
+	if s := f.GetStatus(); s != "" && s != jobtable.Unfinished && task.TerminalWord(s) {
 		wrong = append(wrong, errcode.Violation{Field: "filter.status", Description: "must be a status of jobs that have not ended: the others cannot be cancelled"})
 	}
 	if f != nil {
@@ -61,7 +61,7 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 		}
 	}
 	rest := proto.CloneOf(f)
-	if rest.GetStatus() == jobindex.Unfinished {
+	if rest.GetStatus() == jobtable.Unfinished {
 		rest.Status = ""
 	}
 	asked := &genbusv1.CancelJobsRequest{Filter: f}
@@ -235,7 +235,7 @@ func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) 
 		f = proto.CloneOf(given)
 	}
 	if f.GetStatus() == "" {
-		f.Status = jobindex.Unfinished
+		f.Status = jobtable.Unfinished
 	}
 	f.OldestFirst, f.PageSize, f.PageToken = true, maxPage, cursor
 	if end := until.Add(1); f.GetCreatedBefore() == nil || end.Before(f.GetCreatedBefore().AsTime()) {
@@ -277,8 +277,8 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	facts, updated := publisher.FactsOf(e.Job), e.Job.GetUpdatedAt().AsTime().UnixNano()
-	from, before := jobindex.Bound(f.GetUpdatedAfter()), jobindex.Bound(f.GetUpdatedBefore())
-	status := f.GetStatus() == jobindex.Unfinished && !e.Terminal() || is(f.GetStatus(), task.StatusWord(e.Job.GetStatus()))
+	from, before := jobtable.Bound(f.GetUpdatedAfter()), jobtable.Bound(f.GetUpdatedBefore())
+	status := f.GetStatus() == jobtable.Unfinished && !e.Terminal() || is(f.GetStatus(), task.StatusWord(e.Job.GetStatus()))
 	return status && is(f.GetPhase(), facts.Phase) && is(f.GetRoute(), facts.Route) && is(f.GetUpstream(), facts.Upstream) &&
 		is(f.GetUpstreamKey(), facts.Key) && is(f.GetErrorCode(), facts.ErrorCode) && (from == 0 || updated >= from) && (before == 0 || updated < before)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/operator/erasure"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
@@ -66,7 +67,7 @@ func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv
 // searchError is the error of a search as callers are told it.
 func searchError(err error) error {
 	switch {
-	case errors.Is(err, jobindex.ErrPageToken):
+	case errors.Is(err, jobtable.ErrPageToken):
 		return errcode.New(errcode.InvalidPageToken, "page_token is not one of a list with these filters; start again without it")
 	case errors.Is(err, jobindex.ErrCatchingUp):
 		return errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; list them again soon").WithRetryAfter(time.Second)
@@ -77,7 +78,7 @@ func searchError(err error) error {
 }
 
 // since is when the newest job was made that fell out of the index; nil where none did.
-func since(found jobindex.Found) *timestamppb.Timestamp {
+func since(found jobtable.Found) *timestamppb.Timestamp {
 	if found.Since == 0 {
 		return nil
 	}
@@ -85,7 +86,7 @@ func since(found jobindex.Found) *timestamppb.Timestamp {
 }
 
 // searchOf checks what is looked for.
-func searchOf(m *genbusv1.ListJobsRequest) (jobindex.Search, error) {
+func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 	var wrong []errcode.Violation
 	add := func(field, format string, args ...any) {
 		wrong = append(wrong, errcode.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
@@ -96,8 +97,8 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobindex.Search, error) {
 	if m.GetTenant() != "" && subject.CheckToken(m.GetTenant()) != nil {
 		add("tenant", "must be a tenant's name, or empty")
 	}
-	if s := m.GetStatus(); s != "" && s != jobindex.Unfinished && !slices.Contains(statusWords(), s) {
-		add("status", "must be %s, %s or empty", strings.Join(statusWords(), ", "), jobindex.Unfinished)
+	if s := m.GetStatus(); s != "" && s != jobtable.Unfinished && !slices.Contains(statusWords(), s) {
+		add("status", "must be %s, %s or empty", strings.Join(statusWords(), ", "), jobtable.Unfinished)
 	}
 	if s := m.GetPhase(); s != "" && !slices.Contains(phaseWords(), s) {
 		add("phase", "must be %s or empty", strings.Join(phaseWords(), ", "))
@@ -126,14 +127,14 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobindex.Search, error) {
 	}
 	if len(wrong) > 0 {
 		slices.SortFunc(wrong, func(a, b errcode.Violation) int { return cmp.Compare(a.Field, b.Field) })
-		return jobindex.Search{}, errcode.Invalid(wrong)
+		return jobtable.Search{}, errcode.Invalid(wrong)
 	}
-	return jobindex.Search{
-		Filter: jobindex.Filter{
+	return jobtable.Search{
+		Filter: jobtable.Filter{
 			Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), Status: m.GetStatus(), Phase: m.GetPhase(), Route: m.GetRoute(), Model: m.GetModel(),
 			Upstream: m.GetUpstream(), Key: m.GetUpstreamKey(), ErrorCode: m.GetErrorCode(), Labels: labels, IDs: idsOf(m.GetTenant(), m.GetId()),
-			CreatedFrom: jobindex.Bound(m.GetCreatedAfter()), CreatedBefore: jobindex.Bound(m.GetCreatedBefore()),
-			UpdatedFrom: jobindex.Bound(m.GetUpdatedAfter()), UpdatedBefore: jobindex.Bound(m.GetUpdatedBefore()),
+			CreatedFrom: jobtable.Bound(m.GetCreatedAfter()), CreatedBefore: jobtable.Bound(m.GetCreatedBefore()),
+			UpdatedFrom: jobtable.Bound(m.GetUpdatedAfter()), UpdatedBefore: jobtable.Bound(m.GetUpdatedBefore()),
 		},
 		Oldest: m.GetOldestFirst(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	}, nil
@@ -187,7 +188,7 @@ func phaseWords() (out []string) {
 }
 
 // summaryOf is what the index knows of a job.
-func summaryOf(j jobindex.FoundJob) *genbusv1.JobSummary {
+func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 	labels, all := j.Labels.Map()
 	return &genbusv1.JobSummary{
 		Kind: string(j.Kind), Tenant: j.Tenant, Id: j.ID, Status: task.StatusOf(j.Status), Phase: task.PhaseOf(j.Phase), Model: j.Model, Route: j.Route,

@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/fleet"
-	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -119,7 +119,7 @@ const (
 func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOverviewResponse, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
 	var states []*genbusv1.RouteState
-	var rates jobindex.Rates
+	var rates jobtable.Rates
 	var noRoutes, noIndex, noLetters, noReplicas error
 	var parts sync.WaitGroup
 	parts.Go(func() {
@@ -166,7 +166,7 @@ func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOvervi
 	return out, nil
 }
 
-func minutes(of []jobindex.Minute) []*genbusv1.RouteMinute {
+func minutes(of []jobtable.Minute) []*genbusv1.RouteMinute {
 	out := make([]*genbusv1.RouteMinute, len(of))
 	for i, m := range of {
 		out[i] = &genbusv1.RouteMinute{Accepted: m.Accepted, Started: m.Started, Ended: m.Ended, Failed: m.Failed}

@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/operator/audit"
 	"github.com/genbus/genbus/internal/operator/orphans"
 	"github.com/genbus/genbus/internal/queue"
@@ -63,8 +64,8 @@ func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error
 }
 
 // startsLastMinute are the starts of a route within the last minute that is over.
-func startsLastMinute(rates jobindex.Rates, s *genbusv1.RouteState) *uint32 {
-	return &rates.Of(subject.Kind(s.GetKind()), s.GetName())[jobindex.RateMinutes-2].Started
+func startsLastMinute(rates jobtable.Rates, s *genbusv1.RouteState) *uint32 {
+	return &rates.Of(subject.Kind(s.GetKind()), s.GetName())[jobtable.RateMinutes-2].Started
 }
 
 // states are those of all configured routes, but for who paused them and what the index knows.

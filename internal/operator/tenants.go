@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/jobtable"
 )
 
 // Tenants is what operators see of tenants. All fields are required.
@@ -37,7 +38,7 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 	}
 	s.ByTenant = true
 	group, asking := errgroup.WithContext(ctx)
-	var found jobindex.Found
+	var found jobtable.Found
 	group.Go(func() (err error) {
 		if found, err = p.Index.Search(asking, s); err != nil {
 			return searchError(err)
@@ -56,7 +57,7 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 	out := &genbusv1.ListTenantsResponse{Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found), Silent: silent}
 	tenants := found.Tenants
 	if m.GetKind() == "" && m.GetRoute() == "" && len(tenants) == found.Total {
-		tenants = appendRefused(tenants, refused, cmp.Or(min(int(m.GetPageSize()), jobindex.MaxPage), jobindex.DefaultPage))
+		tenants = appendRefused(tenants, refused, jobtable.PageSize(int(m.GetPageSize())))
 	}
 	for _, t := range tenants {
 		state := &genbusv1.TenantState{
@@ -89,14 +90,14 @@ func (p Tenants) addStored(ctx context.Context, tenants []*genbusv1.TenantState)
 
 // appendRefused appends the tenants that were refused and are not there, those that were refused
 // most first, up to a size.
-func appendRefused(tenants []jobindex.TenantJobs, refused map[string]int64, size int) []jobindex.TenantJobs {
+func appendRefused(tenants []jobtable.TenantJobs, refused map[string]int64, size int) []jobtable.TenantJobs {
 	rest := maps.Clone(refused)
 	for _, t := range tenants {
 		delete(rest, t.Tenant)
 	}
 	names := slices.SortedFunc(maps.Keys(rest), func(a, b string) int { return cmp.Or(cmp.Compare(rest[b], rest[a]), cmp.Compare(a, b)) })
 	for _, name := range names[:min(len(names), max(size-len(tenants), 0))] {
-		tenants = append(tenants, jobindex.TenantJobs{Tenant: name})
+		tenants = append(tenants, jobtable.TenantJobs{Tenant: name})
 	}
 	return tenants
 }

@@ -98,8 +98,8 @@ func (m *Metrics) StreamRecreations(stream string, times int) {
 	m.broker.recreated.WithLabelValues(stream).Set(float64(times))
 }
 
-// Index sets how many replicas keep the index of jobs, and whether this one has it ready.
-func (m *Metrics) Index(keepers int, ready bool) {
-	m.broker.keepers.Set(float64(keepers))
-	m.broker.ready.Set(truth(ready))
-}
+// IndexKeepers sets how many replicas keep the index of jobs.
+func (m *Metrics) IndexKeepers(n int) { m.broker.keepers.Set(float64(n)) }
+
+// IndexReady sets whether this replica has the index ready.
+func (m *Metrics) IndexReady(ready bool) { m.broker.ready.Set(truth(ready)) }

@@ -23,6 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -62,7 +63,7 @@ func CheckStatus(t *testing.T, err error, code codes.Code, why errcode.Code) {
 func (w *World) Listed(id string, s genbusv1.JobStatus) {
 	w.T.Helper()
 	w.Await(id+" in the list", func() bool {
-		page := Must[jobindex.Page](w.T)(w.Index.List(w.T.Context(), jobindex.Query{Kind: subject.Video, Tenant: "default", Status: s}))
+		page := Must[jobindex.Page](w.T)(w.Index.List(w.T.Context(), jobtable.Query{Kind: subject.Video, Tenant: "default", Status: s}))
 		return slices.ContainsFunc(page.Jobs, func(e joblog.Entry) bool { return e.Job.GetId() == id })
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/operator/erasure"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -117,7 +118,7 @@ func wellFormed(n subject.TaskName) bool {
 const StatusRule = "must be JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATUS_COMPLETED, JOB_STATUS_FAILED or JOB_STATUS_CANCELLED"
 
 // List reads a page of a tenant's jobs, newest first.
-func (j *Jobs) List(ctx context.Context, q jobindex.Query) (jobindex.Page, error) {
+func (j *Jobs) List(ctx context.Context, q jobtable.Query) (jobindex.Page, error) {
 	after := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
 	if q.After != "" && !wellFormed(after) {
 		return jobindex.Page{}, notFound(after)
@@ -129,7 +130,7 @@ func (j *Jobs) List(ctx context.Context, q jobindex.Query) (jobindex.Page, error
 	switch {
 	case err == nil:
 		return page, nil
-	case errors.Is(err, jobindex.ErrPageToken):
+	case errors.Is(err, jobtable.ErrPageToken):
 		return jobindex.Page{}, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
 	case errors.Is(err, jobindex.ErrCatchingUp):
 		return jobindex.Page{}, errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; jobs run meanwhile").WithRetryAfter(time.Second)

@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -48,9 +48,9 @@ func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoT
 	if v := listViolations(m); len(v) > 0 {
 		return nil, errcode.Invalid(v)
 	}
-	page, err := s.core.Jobs.List(ctx, jobindex.Query{
+	page, err := s.core.Jobs.List(ctx, jobtable.Query{
 		Kind: subject.Video, Tenant: callOf(ctx).tenant, Status: m.GetStatus(),
-		CreatedFrom: jobindex.Bound(m.GetCreatedAfter()), CreatedBefore: jobindex.Bound(m.GetCreatedBefore()),
+		CreatedFrom: jobtable.Bound(m.GetCreatedAfter()), CreatedBefore: jobtable.Bound(m.GetCreatedBefore()),
 		Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	if err != nil {

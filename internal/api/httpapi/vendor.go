@@ -10,7 +10,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/registry"
@@ -149,9 +149,9 @@ func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error 
 		return errcode.New(errcode.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
 	}
 	var page []*genbusv1.VideoTask
-	q := jobindex.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
+	q := jobtable.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
 	for len(page) < call.Size {
-		q.Size = min(call.Size-len(page), jobindex.MaxPage)
+		q.Size = min(call.Size-len(page), jobtable.MaxPage)
 		got, err := x.h.core.Jobs.List(x.ctx(), q)
 		if err != nil {
 			return err

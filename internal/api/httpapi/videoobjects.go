@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -90,11 +90,11 @@ func pollAfter(interval time.Duration) string {
 // listVideoObjects is GET /v1/videos.
 func (h *Handler) listVideoObjects(x *exchange) error {
 	query := x.r.URL.Query()
-	limit, err := number(query.Get("limit"), "limit", jobindex.DefaultPage, 1, jobindex.MaxPage)
+	limit, err := number(query.Get("limit"), "limit", jobtable.DefaultPage, 1, jobtable.MaxPage)
 	if err != nil {
 		return err
 	}
-	q := jobindex.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
+	q := jobtable.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
 	switch order := query.Get("order"); order {
 	case "", "desc":
 	case "asc":

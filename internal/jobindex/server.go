@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -25,14 +25,18 @@ const (
 
 // server answers the questions of the other replicas, while this one has the index ready.
 type server struct {
-	x     *Index
-	b     *broker.Broker
-	self  string
-	waits chan struct{} // has a token for each question that waits
+	keeper *keeper
+	b      *broker.Broker
+	self   string
+	waits  chan struct{} // has a token for each question that waits
 
 	mu      sync.Mutex
 	closed  bool // no question waits any more
 	answers sync.WaitGroup
+}
+
+func newServer(o Options, k *keeper) *server {
+	return &server{keeper: k, b: o.Broker, self: o.Log.Writer(), waits: make(chan struct{}, mostWaits)}
 }
 
 // listen answers the questions of the others until it is stopped.
@@ -66,10 +70,10 @@ func (s *server) listen(ctx context.Context) (stop func(), err error) {
 // waiting.
 func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	var q question
-	own := s.x.ready()
+	own := s.keeper.ready()
 	err := json.Unmarshal(m.Data, &q)
 	if q.Gone != nil { // one that is not ready may have read it too
-		own = s.x.current.Load()
+		own = s.keeper.current.Load()
 	}
 	switch {
 	case err != nil:
@@ -82,13 +86,13 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 		s.search(ctx, m, own, *q.Search)
 		return
 	case q.Upto <= own.heardUpto():
-		s.respond(m, own.answer(q))
+		s.respond(m, answerFrom(own, q))
 		return
 	}
 	select {
 	case s.waits <- struct{}{}:
 	default:
-		s.respond(m, own.answer(q))
+		s.respond(m, answerFrom(own, q))
 		return
 	}
 	s.mu.Lock()
@@ -99,13 +103,13 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	s.answers.Go(func() {
 		defer func() { <-s.waits }()
 		own.await(ctx, q.Upto, waitFor)
-		s.respond(m, own.answer(q))
+		s.respond(m, answerFrom(own, q))
 	})
 }
 
 // search answers a search without keeping the other questions waiting.
-func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q Search) {
-	if !q.legal() {
+func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q jobtable.Search) {
+	if !q.Legal() {
 		s.respond(m, answer{Error: badlyPut})
 		return
 	}
@@ -124,7 +128,7 @@ func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q Search
 		defer func() { <-s.waits }()
 		ctx, cancel := context.WithTimeout(ctx, searchPatience)
 		defer cancel()
-		found, err := own.search(ctx, q)
+		found, err := s.keeper.search(ctx, own, q)
 		if err != nil {
 			s.respond(m, answer{Error: tooMany})
 			return
@@ -146,37 +150,26 @@ func (s *server) respond(m *nats.Msg, a answer) {
 	}
 }
 
-// answer answers a question of another replica.
-func (r *reading) answer(q question) answer {
+// answerFrom answers a question from a reading.
+func answerFrom(r *reading, q question) answer {
 	r.mu.Lock()
 	a := answer{AsOf: r.asOf} // before the table is looked at, which has at least that
 	r.mu.Unlock()
 	switch {
-	case q.List != nil && q.List.legal():
-		rows, found := r.table.page(*q.List)
-		a.NoRow = !found
-		for _, r := range rows {
-			a.Rows = append(a.Rows, wireRow{r.created, r.id, r.status, r.seq})
-		}
+	case q.List != nil && q.List.Legal():
+		rows, found := r.table.Page(*q.List)
+		a.Rows, a.NoRow = rows, !found
 	case q.Tenant != "":
-		a.Jobs = r.table.unfinishedOf(q.Tenant)
+		a.Jobs = r.table.Unfinished(q.Tenant)
 	case q.Gone != nil:
-		r.table.gone(*q.Gone)
+		q.Gone.from(r.table)
 	case q.Rates:
 		rates := r.rated()
 		a.Rates = &rates
 	case q.Largest > 0:
-		a.ByName, a.InAll = r.table.unfinishedByTenant(min(q.Largest, MaxPage), q.Tenants)
+		a.ByName, a.InAll = r.table.UnfinishedByTenant(min(q.Largest, jobtable.MaxPage), q.Tenants)
 	default:
 		a.Error = badlyPut
 	}
 	return a
-}
-
-// legal reports whether a search is one that Search asks for.
-func (s Search) legal() bool { return s.Size > 0 && s.Size <= MaxPage }
-
-// legal reports whether a window is one that List asks for.
-func (w window) legal() bool {
-	return slices.Contains(subject.Kinds, w.Kind) && w.N > 0 && w.N <= MaxPage+1 && w.Skip >= 0
 }

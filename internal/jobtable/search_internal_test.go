@@ -1,13 +1,11 @@
-package jobindex
+package jobtable
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unique"
 
@@ -21,7 +19,7 @@ import (
 func TestSearchFindsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		x := newTable(1000)
+		x := New(1000)
 		var all []FoundJob
 		words5 := func(prefix string) *rapid.Generator[string] {
 			return rapid.Map(rapid.IntRange(0, 2), func(i int) string { return fmt.Sprint(prefix, i) })
@@ -30,20 +28,20 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 			n := subject.TaskName{
 				Kind: rapid.SampledFrom(subject.Kinds).Draw(t, "kind"), Tenant: words5("t").Draw(t, "tenant"), ID: fmt.Sprintf("job%d", i),
 			}
-			r := row{
-				created: int64(rapid.IntRange(1, 20).Draw(t, "created")), id: n.ID, seq: uint64(i + 1),
-				status: rapid.SampledFrom([]string{"queued", "in_progress", "failed"}).Draw(t, "status"),
+			r := Row{
+				Created: int64(rapid.IntRange(1, 20).Draw(t, "created")), ID: n.ID, Seq: uint64(i + 1),
+				Status: rapid.SampledFrom([]string{"queued", "in_progress", "failed"}).Draw(t, "status"),
 				facts: facts{
 					updated: int64(rapid.IntRange(20, 40).Draw(t, "updated")), task: words5("task").Draw(t, "task"),
 					labels: publisher.Labels(rapid.SampledFrom([]string{"", "a=b", "a=b&c=d", "a=c&cut"}).Draw(t, "labels")),
 					shared: unique.Make(words{route: words5("r").Draw(t, "route"), code: words5("c").Draw(t, "code")}),
 				},
 			}
-			if r.status != "failed" {
+			if r.Status != "failed" {
 				r.unfinished = true
 			}
 			x.put(n, r)
-			all = append(all, foundJob(place{Created: r.created, Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}, &r))
+			all = append(all, foundJob(place{Created: r.Created, Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}, &r))
 		}
 		maybe := func(g *rapid.Generator[string]) string {
 			return rapid.OneOf(rapid.Just(""), g).Draw(t, "filter")
@@ -78,7 +76,7 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 		})
 		var got []FoundJob
 		for pages := 0; ; pages++ {
-			found, err := x.search(t.Context(), s)
+			found, err := x.Search(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,16 +117,16 @@ func (s Search) wants(j FoundJob) bool {
 func TestSearchLooksAtLongLists(t *testing.T) {
 	t.Parallel()
 	const jobs = 2*scanRows + 7
-	x := newTable(jobs)
+	x := New(jobs)
 	for i := range jobs {
 		n := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: fmt.Sprintf("chat_%06d", i)}
-		x.put(n, row{created: int64(i / 3), id: n.ID, status: "queued", unfinished: true})
+		x.put(n, Row{Created: int64(i / 3), ID: n.ID, Status: "queued", unfinished: true})
 	}
-	found, err := x.search(t.Context(), Search{Size: 2})
+	found, err := x.Search(t.Context(), Search{Size: 2})
 	if err != nil || found.Total != jobs || found.Jobs[0].ID != fmt.Sprintf("chat_%06d", jobs-1) || !found.More || found.Since != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	found, err = x.search(t.Context(), Search{Size: 2, Oldest: true, Filter: Filter{CreatedFrom: 5000 / 3}})
+	found, err = x.Search(t.Context(), Search{Size: 2, Oldest: true, Filter: Filter{CreatedFrom: 5000 / 3}})
 	if err != nil || found.Jobs[0].Created != 5000/3 || found.Total >= jobs {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -137,17 +135,17 @@ func TestSearchLooksAtLongLists(t *testing.T) {
 // TestUnfinishedJobsFallOutLast: one looks for what is stuck.
 func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	t.Parallel()
-	x := newTable(3)
+	x := New(3)
 	put := func(i int, status string) {
 		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprintf("video_%d", i)}
-		r := row{created: int64(i), id: n.ID, status: status, seq: uint64(i)}
+		r := Row{Created: int64(i), ID: n.ID, Status: status, Seq: uint64(i)}
 		if status == "queued" {
 			r.unfinished = true
 		}
 		x.put(n, r)
 	}
 	ids := func() (out []string) {
-		found, err := x.search(t.Context(), Search{Size: 10, Oldest: true})
+		found, err := x.Search(t.Context(), Search{Size: 10, Oldest: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +174,7 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	if got := ids(); len(got) != 3 || slices.Contains(got, "video_1") {
 		t.Errorf("%v", got)
 	}
-	if n := x.unfinishedOf("acme"); n != 4 {
+	if n := x.Unfinished("acme"); n != 4 {
 		t.Errorf("%d unfinished jobs", n)
 	}
 }
@@ -184,47 +182,27 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 // TestJobsThatTheLogHasNoMoreAreForgotten once it has nothing as old.
 func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
 	t.Parallel()
-	x := newTable(10)
+	x := New(10)
 	for i := range 4 {
 		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%2), ID: fmt.Sprintf("video_%d", i)}
-		x.put(n, row{created: int64(i), id: n.ID, status: "queued", unfinished: true, seq: uint64(i + 1)})
+		x.put(n, Row{Created: int64(i), ID: n.ID, Status: "queued", unfinished: true, Seq: uint64(i + 1)})
 	}
-	x.expire(4)
-	found, err := x.search(t.Context(), Search{Size: 10})
-	if err != nil || found.Total != 1 || found.Jobs[0].ID != "video_3" || x.size != 1 || x.unfinishedOf("t0") != 0 || x.unfinishedOf("t1") != 1 || len(x.lists) != 1 {
+	x.Expire(4)
+	found, err := x.Search(t.Context(), Search{Size: 10})
+	if err != nil || found.Total != 1 || found.Jobs[0].ID != "video_3" || x.size != 1 || x.Unfinished("t0") != 0 || x.Unfinished("t1") != 1 || len(x.lists) != 1 {
 		t.Errorf("%+v, %v; %d rows", found, err, x.size)
 	}
-}
-
-// FuzzSearchToken: a token is one of its own search, or refused.
-func FuzzSearchToken(f *testing.F) {
-	s := Search{Filter: Filter{Tenant: "acme"}}
-	good := s.formatToken(place{Created: 1, Kind: subject.Video, Tenant: "acme", ID: "video_1"})
-	for _, seed := range []string{"", good, good[:len(good)-2], "AQ", "===="} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, token string) {
-		mine, other := s, Search{Filter: Filter{Tenant: "globex"}}
-		mine.Token, other.Token = token, token
-		err := mine.parseToken()
-		if token != "" && err == nil && other.parseToken() == nil {
-			t.Fatalf("%q is a token of two searches", token)
-		}
-		if err == nil && token != "" && (subject.CheckToken(mine.After.ID) != nil || subject.CheckToken(mine.After.Tenant) != nil) {
-			t.Fatalf("%q begins after %v", token, mine.After)
-		}
-	})
 }
 
 // BenchmarkSearch looks for jobs among 100,000 of 1,000 tenants.
 func BenchmarkSearch(b *testing.B) {
 	const jobs = 100_000
-	x := newTable(jobs)
+	x := New(jobs)
 	begin := time.Now().UnixNano()
 	for i := range jobs {
 		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%1000), ID: fmt.Sprintf("video_%026d", i)}
-		x.put(n, row{
-			created: begin + int64(i)*1e6, id: n.ID, status: "queued", unfinished: true, seq: uint64(i + 1),
+		x.put(n, Row{
+			Created: begin + int64(i)*1e6, ID: n.ID, Status: "queued", unfinished: true, Seq: uint64(i + 1),
 			facts: facts{
 				task: fmt.Sprintf("task_%020d", i), labels: "customer=4711&env=prod",
 				shared: unique.Make(words{phase: "queued", route: fmt.Sprint("r", i%50), model: "sora-2", upstream: "mock"}),
@@ -238,7 +216,7 @@ func BenchmarkSearch(b *testing.B) {
 		s.Size = 100
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := x.search(b.Context(), s); err != nil {
+				if _, err := x.Search(b.Context(), s); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -251,27 +229,27 @@ func BenchmarkSearch(b *testing.B) {
 func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
-	queued := row{created: 1, id: n.ID, status: "queued", unfinished: true, seq: 5}
-	ended := row{created: 1, id: n.ID, status: "cancelled", seq: 6}
-	erased := wireGone{Kind: n.Kind, Tenant: n.Tenant, Erased: true, wireRow: wireRow{Created: 1, ID: n.ID, Seq: 6}}
-	steps := map[string]func(x *table){
-		"queued": func(x *table) { x.put(n, queued) }, "ended": func(x *table) { x.put(n, ended) },
-		"own end": func(x *table) { x.wrote(n, ended) }, "erased": func(x *table) { x.gone(erased) },
+	queued := Row{Created: 1, ID: n.ID, Status: "queued", unfinished: true, Seq: 5}
+	ended := Row{Created: 1, ID: n.ID, Status: "cancelled", Seq: 6}
+	erased := Row{Created: 1, ID: n.ID, Seq: 6}
+	steps := map[string]func(x *Table){
+		"queued": func(x *Table) { x.put(n, queued) }, "ended": func(x *Table) { x.put(n, ended) },
+		"own end": func(x *Table) { x.wrote(n, ended) }, "erased": func(x *Table) { x.Erase(n, erased) },
 	}
 	names := []string{"queued", "ended", "own end", "erased"}
 	rapid.Check(t, func(t *rapid.T) {
-		x := newTable(10)
+		x := New(10)
 		for _, name := range rapid.Permutation(names).Draw(t, "order") {
 			steps[name](x)
 		}
-		found, err := x.search(t.Context(), Search{Size: 5})
-		if err != nil || found.Total != 0 || x.unfinishedOf("acme") != 0 {
-			t.Fatalf("%+v, %v; %d unfinished", found, err, x.unfinishedOf("acme"))
+		found, err := x.Search(t.Context(), Search{Size: 5})
+		if err != nil || found.Total != 0 || x.Unfinished("acme") != 0 {
+			t.Fatalf("%+v, %v; %d unfinished", found, err, x.Unfinished("acme"))
 		}
-		later := row{created: 9, id: n.ID, status: "queued", unfinished: true, seq: 8}
+		later := Row{Created: 9, ID: n.ID, Status: "queued", unfinished: true, Seq: 8}
 		x.put(n, later)
-		if found, err := x.search(t.Context(), Search{Size: 5}); err != nil || found.Total != 1 || x.unfinishedOf("acme") != 1 {
-			t.Fatalf("a later job of the same id: %+v, %v; %d unfinished", found, err, x.unfinishedOf("acme"))
+		if found, err := x.Search(t.Context(), Search{Size: 5}); err != nil || found.Total != 1 || x.Unfinished("acme") != 1 {
+			t.Fatalf("a later job of the same id: %+v, %v; %d unfinished", found, err, x.Unfinished("acme"))
 		}
 	})
 }
@@ -280,29 +258,32 @@ func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 func TestCountsFollowWhatIsGone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		x := newTable(rapid.IntRange(1, 4).Draw(t, "limit"))
+		x := New(rapid.IntRange(1, 4).Draw(t, "limit"))
 		alive := map[int]uint64{}
 		seq := uint64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			job := rapid.IntRange(0, 7).Draw(t, "job")
 			n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprint("video_", job)}
-			r := row{created: int64(job + 1), id: n.ID, status: "queued", unfinished: true}
+			r := Row{Created: int64(job + 1), ID: n.ID, Status: "queued", unfinished: true}
 			last, lives := alive[job]
 			switch step := rapid.SampledFrom([]string{"event", "event", "event", "erased", "forgotten", "expired"}).Draw(t, "step"); {
 			case step == "event":
 				seq++
-				r.seq = seq
+				r.Seq = seq
 				x.put(n, r)
 				alive[job] = seq
-			case lives && (step == "erased" || step == "forgotten"):
-				x.gone(wireGone{Kind: n.Kind, Tenant: n.Tenant, Erased: step == "erased", wireRow: wireRow{Created: r.created, ID: r.id, Seq: last}})
+			case lives && step == "erased":
+				x.Erase(n, Row{Created: r.Created, ID: r.ID, Seq: last})
+				delete(alive, job)
+			case lives && step == "forgotten":
+				x.Forget(n, Row{Created: r.Created, ID: r.ID, Seq: last})
 				delete(alive, job)
 			case lives && step == "expired":
-				x.expire(last + 1)
+				x.Expire(last + 1)
 				maps.DeleteFunc(alive, func(_ int, at uint64) bool { return at <= last })
 			}
 		}
-		if got := x.unfinishedOf("acme"); got != len(alive) {
+		if got := x.Unfinished("acme"); got != len(alive) {
 			t.Fatalf("%d unfinished jobs, want %d", got, len(alive))
 		}
 		if x.size > x.limit {
@@ -315,28 +296,11 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 func TestAMarkWithoutRoomIsNothing(t *testing.T) {
 	t.Parallel()
 	for range 50 { // which tenant's row falls out is not said
-		x := newTable(1)
-		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, row{created: 1, id: "video_1", status: "queued", unfinished: true, seq: 1})
-		x.gone(wireGone{Kind: subject.Video, Tenant: "globex", Erased: true, wireRow: wireRow{Created: 2, ID: "video_2", Seq: 2}})
-		if x.size > 1 || x.unfinishedOf("acme") != 1 || x.unfinishedOf("globex") != 0 {
-			t.Fatalf("%d rows, %d and %d unfinished jobs", x.size, x.unfinishedOf("acme"), x.unfinishedOf("globex"))
+		x := New(1)
+		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, Row{Created: 1, ID: "video_1", Status: "queued", unfinished: true, Seq: 1})
+		x.Erase(subject.TaskName{Kind: subject.Video, Tenant: "globex", ID: "video_2"}, Row{Created: 2, ID: "video_2", Seq: 2})
+		if x.size > 1 || x.Unfinished("acme") != 1 || x.Unfinished("globex") != 0 {
+			t.Fatalf("%d rows, %d and %d unfinished jobs", x.size, x.Unfinished("acme"), x.Unfinished("globex"))
 		}
 	}
-}
-
-// TestTooManySearchesAreToldSo after a moment.
-func TestTooManySearchesAreToldSo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := &reading{x: &Index{searches: make(chan struct{}, 1)}, table: newTable(1)}
-		r.x.searches <- struct{}{}
-		begin := time.Now()
-		if _, err := r.search(t.Context(), Search{Size: 1}); !errors.Is(err, ErrBusy) || time.Since(begin) != turnPatience {
-			t.Errorf("%v after %s", err, time.Since(begin))
-		}
-		<-r.x.searches
-		if _, err := r.search(t.Context(), Search{Size: 1}); err != nil {
-			t.Error(err)
-		}
-	})
 }

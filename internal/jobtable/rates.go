@@ -1,8 +1,7 @@
-package jobindex
+package jobtable
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -63,34 +62,8 @@ func (r Rates) Of(kind subject.Kind, route string) []Minute {
 	return make([]Minute, RateMinutes)
 }
 
-// Rates are those of all replicas, as a replica knows them that keeps the index. While none
-// has it ready the error is ErrCatchingUp.
-func (x *Index) Rates(ctx context.Context) (Rates, error) {
-	if r := x.ready(); r != nil {
-		return r.rated(), nil
-	}
-	a, err := x.ask(ctx, question{Rates: true}, false, countPatience)
-	if err == nil && a.Rates == nil {
-		err = ErrCatchingUp
-	}
-	if err != nil {
-		return Rates{}, err
-	}
-	return *a.Rates, nil
-}
-
-func (r *reading) rated() Rates {
-	r.mu.Lock()
-	reached := r.reached
-	r.mu.Unlock()
-	out := r.rates.all(time.Now())
-	out.AsOf = reached.UnixNano()
-	_, out.Unfinished = r.table.unfinishedByTenant(0, nil)
-	return out
-}
-
-// rates counts the jobs of each route by minutes. It is made of what one reading hears.
-type rates struct {
+// RateCounter counts the jobs of each route by minutes, from their events.
+type RateCounter struct {
 	mu    sync.Mutex
 	rings map[rateKey]*ring
 }
@@ -109,12 +82,12 @@ type ring struct {
 	}
 }
 
-func newRates() *rates { return &rates{rings: map[rateKey]*ring{}} }
+// NewRateCounter returns a counter that has counted nothing.
+func NewRateCounter() *RateCounter { return &RateCounter{rings: map[rateKey]*ring{}} }
 
-// heard counts an event. added says that its job was not heard of before, and that this is the
-// last of its events that the log had when the reading began: it then counts what the events
-// before it would have. Each event has to be heard once.
-func (r *rates) heard(n joblog.Notice, added bool, now time.Time) {
+// Count counts an event. Call it once for each. If added is set, the events of the job before
+// this one are not to come: it then counts what they would have.
+func (r *RateCounter) Count(n joblog.Notice, added bool, now time.Time) {
 	if n.Facts.Route == "" { // a request that was refused, and recorded
 		return
 	}
@@ -152,7 +125,7 @@ var failedWord = task.StatusWord(genbusv1.JobStatus_JOB_STATUS_FAILED)
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
 // of is the ring of a route; nil where there are so many others.
-func (r *rates) of(key rateKey, now int64) *ring {
+func (r *RateCounter) of(key rateKey, now int64) *ring {
 	if known := r.rings[key]; known != nil {
 		return known
 	}
@@ -168,7 +141,7 @@ func (r *rates) of(key rateKey, now int64) *ring {
 }
 
 // expire drops the routes that had no event in the minutes that are counted.
-func (r *rates) expire(now int64) {
+func (r *RateCounter) expire(now int64) {
 	for key, of := range r.rings {
 		if of.latest <= now-RateMinutes {
 			delete(r.rings, key)
@@ -191,8 +164,8 @@ func (g *ring) at(t, now time.Time) *Minute {
 	return &m.Minute
 }
 
-// all are the minutes of all routes.
-func (r *rates) all(now time.Time) Rates {
+// Rates returns the minutes of all routes, without AsOf and Unfinished.
+func (r *RateCounter) Rates(now time.Time) Rates {
 	first := minuteOf(now) - RateMinutes + 1
 	out := Rates{From: first * int64(time.Minute)}
 	r.mu.Lock()

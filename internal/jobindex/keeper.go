@@ -1,0 +1,119 @@
+package jobindex
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobtable"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// readAgain is the wait after a log that could not be read from its beginning.
+	readAgain = 5 * time.Second
+	// searches bounds the searches that one replica runs at a time. turnPatience is how long one
+	// waits for its turn, and searchPatience how long it takes at most.
+	searches       = 2
+	turnPatience   = time.Second
+	searchPatience = 5 * time.Second
+)
+
+// keeper reads the log into an index on this replica, while run is called.
+type keeper struct {
+	log       *joblog.Log
+	metrics   *telemetry.Metrics
+	logger    *slog.Logger
+	size      int
+	observers []Observer
+	// current is the reading of a replica that keeps the index, or kept it last.
+	current atomic.Pointer[reading]
+	turns   chan struct{} // has a token for each search that runs
+}
+
+func newKeeper(o Options) *keeper {
+	return &keeper{log: o.Log, metrics: o.Metrics, logger: o.Logger, size: o.Size, turns: make(chan struct{}, searches)}
+}
+
+// run keeps the index until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	defer func() {
+		k.current.Store(nil)
+		for _, o := range k.observers {
+			o.Forget()
+		}
+	}()
+	for ctx.Err() == nil {
+		if err := k.read(ctx); err != nil && ctx.Err() == nil {
+			k.logger.Warn("the index of jobs cannot be read from the log; this is repeated", telemetry.KeyError, err)
+			_ = broker.Wait(ctx, readAgain) // the loop looks at ctx
+		}
+	}
+}
+
+// read reads the log until ctx ends, or until it has to be read from its beginning again.
+func (k *keeper) read(ctx context.Context) error {
+	h, err := k.log.Headers(ctx)
+	if err != nil {
+		return err
+	}
+	r := newReading(k.log, h.LogCreated, k.size, k.observers)
+	k.current.Store(r)
+	stop, err := h.Each(r.hear, r.catchUp, func(err error) {
+		k.logger.Debug("the index: a part of the log is read again", telemetry.KeyError, err)
+	})
+	if err != nil {
+		return err
+	}
+	defer r.end()
+	defer stop()
+	timer := time.NewTimer(probeEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.caught:
+		case <-timer.C:
+		}
+		next, reason := r.probe(ctx)
+		k.report()
+		if reason != "" {
+			k.logger.Warn("the index of jobs is read from the beginning of the log again; lists are those of another replica that keeps it meanwhile, where there is one", "reason", reason)
+			return nil
+		}
+		timer.Reset(next)
+	}
+}
+
+// ready returns the reading if it has all that the log has, else nil.
+func (k *keeper) ready() *reading {
+	if r := k.current.Load(); r != nil && r.isReady(time.Now()) {
+		return r
+	}
+	return nil
+}
+
+// report sets the metric of this replica's readiness.
+func (k *keeper) report() { k.metrics.IndexReady(k.ready() != nil) }
+
+// search looks through the table of a reading, when fewer others do.
+func (k *keeper) search(ctx context.Context, r *reading, s jobtable.Search) (jobtable.Found, error) {
+	turn := time.NewTimer(turnPatience)
+	defer turn.Stop()
+	select {
+	case k.turns <- struct{}{}:
+		defer func() { <-k.turns }()
+	case <-turn.C:
+		return jobtable.Found{}, ErrBusy
+	case <-ctx.Done():
+		return jobtable.Found{}, context.Cause(ctx)
+	}
+	asOf := r.asOfTime()
+	found, err := r.table.Search(ctx, s)
+	found.AsOf = asOf.UnixNano()
+	return found, err
+}

@@ -1,0 +1,116 @@
+package jobtable
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// lately is the time of which a TenantJobs counts what began and ended.
+const lately = time.Hour
+
+// collector has the first jobs that match, one more than the page has.
+type collector struct {
+	search Search
+	labels []publisher.Label
+	found  Found
+
+	now     int64
+	tenants map[string]*TenantJobs
+}
+
+func (c *collector) look(key listKey, r *Row) {
+	if !c.search.matches(r) || !c.matchesLabels(r) {
+		return
+	}
+	if c.search.ByTenant {
+		c.countFor(key.tenant, r)
+		return
+	}
+	c.found.Total++
+	p := place{Created: r.Created, Kind: key.kind, Tenant: key.tenant, ID: r.ID}
+	if c.search.After != (place{}) && c.compare(p, c.search.After) <= 0 {
+		return
+	}
+	jobs := c.found.Jobs
+	if len(jobs) > c.search.Size && c.compare(p, jobs[c.search.Size].place) > 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(jobs, p, func(f FoundJob, p place) int { return c.compare(f.place, p) })
+	if len(jobs) > c.search.Size {
+		jobs = jobs[:c.search.Size]
+	}
+	c.found.Jobs = slices.Insert(jobs, at, foundJob(p, r))
+}
+
+// matchesLabels reports whether a job has the labels that are looked for, and counts it where
+// the index does not know.
+func (c *collector) matchesLabels(r *Row) bool {
+	for _, l := range c.labels {
+		has, sure := r.labels.Has(l)
+		if !sure {
+			c.found.Maybe++
+		}
+		if !has {
+			return false
+		}
+	}
+	return true
+}
+
+// countFor counts a job of a tenant.
+func (c *collector) countFor(tenant string, r *Row) {
+	t := c.tenants[tenant]
+	if t == nil {
+		if c.tenants == nil {
+			c.tenants = map[string]*TenantJobs{}
+		}
+		t = &TenantJobs{Tenant: tenant}
+		c.tenants[tenant] = t
+	}
+	since := c.now - int64(lately)
+	if r.Created >= since {
+		t.Accepted++
+	}
+	switch ended := task.TerminalWord(r.Status); {
+	case !ended:
+		t.Unfinished++
+		if r.Status == task.StatusWord(genbusv1.JobStatus_JOB_STATUS_QUEUED) {
+			t.Waiting++
+		}
+		if t.Oldest == 0 || r.Created < t.Oldest {
+			t.Oldest = r.Created
+		}
+	case r.updated >= since:
+		t.Ended++
+		if r.Status == task.StatusWord(genbusv1.JobStatus_JOB_STATUS_FAILED) {
+			t.Failed++
+		}
+	}
+}
+
+// rankTenants keeps those with the most unfinished jobs, and of those that have as many the
+// busiest.
+func (c *collector) rankTenants() {
+	all := make([]TenantJobs, 0, len(c.tenants))
+	for _, t := range c.tenants {
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b TenantJobs) int {
+		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(b.Accepted+b.Ended, a.Accepted+a.Ended), strings.Compare(a.Tenant, b.Tenant))
+	})
+	c.found.Total = len(all)
+	c.found.Tenants = all[:min(len(all), c.search.Size)]
+}
+
+func (c *collector) compare(a, b place) int {
+	if c.search.Oldest {
+		return a.compare(b)
+	}
+	return b.compare(a)
+}

@@ -1,0 +1,59 @@
+package jobtable
+
+import (
+	"slices"
+
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// Filter chooses jobs of all tenants. Empty fields choose all; the others must all fit.
+type Filter struct {
+	Kind   subject.Kind `json:"kind,omitempty"`
+	Tenant string       `json:"tenant,omitempty"`
+	// Status is a status word, or Unfinished. Phase is a phase word.
+	Status string `json:"status,omitempty"`
+	Phase  string `json:"phase,omitempty"`
+
+	Route     string `json:"route,omitempty"`
+	Model     string `json:"model,omitempty"`
+	Upstream  string `json:"upstream,omitempty"`
+	Key       string `json:"key,omitempty"` // the name of the upstream's key
+	ErrorCode string `json:"error_code,omitempty"`
+	// Labels are those that a job has, among others.
+	Labels map[string]string `json:"labels,omitempty"`
+	// IDs are job ids, or upstreams' ids of tasks: a job has one of them.
+	IDs []string `json:"ids,omitempty"`
+	// The From are inclusive and the Before exclusive, each of them a Bound.
+	CreatedFrom   int64 `json:"created_from,omitempty"`
+	CreatedBefore int64 `json:"created_before,omitempty"`
+	UpdatedFrom   int64 `json:"updated_from,omitempty"`
+	UpdatedBefore int64 `json:"updated_before,omitempty"`
+}
+
+// Unfinished is the Status of a Filter for the jobs that have not ended.
+const Unfinished = "unfinished"
+
+// matches reports whether a row is looked for, but for its labels.
+func (f *Filter) matches(r *Row) bool {
+	switch {
+	case r.erased, f.Status == Unfinished && task.TerminalWord(r.Status), f.Status != "" && f.Status != Unfinished && r.Status != f.Status,
+		len(f.IDs) > 0 && !slices.Contains(f.IDs, r.ID) && (r.task == "" || !slices.Contains(f.IDs, r.task)),
+		f.CreatedFrom > 0 && r.Created < f.CreatedFrom, f.CreatedBefore > 0 && r.Created >= f.CreatedBefore,
+		f.UpdatedFrom > 0 && r.updated < f.UpdatedFrom, f.UpdatedBefore > 0 && r.updated >= f.UpdatedBefore,
+		!f.matchesWords(r):
+		return false
+	}
+	return true
+}
+
+func (f *Filter) matchesWords(r *Row) bool {
+	if f.Phase+f.Route+f.Model+f.Upstream+f.Key+f.ErrorCode == "" {
+		return true
+	}
+	w := r.words()
+	return wanted(f.Phase, w.phase) && wanted(f.Route, w.route) && wanted(f.Model, w.model) &&
+		wanted(f.Upstream, w.upstream) && wanted(f.Key, w.key) && wanted(f.ErrorCode, w.code)
+}
+
+func wanted(want, is string) bool { return want == "" || want == is }
