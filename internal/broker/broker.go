@@ -77,6 +77,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 			return nil, err
 		}
 		b.embedded, opts, writes = e, slices.Concat(opts, e.inProcess()), newLink("genbus writes", o.Logger)
+		writes.onBack = b.reconnected
 	}
 	b.writer = newWriter(writes, o.Names, b.embedded)
 	b.reader = &reader{link: reads, settled: b.Settled}

@@ -70,7 +70,7 @@ func auditTarget(r *genbusv1.AuditRecord) string {
 	case r.GetJobId() != "":
 		return r.GetJobId() + " of " + r.GetTenant()
 	case r.GetBulk() != nil:
-		return r.GetBulk().GetFilter()
+		return r.GetBulk().GetFilter() + " token " + r.GetBulk().GetToken()
 	}
 	return ""
 }

@@ -152,8 +152,8 @@ func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what str
 	}
 	last, err := o.bulk(ctx, p, begin, token)
 	if err != nil {
-		if token != "" && !IsUsage(err) {
-			err = fmt.Errorf("%w\nto continue, run the same command with --token %s", err, token)
+		if last != nil {
+			err = fmt.Errorf("%w\nto continue, run the same command with --token %s (not with --since or --idle)", err, token)
 		}
 		return err
 	}

@@ -211,7 +211,7 @@ func streams(n subject.Space) []any {
 		{n.Chunks(), "Chunks of streamed chats; in memory, 15 minutes."},
 		{n.UsageStream(), "What ended jobs consumed; 31 days."},
 		{n.Dead(), "Accepted jobs that could not be processed."},
-		{n.Ops(), "What operators did, and their operations; 90 days. genbus's own."},
+		{n.Ops(), "What operators did; 90 days. genbus's own."},
 		{n.Rejected(), "Requests that were never accepted."},
 		{n.Work(), "Accepted, unfinished jobs. genbus's own."},
 		{n.Wait(), "Accepted jobs that wait for their turn. genbus's own."},

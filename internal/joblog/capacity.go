@@ -34,7 +34,8 @@ func (e *FullError) Error() string {
 		e.Used, e.Reserved+e.Granted, e.Job, limit)
 }
 
-// Capacity grants the bytes of the log, so that the end of an accepted job always has its own.
+// Capacity grants the bytes of the log, so that accepted jobs of ordinary size always have room for
+// their ends (docs/adr/0026).
 // It is safe for concurrent use.
 type Capacity struct {
 	b        *broker.Broker

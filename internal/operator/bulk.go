@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 const (
@@ -41,13 +42,24 @@ const (
 type Bulk struct {
 	Jobs    Jobs
 	Letters *DeadLetterActions
-	// Cancel ends a job for which holds is true in the log, and returns the job's status afterwards.
-	Cancel func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error)
+	// Cancel ends a job for which holds is true in the log, and reports whether it has.
+	Cancel Cancel
 }
+
+// Cancel ends a job for which holds is true in the log, and reports whether it has: a job that had
+// ended stays as it is.
+type Cancel func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (cancelled bool, err error)
 
 // CancelJobs ends the jobs that have not ended and match a filter.
 func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
-	f := m.GetFilter()
+	f := proto.CloneOf(m.GetFilter())
+	if f == nil {
+		f = &genbusv1.ListJobsRequest{}
+	}
+	all := proto.Size(f) == 0 || proto.Equal(f, &genbusv1.ListJobsRequest{Status: jobtable.Unfinished})
+	if f.GetStatus() == "" {
+		f.Status = jobtable.Unfinished
+	}
 	var wrong []errcode.Violation
 	if f.GetOldestFirst() || f.GetPageSize() != 0 || f.GetPageToken() != "" {
 		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "must have no oldest_first, page_size or page_token: it is about all jobs that match"})
@@ -55,18 +67,14 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 	if s := f.GetStatus(); s != "" && s != jobtable.Unfinished && task.TerminalWord(s) {
 		wrong = append(wrong, errcode.Violation{Field: "filter.status", Description: "must be a status of jobs that have not ended: the others cannot be cancelled"})
 	}
-	if f != nil {
-		if _, err := searchOf(f); err != nil {
-			return Action{}, err
-		}
+	if _, err := searchOf(f); err != nil {
+		return Action{}, err
 	}
-	rest := proto.CloneOf(f)
-	if rest.GetStatus() == jobtable.Unfinished {
-		rest.Status = ""
-	}
-	asked := &genbusv1.CancelJobsRequest{Filter: f}
-	return newAction(m, asked, append(wrong, checkEverything(m, m.GetEverything(), proto.Size(rest) == 0)...), work{
-		existing: func(context.Context) (deadletter.Extent, error) { return deadletter.Extent{At: time.Now()}, nil },
+	return newAction(m, &genbusv1.CancelJobsRequest{Filter: f}, append(wrong, checkEverything(m, m.GetEverything(), all)...), work{
+		existing: func(context.Context) (deadletter.Extent, error) {
+			now, err := b.Letters.Streams.Broker.Clock().Now()
+			return deadletter.Extent{At: now}, err
+		},
 		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
 			page, err := b.Jobs.Search(ctx, jobFilter(f, at.At, ""))
 			if err == nil {
@@ -82,8 +90,8 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 
 // RedriveDeadLetters submits the requests of letters again, as new jobs.
 func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action, error) {
-	asked := &genbusv1.RedriveDeadLettersRequest{Filter: m.GetFilter()}
-	return b.eachLetter(m, asked, m.GetFilter(), m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
+	f := orEmpty(m.GetFilter())
+	return b.eachLetter(m, &genbusv1.RedriveDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
 		_, err := letters.Redrive(ctx, seq)
 		return err
 	})
@@ -91,8 +99,8 @@ func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action,
 
 // DropDeadLetters removes letters and their bodies.
 func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error) {
-	asked := &genbusv1.DropDeadLettersRequest{Filter: m.GetFilter()}
-	return b.eachLetter(m, asked, m.GetFilter(), m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
+	f := orEmpty(m.GetFilter())
+	return b.eachLetter(m, &genbusv1.DropDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
 		return letters.Drop(ctx, seq)
 	})
 }
@@ -133,8 +141,15 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 	})
 }
 
+func orEmpty(f *genbusv1.DeadLetterFilter) *genbusv1.DeadLetterFilter {
+	if f == nil {
+		return &genbusv1.DeadLetterFilter{}
+	}
+	return f
+}
+
 // eachLetter is an action on the letters that a filter chooses.
-func (b Bulk) eachLetter(m bulkRequest, asked proto.Message, f *genbusv1.DeadLetterFilter, everything bool, do func(context.Context, *DeadLetterActions, uint64) error) (Action, error) {
+func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLetterFilter, everything bool, do func(context.Context, *DeadLetterActions, uint64) error) (Action, error) {
 	query := func(at deadletter.Extent, token string) Query {
 		return Query{Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token, stored: &at}
 	}
@@ -171,15 +186,15 @@ func (b Bulk) eachLetter(m bulkRequest, asked proto.Message, f *genbusv1.DeadLet
 	})
 }
 
-// bulkRequest is any request of a bulk action.
-type bulkRequest interface {
+// BulkRequest is any request of a bulk action.
+type BulkRequest interface {
 	proto.Message
 	GetDryRun() bool
 	GetToken() string
 }
 
 // checkEverything refuses a run on all there is that does not say so.
-func checkEverything(m bulkRequest, everything, all bool) []errcode.Violation {
+func checkEverything(m BulkRequest, everything, all bool) []errcode.Violation {
 	if !all || everything || m.GetDryRun() {
 		return nil
 	}
@@ -202,6 +217,8 @@ func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {
 			add(at, "is required")
 		case listed[t.GetSequence()]:
 			add(at, "is listed twice; a dead letter becomes one job")
+		case len(t.GetUpstreamTaskId()) > upstream.MaxTaskID:
+			add(fmt.Sprintf("tasks[%d].upstream_task_id", i), "has %d bytes; at most %d are an ID", len(t.GetUpstreamTaskId()), upstream.MaxTaskID)
 		}
 		listed[t.GetSequence()] = true
 	}
@@ -230,13 +247,7 @@ func isKnown(m protoreflect.Message) bool {
 // jobFilter asks the index for the jobs that were accepted by a moment, from the oldest on: a job
 // that was cancelled leaves the filter, and the place of the next page stays.
 func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) *genbusv1.ListJobsRequest {
-	f := &genbusv1.ListJobsRequest{}
-	if given != nil {
-		f = proto.CloneOf(given)
-	}
-	if f.GetStatus() == "" {
-		f.Status = jobtable.Unfinished
-	}
+	f := proto.CloneOf(given)
 	f.OldestFirst, f.PageSize, f.PageToken = true, maxPage, cursor
 	if end := until.Add(1); f.GetCreatedBefore() == nil || end.Before(f.GetCreatedBefore().AsTime()) {
 		f.CreatedBefore = timestamppb.New(end)
@@ -261,12 +272,14 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 			return nil, "", err
 		}
 	}
-	holds := func(e joblog.Entry) bool { return stillMatches(f, e) }
 	for _, j := range page.GetJobs() {
 		n := subject.TaskName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
+		holds := func(e joblog.Entry) bool { // another creation time: the job was erased, and its request came again
+			return e.Job.GetCreatedAt().AsTime().Equal(j.GetCreatedAt().AsTime()) && stillMatches(f, e)
+		}
 		steps = append(steps, step{jobID: n.ID, do: func(ctx context.Context) (bool, error) {
-			status, err := b.Cancel(ctx, n, holds)
-			return status == genbusv1.JobStatus_JOB_STATUS_CANCELLED, ifThere(err)
+			cancelled, err := b.Cancel(ctx, n, holds)
+			return cancelled, ifThere(err)
 		}})
 	}
 	return steps, page.GetNextPageToken(), nil

@@ -27,19 +27,16 @@ import (
 
 // bulk is that of the replica. A job is cancelled as any writer of its log does it.
 func (r *replica) bulk() Bulk {
-	return Bulk{Jobs: r.Jobs, Letters: r.DeadLetterActions, Cancel: func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
+	return Bulk{Jobs: r.Jobs, Letters: r.DeadLetterActions, Cancel: func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (bool, error) {
 		e, err := r.o.Log.Get(ctx, n)
 		if err != nil || e.Terminal() || !holds(e) {
-			return e.Job.GetStatus(), err
+			return false, err
 		}
 		next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "by an operator").TaskError())
 		if err == nil {
-			e, err = r.o.Log.Commit(ctx, next, e.Seq)
+			_, err = r.o.Log.Commit(ctx, next, e.Seq)
 		}
-		if err != nil {
-			return 0, err
-		}
-		return e.Job.GetStatus(), nil
+		return err == nil, err
 	}}
 }
 

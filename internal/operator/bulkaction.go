@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -29,6 +28,9 @@ const (
 	tellEvery = time.Second
 	// maxFailures is how many failures a progress names.
 	maxFailures = 10
+	// maxFilterJSON bounds a filter or list as JSON, in bytes: the audit record holds all of it, and has to
+	// fit into the smallest max_payload.
+	maxFilterJSON = 48 << 10
 )
 
 // step is what an action does to one job or letter. A step that is repeated changes nothing more.
@@ -63,7 +65,7 @@ type Action struct {
 
 // newAction checks what all requests have, and returns the action. asked is the request without
 // token, dry_run and everything.
-func newAction(m bulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
+func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
 	if !isKnown(m.ProtoReflect()) {
 		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "has a field that this version of genbus does not know, and would leave out"})
 	}
@@ -78,13 +80,13 @@ func newAction(m bulkRequest, asked proto.Message, wrong []errcode.Violation, w 
 	if err != nil {
 		return Action{}, err
 	}
+	if len(text) > maxFilterJSON {
+		return Action{}, errcode.New(errcode.BodyTooLarge, "the filter or list has %d bytes as JSON; at most %d are recorded, so split it", len(text), maxFilterJSON)
+	}
 	a.Filter = string(text)
 	a.request, err = hashOf(asked)
 	return a, err
 }
-
-// DryRun reports whether the action only counts.
-func (a Action) DryRun() bool { return a.dryRun }
 
 // Run counts what there is to do, and does it unless the action is a dry run. tell is called with
 // the progress at the start, about once a second, and at the end; its error stops the run, as the
@@ -141,6 +143,9 @@ func (r *run) all(ctx context.Context, existed deadletter.Extent, page func(cont
 	}
 	for cursor := ""; ; {
 		steps, next, err := page(ctx, existed, cursor)
+		if err == nil && time.Since(r.told) >= tellEvery { // a page may have no steps
+			err = r.say()
+		}
 		if err == nil {
 			err = r.do(ctx, steps)
 		}
@@ -173,10 +178,10 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 		var group errgroup.Group
 		group.SetLimit(parallel)
 		for _, s := range steps {
-			if ctx.Err() != nil {
-				break
-			}
 			group.Go(func() error {
+				if ctx.Err() != nil {
+					return nil
+				}
 				changed, err := r.try(ctx, s)
 				results <- result{s, changed, err}
 				return nil
@@ -184,17 +189,26 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 		}
 		_ = group.Wait() // each result has its error
 	}()
-	for done := range results {
-		err := r.add(done)
-		if err == nil && time.Since(r.told) >= tellEvery && stopped == nil {
-			err = r.say()
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case done, more := <-results:
+			if !more {
+				return stopped
+			}
+			err = r.add(done)
+		case <-tick.C:
+			if stopped == nil {
+				err = r.say()
+			}
 		}
 		if err != nil && stopped == nil {
 			stopped = err
 			stop()
 		}
 	}
-	return stopped
 }
 
 // try does a step, also where the run is stopped meanwhile. A step that panics has failed.
@@ -205,7 +219,8 @@ func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 			changed, err = false, errcode.New(errcode.Internal, "a bug in genbus stopped this step")
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, fmt.Errorf("a step of a bulk action took longer than %s", stepTime))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime,
+		errcode.New(errcode.AcceptanceUnknown, "this step took longer than %s; it may have been done", stepTime))
 	defer cancel()
 	return s.do(ctx)
 }

@@ -31,8 +31,8 @@ type Operator struct {
 	Overview *Overview
 }
 
-// New builds everything that operators can do. The caller sets Bulk.Cancel.
-func New(p *parts.Parts, member *fleet.Member) Operator {
+// New builds everything that operators can do.
+func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
 	record := audit.Log{Broker: p.Broker, Logger: p.Logger}
 	o := Operator{
 		Letters: &DeadLetterActions{
@@ -50,7 +50,7 @@ func New(p *parts.Parts, member *fleet.Member) Operator {
 		Streams:  Streams{Broker: p.Broker},
 	}
 	o.Requests = Requests{Config: p.Config, Items: p.Queue.Items, Bodies: p.Bodies, Letters: o.Letters, Admission: p.Admission}
-	o.Bulk = Bulk{Jobs: o.Jobs, Letters: o.Letters}
+	o.Bulk = Bulk{Jobs: o.Jobs, Letters: o.Letters, Cancel: cancel}
 	o.Overview = NewOverview(o.Routes, &deadletter.Counter{Streams: o.Letters.Streams}, member)
 	return o
 }

@@ -50,8 +50,7 @@ func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err erro
 	}()
 	p.Log.OnNotice(a.Inline.Notice)
 	a.Core = core.New(core.Options{Parts: p, Inline: a.Inline, LocalKey: o.LocalKey})
-	op := operator.New(p, o.Fleet)
-	op.Bulk.Cancel = a.Core.Jobs.CancelForOperator
+	op := operator.New(p, o.Fleet, a.Core.Jobs.CancelIf)
 	a.GRPC, err = grpcapi.New(grpcapi.Options{
 		Core: a.Core, Config: p.Config, Routes: p.Routes, Operator: op, Health: o.Health, Metrics: p.Metrics, Tracing: p.Tracing, Logger: p.Logger,
 	})

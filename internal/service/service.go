@@ -196,7 +196,7 @@ func (s *Service) warnOfSmallLog() {
 	}
 	if want := s.parts.Log.Capacity.BytesFor(inFlight); want > int64(cfg.NATS.Streams.Tasks.MaxBytes) {
 		s.log.Warn("task log is too small for max_in_flight of all routes",
-			"field", "nats.streams.parts.Log.max_bytes", "max_bytes", int64(cfg.NATS.Streams.Tasks.MaxBytes), "want", want, "in_flight", inFlight)
+			"field", "nats.streams.tasks.max_bytes", "max_bytes", int64(cfg.NATS.Streams.Tasks.MaxBytes), "want", want, "in_flight", inFlight)
 	}
 }
 
@@ -331,6 +331,7 @@ func (s *Service) stop(ctx context.Context) error {
 	group.Go(s.endCalls)
 	group.Go(func() error { return s.consumer.Drain(grace) })
 	group.Go(func() error { return s.api.Inline.Close(grace) })
+	group.Go(func() error { s.api.Core.AwaitWork(grace); return nil })
 	group.Go(func() error {
 		if err := s.http.Shutdown(grace); err != nil {
 			return fmt.Errorf("the grace period ended with calls in hand: answers by HTTP were cut off: %w", err)

@@ -76,7 +76,7 @@ func TestABulkAction(t *testing.T) {
 	b.shows("2 unfinished jobs will be cancelled")
 	b.leads(chromedp.Click(chromedp.CSS("main form button")))
 	b.shows("2 of 2 done")
-	b.shows("It has ended.")
+	b.shows("The action has ended.")
 	b.record("CancelJobs", "")
 	b.goTo(other)
 	b.until("job of another tenant", `!document.querySelector(".headline").innerText.includes("cancelled")`)

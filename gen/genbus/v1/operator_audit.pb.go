@@ -128,7 +128,7 @@ type AuditRecord struct {
 	// Whether the operator gave the request of the new job, of RetryJob: it is not the tenant's then.
 	Edited bool `protobuf:"varint,20,opt,name=edited,proto3" json:"edited,omitempty"`
 	// Of CancelJobs, RedriveDeadLetters, DropDeadLetters and AttachUpstreamTasks; else absent.
-	Bulk          *BulkAction `protobuf:"bytes,19,opt,name=bulk,proto3" json:"bulk,omitempty"`
+	Bulk          *BulkAction `protobuf:"bytes,22,opt,name=bulk,proto3" json:"bulk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,7 +301,7 @@ type BulkAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the dry run, which says what the action may touch.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// The filter, or the list of letters, as JSON; cut after 4096 bytes.
+	// The filter, or the list of dead letters, as JSON.
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Counts as in BulkProgress, of this call; 0 in the record from before the action.
 	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
@@ -633,7 +633,7 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
 	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12\x16\n" +
 	"\x06edited\x18\x14 \x01(\bR\x06edited\x12)\n" +
-	"\x04bulk\x18\x13 \x01(\v2\x15.genbus.v1.BulkActionR\x04bulk\"p\n" +
+	"\x04bulk\x18\x16 \x01(\v2\x15.genbus.v1.BulkActionR\x04bulk\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +

@@ -1,6 +1,11 @@
 package apitest
 
 import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -8,6 +13,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/operator/audit"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -69,4 +75,48 @@ func (w *World) Durables() {
 			w.T.Fatal(err)
 		}
 	}
+}
+
+// SilentUpstream is the upstream of all routes, which answers nothing until release is called.
+// reached has a token for each request.
+func SilentUpstream(t *testing.T) (configure func(*config.Config), reached <-chan struct{}, release func()) {
+	t.Helper()
+	came, released := make(chan struct{}, 100), make(chan struct{})
+	h := NewHost(t, func(w http.ResponseWriter, r *http.Request) {
+		came <- struct{}{}
+		select {
+		case <-released:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusNotFound)
+	})
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	return UpstreamAt(h), came, release
+}
+
+// LostTasks stores dead letters whose tasks the upstream is asked for when they are attached.
+func (w *World) LostTasks(n int) (tasks []*genbusv1.LetterTask) {
+	w.T.Helper()
+	for i := range n {
+		l := LostLetter("acme")
+		l.Id = subject.JobID(subject.Video, "acme", fmt.Sprint("lost", i))
+		l.OwnTaskId, l.Work.Id = l.GetId()+"-1", l.GetId()
+		tasks = append(tasks, &genbusv1.LetterTask{Sequence: w.PutLetter(l)})
+	}
+	return tasks
+}
+
+// BulkRecord awaits the audit record of the last bulk run, with its outcome.
+func (w *World) BulkRecord() (r *genbusv1.AuditRecord) {
+	w.T.Helper()
+	w.Await("the record of the run", func() bool {
+		page, err := audit.Log{Broker: w.Broker, Logger: w.Logger}.List(w.T.Context(), audit.Query{Size: 1})
+		if err != nil || len(page.Records) == 0 {
+			return false
+		}
+		r = page.Records[0].GetRecord()
+		return r.GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN
+	})
+	return r
 }

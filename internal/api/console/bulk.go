@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -48,7 +47,7 @@ func newBulkPage(r *query) bulkPage {
 }
 
 // bulkView is the page that counts what an action would do, and offers to do it.
-var bulkView = view{"bulk", "Do it to many", "bulk", loadBulk, false}
+var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
 
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
 	p := newBulkPage(r)
@@ -124,7 +123,7 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	}
 	data := newBulkPage(q)
 	data.mark = rand.Text()
-	p := page{Title: "Doing it to many", Nav: "bulk", Viewer: who, URL: r.URL, Data: data}
+	p := page{Title: "Bulk action", Version: c.Version, Nav: "bulk", Viewer: who, URL: r.URL, Data: data}
 	stream, err := c.startBulk(withKey(r.Context(), who), q, false)
 	if err == nil {
 		data.BulkProgress, err = stream.Recv()
@@ -139,7 +138,7 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("X-Accel-Buffering", "no") // for nginx
 	before, after, _ := bytes.Cut(c.render("bulkrun", "layout", p), []byte(data.mark))
-	out := flusher{w: w, rc: http.NewResponseController(w), timeout: c.WriteTimeout}
+	out := flusher{w: w, rc: http.NewResponseController(w)}
 	err = out.write(before)
 	for err == nil {
 		if err = out.write(c.render("bulkrun", "progress", p)); err != nil {
@@ -155,15 +154,13 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	_ = out.write(append(c.render("bulkrun", "result", p), after...)) // a browser that left has stopped it
 }
 
-// flusher writes a page in parts.
+// flusher writes a page in parts. Each write has the deadline that httpapi gives it.
 type flusher struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
-	timeout time.Duration
+	w  http.ResponseWriter
+	rc *http.ResponseController
 }
 
 func (f flusher) write(text []byte) error {
-	_ = f.rc.SetWriteDeadline(time.Now().Add(f.timeout)) // a test's recorder has none
 	if _, err := f.w.Write(text); err != nil {
 		return err
 	}

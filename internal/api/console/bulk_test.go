@@ -51,7 +51,7 @@ func TestABulkActionIsCountedAndRun(t *testing.T) {
 		t.Errorf("run by one who only reads: %d", a.status)
 	}
 	later := w.CreateVideo(apitest.ByAcme...)
-	if a := ops.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "1 of 1 done: 1 changed, 0 failed") || !strings.Contains(a.body, "It has ended.") || !strings.HasSuffix(strings.TrimSpace(a.body), "</html>") {
+	if a := ops.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "1 of 1 done: 1 changed, 0 failed") || !strings.Contains(a.body, "The action has ended.") || !strings.HasSuffix(strings.TrimSpace(a.body), "</html>") {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	if a := ops.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "0 of 0 done") {
@@ -141,6 +141,35 @@ func TestAListIsCountedFirst(t *testing.T) {
 	form.Set("tasks", list)
 	if a := b.post("/console/bulk", form); a.status != http.StatusOK || !strings.Contains(a.body, "2 of 2 done: 1 changed, 1 failed") {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestAStoppedRunOffersToContinue with its token and list.
+func TestAStoppedRunOffersToContinue(t *testing.T) {
+	t.Parallel()
+	silent, reached, release := apitest.SilentUpstream(t)
+	w := apitest.New(t, silent)
+	var list strings.Builder
+	for _, task := range w.LostTasks(3) {
+		fmt.Fprintln(&list, task.GetSequence())
+	}
+	b := newBrowser(w)
+	form := formOf(b.post("/console/bulk", url.Values{"do": {"attach"}, "tasks": {list.String()}}).body)
+	form.Set("tasks", list.String())
+	answers := make(chan answer)
+	go func() { answers <- b.post("/console/bulk", form) }()
+	for range 3 {
+		<-reached
+	}
+	w.Drain(nil)
+	release()
+	a := <-answers
+	_, stopped, _ := strings.Cut(a.body, "The action stopped")
+	if again := formOf(stopped); again.Get("token") == "" || again.Get("token") != form.Get("token") || !strings.Contains(stopped, list.String()) || !strings.Contains(stopped, ">Continue</button>") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if !strings.Contains(a.body, "<code>"+form.Get("token")+"</code>") {
+		t.Error("the page does not tell its token before the end")
 	}
 }
 

@@ -32,6 +32,12 @@ func (c *Callers) Watch(ctx context.Context) (_ context.Context, leave func()) {
 	return c.drain.watch(ctx)
 }
 
+// Work joins a call that another replica can continue: Drain ends its context, and AwaitWork waits
+// for it. leave must be called once, when it is over.
+func (c *Callers) Work(ctx context.Context) (_ context.Context, leave func()) {
+	return c.drain.work(ctx)
+}
+
 // Identify refuses a call while the process drains, and gives the caller that find
 // has found.
 func (c *Callers) Identify(find func() (string, error)) (caller string, err error) {

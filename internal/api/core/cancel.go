@@ -23,59 +23,68 @@ const (
 	byOperator = "an operator"
 )
 
-// Always is what holds of every job.
-func Always(joblog.Entry) bool { return true }
+func always(joblog.Entry) bool { return true }
 
 // Cancel ends a job of either kind by compare-and-set. The holder learns of it
 // from the log. A job that has ended is returned as it is.
 func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
-	return j.cancelWhile(ctx, n, byCaller, Always)
+	e, _, err := j.cancelWhile(ctx, n, byCaller, always)
+	return e, err
 }
 
-// CancelForOperator is Cancel for an operator, of a job of which something has to hold, as the
-// log has it at the compare-and-set. Another job stays as it is. It returns the status of the job
-// afterwards, and the error as its caller is told.
-func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
-	e, err := j.cancelWhile(ctx, n, byOperator, holds)
+// CancelForOperator is Cancel for an operator. It returns the status of the job afterwards, and the
+// error as its caller is told.
+func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName) (genbusv1.JobStatus, error) {
+	e, _, err := j.cancelWhile(ctx, n, byOperator, always)
 	if err != nil {
 		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, Explain(ctx, n, err)
 	}
 	return e.Job.GetStatus(), nil
 }
 
-func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by string, holds func(joblog.Entry) bool) (joblog.Entry, error) {
-	e, err := j.getLogged(ctx, n)
-	if err != nil || e.Terminal() {
-		return e, err
+// CancelIf is CancelForOperator of a job of which something has to hold, as the log has it at the
+// compare-and-set. Another job stays as it is. It reports whether this call has ended the job.
+func (j *Jobs) CancelIf(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (cancelled bool, err error) {
+	_, cancelled, err = j.cancelWhile(ctx, n, byOperator, holds)
+	if err != nil {
+		err = Explain(ctx, n, err)
+	}
+	return cancelled, err
+}
+
+// cancelWhile ends a job while something holds of it, and reports whether it has.
+func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by string, holds func(joblog.Entry) bool) (e joblog.Entry, cancelled bool, err error) {
+	if e, err = j.getLogged(ctx, n); err != nil || e.Terminal() {
+		return e, false, err
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout,
 		errcode.New(errcode.AcceptanceUnknown, "cancel %s: no answer within %s; it may have been stored", n.ID, cancelTimeout))
 	defer stop()
 	for !e.Terminal() && holds(e) {
-		if e, err = j.cancelAt(ctx, e, by); err != nil {
-			return joblog.Entry{}, Explain(ctx, n, err)
+		if e, cancelled, err = j.cancelAt(ctx, e, by); err != nil {
+			return joblog.Entry{}, false, Explain(ctx, n, err)
 		}
 	}
-	return e, nil
+	return e, cancelled, nil
 }
 
 // cancelAt tries to end the job where e left it. When another writer was first it
 // returns the job as it is now.
-func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by string) (joblog.Entry, error) {
+func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by string) (_ joblog.Entry, won bool, err error) {
 	next, err := task.Cancelled(e.Job, j.now(), cancelled(e.Job, by).TaskError())
 	if err != nil {
-		return joblog.Entry{}, err
+		return joblog.Entry{}, false, err
 	}
 	ended, err := j.log.Commit(ctx, next, e.Seq)
 	var lost *joblog.LostError
 	if errors.As(err, &lost) {
-		return lost.Current, nil
+		return lost.Current, false, nil
 	}
 	if err != nil {
-		return joblog.Entry{}, err
+		return joblog.Entry{}, false, err
 	}
 	j.finish(ctx, ended)
-	return ended, nil
+	return ended, true, nil
 }
 
 // finish stores the feed copy, although the caller may be gone by now, and

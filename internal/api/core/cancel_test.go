@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -23,14 +22,20 @@ func TestCancelWhileItHolds(t *testing.T) {
 		}
 		return is
 	}
-	status, err := w.Core.Jobs.CancelForOperator(t.Context(), n, queued)
-	if err != nil || status != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS || judged != 2 {
-		t.Errorf("%s, %v, judged %d times", status, err, judged)
+	cancelled, err := w.Core.Jobs.CancelIf(t.Context(), n, queued)
+	if err != nil || cancelled || judged != 2 {
+		t.Errorf("%t, %v, judged %d times", cancelled, err, judged)
 	}
 	if e := w.Entry(n.Kind, n.Tenant, n.ID); e.Terminal() {
 		t.Errorf("%v", e.Job)
 	}
-	if status, err := w.Core.Jobs.CancelForOperator(t.Context(), n, core.Always); err != nil || status != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
+	always := func(joblog.Entry) bool { return true }
+	for _, want := range []bool{true, false} {
+		if cancelled, err := w.Core.Jobs.CancelIf(t.Context(), n, always); err != nil || cancelled != want {
+			t.Errorf("%t, %v", cancelled, err)
+		}
+	}
+	if status, err := w.Core.Jobs.CancelForOperator(t.Context(), n); err != nil || status != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
 		t.Errorf("%s, %v", status, err)
 	}
 }

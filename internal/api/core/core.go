@@ -5,6 +5,7 @@
 package core
 
 import (
+	"context"
 	"time"
 
 	"github.com/genbus/genbus/internal/inline"
@@ -60,6 +61,9 @@ func New(o Options) *Core {
 // replica is going down". Inline chats and downloads go on until Close. It may be
 // called twice.
 func (c *Core) Drain(cause error) { c.drain.begin(shutdownFault(cause)) }
+
+// AwaitWork waits until the calls of Callers.Work have ended, after Drain, or until ctx ends.
+func (c *Core) AwaitWork(ctx context.Context) { c.drain.await(ctx) }
 
 // Close is Drain, and cuts every call that is left with shutting_down. It may be
 // called twice.

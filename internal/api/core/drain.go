@@ -2,27 +2,33 @@ package core
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// drain ends calls at shutdown in two steps: first those that only watch a job,
-// which any other replica can show, and at the end those that hold an upstream
-// call.
+// drain ends calls at shutdown in two steps: first those that only watch a job, which any other
+// replica can show, and those that any other replica can continue; at the end those that hold an
+// upstream call.
 type drain struct {
 	mu      sync.Mutex
 	refused *errcode.Error // set once draining has begun
 	closed  bool
 	watches map[*member]struct{}
+	works   map[*member]struct{}
 	holds   map[*member]struct{}
 }
 
 // member is one running call.
-type member struct{ cancel context.CancelCauseFunc }
+type member struct {
+	cancel context.CancelCauseFunc
+	left   chan struct{}
+}
 
 func newDrain() *drain {
-	return &drain{watches: map[*member]struct{}{}, holds: map[*member]struct{}{}}
+	return &drain{watches: map[*member]struct{}{}, works: map[*member]struct{}{}, holds: map[*member]struct{}{}}
 }
 
 // refusal is the error for a call that comes now; nil while calls are taken.
@@ -40,6 +46,11 @@ func (d *drain) watch(ctx context.Context) (_ context.Context, leave func()) {
 	return d.join(ctx, d.watches, func() bool { return d.refused != nil })
 }
 
+// work is watch for a call that changes something: await waits until it has left.
+func (d *drain) work(ctx context.Context) (_ context.Context, leave func()) {
+	return d.join(ctx, d.works, func() bool { return d.refused != nil })
+}
+
 // hold joins a call that goes on until Close.
 func (d *drain) hold(ctx context.Context) (_ context.Context, leave func()) {
 	return d.join(ctx, d.holds, func() bool { return d.closed })
@@ -47,7 +58,7 @@ func (d *drain) hold(ctx context.Context) (_ context.Context, leave func()) {
 
 func (d *drain) join(ctx context.Context, group map[*member]struct{}, over func() bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	m := &member{cancel: cancel}
+	m := &member{cancel: cancel, left: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if over() {
@@ -59,6 +70,7 @@ func (d *drain) join(ctx context.Context, group map[*member]struct{}, over func(
 		d.mu.Lock()
 		delete(group, m)
 		d.mu.Unlock()
+		close(m.left)
 		cancel(nil)
 	}
 }
@@ -70,8 +82,24 @@ func (d *drain) begin(cause *errcode.Error) {
 	if d.refused == nil {
 		d.refused = cause
 	}
-	for m := range d.watches {
-		m.cancel(d.refused)
+	for _, group := range []map[*member]struct{}{d.watches, d.works} {
+		for m := range group {
+			m.cancel(d.refused)
+		}
+	}
+}
+
+// await waits until the calls of work have left, or until ctx ends; begin came before.
+func (d *drain) await(ctx context.Context) {
+	d.mu.Lock()
+	working := slices.Collect(maps.Keys(d.works))
+	d.mu.Unlock()
+	for _, m := range working {
+		select {
+		case <-m.left:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

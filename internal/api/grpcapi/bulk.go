@@ -8,50 +8,52 @@ import (
 	"github.com/genbus/genbus/internal/operator"
 )
 
-// maxRecordedFilter is how much of a filter an audit record has, in bytes.
-const maxRecordedFilter = 4096
-
 // CancelJobs is in operator_service.proto, as are the others.
 func (s operatorService) CancelJobs(m *genbusv1.CancelJobsRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
-	action, err := s.operator.Bulk.CancelJobs(m)
-	return s.bulk(action, err, m.GetToken(), out)
+	f := m.GetFilter()
+	about := &genbusv1.AuditRecord{Kind: f.GetKind(), Tenant: f.GetTenant(), Route: f.GetRoute()}
+	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.CancelJobs(m) }, out)
 }
 
 // RedriveDeadLetters makes new jobs.
 func (s operatorService) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
-	action, err := s.operator.Bulk.RedriveDeadLetters(m)
-	return s.bulk(action, err, m.GetToken(), out)
+	about := &genbusv1.AuditRecord{Kind: m.GetFilter().GetKind(), Tenant: m.GetFilter().GetTenant()}
+	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.RedriveDeadLetters(m) }, out)
 }
 
-// DropDeadLetters removes letters.
+// DropDeadLetters removes dead letters.
 func (s operatorService) DropDeadLetters(m *genbusv1.DropDeadLettersRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
-	action, err := s.operator.Bulk.DropDeadLetters(m)
-	return s.bulk(action, err, m.GetToken(), out)
+	about := &genbusv1.AuditRecord{Kind: m.GetFilter().GetKind(), Tenant: m.GetFilter().GetTenant()}
+	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.DropDeadLetters(m) }, out)
 }
 
 // AttachUpstreamTasks makes new jobs of upstreams' tasks.
 func (s operatorService) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
-	action, err := s.operator.Bulk.AttachUpstreamTasks(m)
-	return s.bulk(action, err, m.GetToken(), out)
+	about := &genbusv1.AuditRecord{}
+	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.AttachUpstreamTasks(m) }, out)
 }
 
 // bulk runs an action and sends its progress. A run is recorded before its first step and at its
 // end, whoever ended it; a dry run is not. A drain of the process stops it, as does a caller who
-// goes away or does not read.
-func (s operatorService) bulk(action operator.Action, invalid error, token string, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
-	if invalid != nil {
-		return invalid
-	}
-	ctx, leave := s.core.Callers.Watch(out.Context())
+// goes away or does not read. The run outlives the handler where the caller does not read.
+func (s operatorService) bulk(m operator.BulkRequest, record *genbusv1.AuditRecord, check func() (operator.Action, error), out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
+	ctx, leave := s.core.Callers.Work(out.Context())
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
-		defer leave() // the run outlives the handler where the caller does not read
+		defer leave()
 		tell := func(p *genbusv1.BulkProgress) error { return sent(func() error { return out.Send(p) }) }
-		if action.DryRun() {
+		action, invalid := check()
+		if m.GetDryRun() {
+			if invalid != nil {
+				return invalid
+			}
 			_, err := action.Run(ctx, s.log, tell)
 			return err
 		}
-		record := &genbusv1.AuditRecord{Bulk: &genbusv1.BulkAction{Token: errcode.Clip(token, 64), Filter: errcode.Clip(action.Filter, maxRecordedFilter)}}
+		record.Bulk = &genbusv1.BulkAction{Token: errcode.Clip(m.GetToken(), 64), Filter: action.Filter}
 		return s.record(ctx, record, func(r *genbusv1.AuditRecord) error {
+			if invalid != nil {
+				return invalid
+			}
 			p, err := action.Run(ctx, s.log, tell)
 			r.Bulk.Total, r.Bulk.Done, r.Bulk.Changed, r.Bulk.Failed = p.GetTotal(), p.GetDone(), p.GetChanged(), p.GetFailed()
 			return err

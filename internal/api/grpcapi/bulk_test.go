@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
@@ -94,17 +92,36 @@ func checkBulkAudit(t *testing.T, token string, got []*genbusv1.StoredAuditRecor
 	}
 }
 
-// TestADrainStopsABulkAction: another replica continues it, by the same token.
-func TestADrainStopsABulkAction(t *testing.T) {
+// TestADrainStopsARun: steps that have begun are finished, the others are not begun, and the record
+// has the counts.
+func TestADrainStopsARun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.WithOperator)
+	silent, reached, release := apitest.SilentUpstream(t)
+	w := newWorld(t, apitest.WithOperator, silent)
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
-	w.Core.Drain(nil)
-	stream, err := client.DropDeadLetters(ctx, &genbusv1.DropDeadLettersRequest{DryRun: true})
+	m := &genbusv1.AttachUpstreamTasksRequest{Tasks: w.LostTasks(10), DryRun: true}
+	stream, err := client.AttachUpstreamTasks(ctx, m)
+	m.DryRun, m.Token = false, progresses(t, stream, err)[0].GetToken()
+	stream, err = client.AttachUpstreamTasks(ctx, m)
 	if err == nil {
 		_, err = stream.Recv()
 	}
-	if status.Code(err) != codes.Unavailable || apitest.Reason(err) != "shutting_down" {
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 { // as many steps as there are at a time
+		<-reached
+	}
+	w.Drain(nil)
+	release()
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if apitest.Reason(err) != "shutting_down" {
 		t.Errorf("%v", err)
+	}
+	w.Core.AwaitWork(t.Context())
+	if r := w.BulkRecord(); r.GetOutcome() != genbusv1.AuditRecord_OUTCOME_FAILED || r.GetCode() != "shutting_down" || r.GetBulk().GetTotal() != 10 || r.GetBulk().GetDone() != 8 || r.GetBulk().GetFailed() != 8 {
+		t.Errorf("%v", r)
 	}
 }

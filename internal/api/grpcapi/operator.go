@@ -216,7 +216,7 @@ func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobReq
 		if err := operator.CheckName(n); err != nil {
 			return err
 		}
-		status, err := s.core.Jobs.CancelForOperator(ctx, n, core.Always)
+		status, err := s.core.Jobs.CancelForOperator(ctx, n)
 		out.Status, r.Status = status, status
 		return err
 	})

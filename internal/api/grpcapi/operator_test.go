@@ -43,6 +43,9 @@ func methods(s grpc.ServiceDesc) (out []string) {
 	for _, m := range s.Methods {
 		out = append(out, "/"+s.ServiceName+"/"+m.MethodName)
 	}
+	for _, m := range s.Streams {
+		out = append(out, "/"+s.ServiceName+"/"+m.StreamName)
+	}
 	return out
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -61,7 +62,11 @@ func (x *exchange) message(m proto.Message) error {
 		return err
 	}
 	if err := protojson.Unmarshal(raw, m); err != nil {
-		return errcode.New(errcode.InvalidRequest, "the body is no JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+		code := errcode.InvalidRequest
+		if !json.Valid(raw) {
+			code = errcode.InvalidJSON
+		}
+		return errcode.New(code, "the body is not JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
 	}
 	return nil
 }

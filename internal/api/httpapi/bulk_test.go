@@ -1,14 +1,18 @@
 package httpapi_test
 
 import (
+	"bufio"
+	"context"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/config"
 )
 
 // bulk sends a bulk action and reads its progress to the end.
@@ -55,5 +59,58 @@ func TestBulkActionsStreamProgress(t *testing.T) {
 		if a := w.Do(http.MethodPost, "/genbus/v1/operator/dead-letters/drop", body, apitest.ByOperator...); a.Status != http.StatusBadRequest || !strings.Contains(a.Body, want) {
 			t.Errorf("%s: %d %s", body, a.Status, a.Body)
 		}
+	}
+}
+
+// TestARunThatIsStoppedSaysSo in its last event. While a step takes long there are comments, and a
+// client who leaves stops the run too.
+func TestARunThatIsStoppedSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(w *world, leave func()){
+		"drain": func(w *world, _ func()) { w.Drain(nil) },
+		"leave": func(w *world, leave func()) {
+			leave()
+			w.Await("the handler has noticed", func() bool {
+				return w.counter("genbus_http_requests_total", map[string]string{"route": "POST /genbus/v1/operator/dead-letters/attach"}) == 2
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent, reached, release := apitest.SilentUpstream(t)
+			w := newWorld(t, apitest.WithOperator, silent, func(c *config.Config) { c.HTTP.SSEPing = 10 * time.Millisecond })
+			m := &genbusv1.AttachUpstreamTasksRequest{Tasks: w.LostTasks(10), DryRun: true}
+			asJSON := func() string { return string(apitest.Must[[]byte](t)(protojson.Marshal(m))) }
+			m.Token = w.bulk("dead-letters/attach", asJSON())[0].GetToken()
+			m.DryRun = false
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			r := w.Request(http.MethodPost, "/genbus/v1/operator/dead-letters/attach", asJSON(), apitest.ByOperator...)
+			res, err := w.Client.Do(r.WithContext(ctx))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			for range 8 {
+				<-reached
+			}
+			lines := bufio.NewScanner(res.Body)
+			for lines.Scan() && !strings.HasPrefix(lines.Text(), ": ping") { // after the first progress
+			}
+			stop(w, leave)
+			release()
+			var last string
+			for lines.Scan() {
+				if event, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+					last = event
+				}
+			}
+			if name == "drain" && last != "genbus.error.v1" {
+				t.Errorf("the last event is %q", last)
+			}
+			if r := w.BulkRecord(); r.GetOutcome() != genbusv1.AuditRecord_OUTCOME_FAILED || r.GetBulk().GetTotal() != 10 || r.GetBulk().GetDone() < 8 {
+				t.Errorf("%v", r)
+			}
+		})
 	}
 }

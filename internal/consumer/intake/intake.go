@@ -88,7 +88,7 @@ func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
 func (in *Intake) Take(m jetstream.Msg, release func()) {
 	in.Life.Jobs.Go(func() {
 		defer release()
-		d, err := hold.NewDelivery(in.Broker.Conn(), m)
+		d, err := hold.NewDelivery(in.Broker.WriteConn(), m)
 		if err != nil {
 			in.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
 			return

@@ -85,7 +85,10 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, change ...fu
 		t.Fatal(err)
 	}
 	p := &Process{parts.New(o)}
-	t.Cleanup(p.Content.Close)
+	t.Cleanup(func() {
+		p.Content.Close()
+		p.Routes.Close()
+	})
 	return p
 }
 
@@ -96,10 +99,7 @@ func (p *Process) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		end()
-		p.Routes.Close()
-	})
+	t.Cleanup(end)
 }
 
 // Holder makes a holder of the process, which fetches nothing. At the test's end none of

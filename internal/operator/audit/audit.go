@@ -42,25 +42,19 @@ type Log struct {
 // may say in the record what came of it. The error is do's, or a *errcode.Error where nothing
 // was done.
 func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
-	begun, err := l.begin(ctx, r)
-	if err != nil {
-		return refusal(err)
-	}
-	return l.end(ctx, r, begun, do(r))
-}
-
-// begin stores the record from before the action.
-func (l Log) begin(ctx context.Context, r *genbusv1.AuditRecord) (begun uint64, err error) {
 	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
-	return l.put(ctx, r)
-}
-
-// end stores the record with the outcome of an action, whose error it returns.
-func (l Log) end(ctx context.Context, r *genbusv1.AuditRecord, begun uint64, err error) error {
+	begun, err := l.put(ctx, r)
+	switch {
+	case errors.Is(err, broker.ErrFull):
+		return errcode.New(errcode.StorageFull, "nothing was done: the stream of what operators did has no room for the record; raise nats.streams.ops.max_bytes").Because(err)
+	case err != nil:
+		return errcode.New(errcode.BrokerUnavailable, "nothing was done, as it could not be recorded: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	}
+	err = do(r)
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
 	r.Outcome, r.Code = outcome(err)
-	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_REFUSED && r.GetBulk().GetDone() > 0 {
-		r.Outcome = genbusv1.AuditRecord_OUTCOME_FAILED
+	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_REFUSED && r.GetBulk().GetTotal() > 0 {
+		r.Outcome = genbusv1.AuditRecord_OUTCOME_FAILED // its first steps may have been done
 	}
 	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && f.JobID != r.GetJobId() {
 		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // it was made all the same, or may have been
@@ -70,14 +64,6 @@ func (l Log) end(ctx context.Context, r *genbusv1.AuditRecord, begun uint64, err
 			telemetry.KeySequence, begun, telemetry.KeyOp, r.GetAction(), telemetry.KeyError, lost)
 	}
 	return err
-}
-
-// refusal is the error of an action that was not begun.
-func refusal(err error) error {
-	if errors.Is(err, broker.ErrFull) {
-		return errcode.New(errcode.StorageFull, "nothing was done: the stream of what operators did has no room for the record; raise nats.streams.ops.max_bytes").Because(err)
-	}
-	return errcode.New(errcode.BrokerUnavailable, "nothing was done, as it could not be recorded: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
 // partial are the codes of actions of which a part, or all, may have been done.
@@ -122,12 +108,12 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 		return true
 	}
 	switch {
+	case r.GetBulk() != nil && legal(r.GetAction()):
+		return names.AuditBulk(r.GetAction())
 	case r.GetJobId() != "" && legal(r.GetKind(), r.GetTenant(), r.GetJobId()):
 		return names.AuditJob(subject.Kind(r.GetKind()), r.GetTenant(), r.GetJobId())
 	case r.GetRoute() != "" && legal(r.GetKind(), r.GetRoute()):
 		return names.AuditRoute(subject.Kind(r.GetKind()), r.GetRoute())
-	case r.GetBulk() != nil && legal(r.GetAction()):
-		return names.AuditBulk(r.GetAction())
 	}
 	return names.AuditLetter(strconv.FormatUint(r.GetLetter(), 10))
 }

@@ -189,17 +189,17 @@ func TestAJobOfAnActionThatFailedIsRecorded(t *testing.T) {
 	}
 }
 
-// TestABulkActionThatStoppedIsRecorded: one that changed something before it was refused has failed.
+// TestABulkActionThatStoppedIsRecorded: one that was stopped after it had counted may have changed something.
 func TestABulkActionThatStoppedIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))
-	for changed, want := range map[int64]genbusv1.AuditRecord_Outcome{0: genbusv1.AuditRecord_OUTCOME_REFUSED, 3: genbusv1.AuditRecord_OUTCOME_FAILED} {
+	for total, want := range map[int64]genbusv1.AuditRecord_Outcome{0: genbusv1.AuditRecord_OUTCOME_REFUSED, 3: genbusv1.AuditRecord_OUTCOME_FAILED} {
 		err := l.Record(t.Context(), &genbusv1.AuditRecord{Action: "CancelJobs", Bulk: &genbusv1.BulkAction{Token: "t"}}, func(r *genbusv1.AuditRecord) error {
-			r.Bulk.Done, r.Bulk.Changed = changed, changed
+			r.Bulk.Total = total
 			return errcode.New(errcode.IndexCatchingUp, "not yet")
 		})
 		got := all(t, l, audit.Query{Action: "CancelJobs", Size: 1})
-		if errcode.CodeOf(err) != errcode.IndexCatchingUp || got[0].GetOutcome() != want || got[0].GetBulk().GetToken() != "t" || got[0].GetBulk().GetChanged() != changed {
+		if errcode.CodeOf(err) != errcode.IndexCatchingUp || got[0].GetOutcome() != want || got[0].GetBulk().GetToken() != "t" || got[0].GetBulk().GetTotal() != total {
 			t.Errorf("%v, %v", got[0], err)
 		}
 	}
