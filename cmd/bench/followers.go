@@ -111,7 +111,7 @@ type followersRun struct {
 	chats  *chatlog.Log
 	spy    *nats.Conn
 	stop   func()
-	names  []subject.TaskName
+	names  []subject.JobName
 	report followersReport
 
 	reads, looks, sent, ended atomic.Int64
@@ -280,7 +280,7 @@ func (f *followersRun) start(ctx context.Context, kind subject.Kind, id string) 
 // everyone is where all followers measure, from the second part on.
 var everyone atomic.Pointer[delays]
 
-func (f *followersRun) follow(ctx context.Context, n subject.TaskName, first *sync.WaitGroup, m *delays) {
+func (f *followersRun) follow(ctx context.Context, n subject.JobName, first *sync.WaitGroup, m *delays) {
 	first.Add(1)
 	f.count++
 	joined := time.Now().UnixNano()

@@ -69,7 +69,7 @@ func TestStoppedWhileItPolls(t *testing.T) {
 
 // stopBeforePost stops a replica after its commit of "submitting" was stored and
 // before it hears of that: its link holds the answer.
-func stopBeforePost(b *bed, m *member, n subject.TaskName) (submitUntil time.Time) {
+func stopBeforePost(b *bed, m *member, n subject.JobName) (submitUntil time.Time) {
 	b.t.Helper()
 	m.link.HoldAnswers([]byte(subject.HeaderVersion + ": 2\r\n")) // submitting comes after queued
 	type stop struct {
@@ -113,7 +113,7 @@ func stopBeforePost(b *bed, m *member, n subject.TaskName) (submitUntil time.Tim
 // "submitting" and the request. Once submit_until has passed, it writes nothing.
 func TestStoppedBetweenCommitAndPost(t *testing.T) {
 	t.Parallel()
-	name := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
+	name := subject.JobName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
 	t.Run("another replica decides", func(t *testing.T) {
 		t.Parallel()
 		b, up := newBed(t), newHandUpstream(t)
@@ -162,7 +162,7 @@ func TestStoppedBetweenCommitAndPost(t *testing.T) {
 
 // stopBeforeLog stops a replica after it has stored a job's work item and before it hears
 // of that, so that the job's first event is still to be written. send sends the request.
-func stopBeforeLog(b *bed, m *member, n subject.TaskName, send func()) {
+func stopBeforeLog(b *bed, m *member, n subject.JobName, send func()) {
 	b.t.Helper()
 	m.link.HoldAnswers([]byte(b.names.WorkItem(n.Kind, "video", "default", n.ID)))
 	send()
@@ -180,7 +180,7 @@ func stopBeforeLog(b *bed, m *member, n subject.TaskName, send func()) {
 // and another one carries the job to its end.
 func TestStoppedBetweenItemAndLog(t *testing.T) {
 	t.Parallel()
-	n := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
+	n := subject.JobName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
 	t.Run("a request of the inbox", func(t *testing.T) {
 		t.Parallel()
 		b, up := newBed(t), newHandUpstream(t)

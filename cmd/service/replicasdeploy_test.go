@@ -96,7 +96,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	wg.Wait()
 
 	for key, id := range accepted.ids {
-		n := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: id}
+		n := subject.JobName{Kind: subject.Video, Tenant: "default", ID: id}
 		b.awaitEnd(n)
 		b.endedOnce(n, "completed")
 		if t.Failed() {

@@ -16,7 +16,7 @@ import (
 )
 
 // send puts a request into the inbox and names its job.
-func (b *bed) send(kind subject.Kind, requestID string, m proto.Message) subject.TaskName {
+func (b *bed) send(kind subject.Kind, requestID string, m proto.Message) subject.JobName {
 	b.t.Helper()
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -25,11 +25,11 @@ func (b *bed) send(kind subject.Kind, requestID string, m proto.Message) subject
 	if _, err := b.js.Publish(b.t.Context(), b.names.Request(kind, "default"), data); err != nil {
 		b.t.Fatal(err)
 	}
-	return subject.TaskName{Kind: kind, Tenant: "default", ID: subject.JobID(kind, "default", "request\x00"+requestID)}
+	return subject.JobName{Kind: kind, Tenant: "default", ID: subject.JobID(kind, "default", "request\x00"+requestID)}
 }
 
 // events are what the log has of a job.
-func (b *bed) events(ctx context.Context, n subject.TaskName) ([]task.Event, error) {
+func (b *bed) events(ctx context.Context, n subject.JobName) ([]task.Event, error) {
 	s, err := b.js.Stream(ctx, b.names.Tasks())
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (b *bed) events(ctx context.Context, n subject.TaskName) ([]task.Event, err
 }
 
 // awaitPhase waits for a phase and gives the events up to it.
-func (b *bed) awaitPhase(n subject.TaskName, phase genbusv1.JobPhase) []task.Event {
+func (b *bed) awaitPhase(n subject.JobName, phase genbusv1.JobPhase) []task.Event {
 	b.t.Helper()
 	var out []task.Event
 	b.until(n.ID+" "+phase.String(), func(ctx context.Context) (err error) {
@@ -71,7 +71,7 @@ func (b *bed) awaitPhase(n subject.TaskName, phase genbusv1.JobPhase) []task.Eve
 }
 
 // awaitEnd waits for the terminal event.
-func (b *bed) awaitEnd(n subject.TaskName) task.Event {
+func (b *bed) awaitEnd(n subject.JobName) task.Event {
 	b.t.Helper()
 	var end task.Event
 	b.until(n.ID+" ends", func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func (b *bed) count(ctx context.Context, stream, pattern string) (n uint64, err 
 }
 
 // hasItem reports whether a job's work item is still there.
-func (b *bed) hasItem(n subject.TaskName) bool {
+func (b *bed) hasItem(n subject.JobName) bool {
 	b.t.Helper()
 	there, err := b.count(b.t.Context(), b.names.Work(), b.names.WorkAnyRoute(n.Kind, n.Tenant, n.ID))
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *bed) hasItem(n subject.TaskName) bool {
 
 // endedOnce checks a job that no replica holds any more: its log is gap-free and has
 // one end, which is its last event and is once in the feed; its item is gone.
-func (b *bed) endedOnce(n subject.TaskName, want string) {
+func (b *bed) endedOnce(n subject.JobName, want string) {
 	b.t.Helper()
 	b.until("the feed and the item of "+n.ID, func(ctx context.Context) error {
 		feed, err := b.count(ctx, b.names.Tasks(), b.names.Done(n.Kind, n.Tenant, "*", n.ID))

@@ -66,7 +66,7 @@ func TestReadsNeverGoBack(t *testing.T) {
 	stop()
 	wg.Wait()
 	for id := range r.ids {
-		b.endedOnce(subject.TaskName{Kind: subject.Video, Tenant: "default", ID: id}, "completed")
+		b.endedOnce(subject.JobName{Kind: subject.Video, Tenant: "default", ID: id}, "completed")
 	}
 	if s := up.Sandbox.Stats(); s.MaxCreatesPerKey != 1 {
 		t.Errorf("%d creates for one key", s.MaxCreatesPerKey)

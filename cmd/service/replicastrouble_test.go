@@ -74,7 +74,7 @@ func TestJetStreamUnreachable(t *testing.T) {
 			if err != nil || again.status != http.StatusOK {
 				t.Fatalf("after the recovery: %v, %v", again, err)
 			}
-			next := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: again.word("id")}
+			next := subject.JobName{Kind: subject.Video, Tenant: "default", ID: again.word("id")}
 			b.awaitEnd(next)
 			m.holdsNothing()
 			b.endedOnce(n, "completed")

@@ -51,6 +51,6 @@ func New(o Options) *Admission {
 
 // First gives the job as the admission of this process left it, waiting for one that is
 // in flight. It returns the job once: a second caller may have missed events, and reads the log.
-func (a *Admission) First(ctx context.Context, n subject.TaskName) (joblog.Entry, bool) {
+func (a *Admission) First(ctx context.Context, n subject.JobName) (joblog.Entry, bool) {
 	return a.firsts.take(ctx, n)
 }

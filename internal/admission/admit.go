@@ -69,7 +69,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	// The holder of an attached job polls before it writes anything, and would not be told of a
 	// cancel that came before it was given the item: it reads the log.
 	if r.Attached == nil {
-		tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+		tell := a.firsts.begin(subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 		defer func() { tell(entry) }()
 	}
 	there, err := a.enqueue(ctx, r, c, item)

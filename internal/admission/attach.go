@@ -13,7 +13,7 @@ import (
 // attach looks for the job in the log: there is none, it is this request's, or
 // the key was used for another body.
 func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
-	entry, err = a.log.Probe(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	entry, err = a.log.Probe(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if errors.Is(err, joblog.ErrNotFound) {
 		return joblog.Entry{}, false, nil
 	}
@@ -31,7 +31,7 @@ func (a *Admission) unlessAccepted(ctx context.Context, r Request, c Checked, re
 	if c.Fresh {
 		return joblog.Entry{}, refusal
 	}
-	name := subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}
+	name := subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}
 	entry, err := a.queue.Items.Accepted(ctx, name)
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):

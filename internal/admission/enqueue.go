@@ -121,7 +121,7 @@ func fullStream(route string) error {
 // are two, the one with our body is ours; the log tells whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (there placed, err error) {
 	begin := time.Now()
-	items, err := a.queue.Items.All(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	items, err := a.queue.Items.All(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
 		return placed{}, acceptanceFault(c.ID, sent, err)
 	}

@@ -17,23 +17,23 @@ const maxFirsts = 1024
 // compare-and-set of its own write decides, as ever.
 type firsts struct {
 	mu    sync.Mutex
-	jobs  map[subject.TaskName]*first
+	jobs  map[subject.JobName]*first
 	order []*first // oldest first, those included that were taken
 }
 
 // first is one of them. entry is set before known is closed, and zero where the log did not
 // take the event.
 type first struct {
-	name  subject.TaskName
+	name  subject.JobName
 	known chan struct{}
 	entry joblog.Entry
 }
 
-func newFirsts() *firsts { return &firsts{jobs: map[subject.TaskName]*first{}} }
+func newFirsts() *firsts { return &firsts{jobs: map[subject.JobName]*first{}} }
 
 // begin is called before the item is stored, and tell when its admission is over: with the
 // job as the log has it, or with nothing.
-func (f *firsts) begin(n subject.TaskName) (tell func(joblog.Entry)) {
+func (f *firsts) begin(n subject.JobName) (tell func(joblog.Entry)) {
 	one := &first{name: n, known: make(chan struct{})}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +52,7 @@ func (f *firsts) begin(n subject.TaskName) (tell func(joblog.Entry)) {
 }
 
 // take returns a job's, once.
-func (f *firsts) take(ctx context.Context, n subject.TaskName) (joblog.Entry, bool) {
+func (f *firsts) take(ctx context.Context, n subject.JobName) (joblog.Entry, bool) {
 	f.mu.Lock()
 	one := f.jobs[n]
 	delete(f.jobs, n)

@@ -36,7 +36,7 @@ func TestRequestsAreKept(t *testing.T) {
 		bodies := broker.NewBodies(replicas[0].b)
 		for round := range 5 {
 			request := video(fmt.Sprint("r", round), "a cat")
-			n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: request.JobID()}
+			n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: request.JobID()}
 			var wg sync.WaitGroup
 			for i := range 4 {
 				wg.Go(func() {

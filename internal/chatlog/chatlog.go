@@ -69,12 +69,12 @@ type Log struct {
 	tasks  *joblog.Log
 	bodies *broker.Bodies
 	opts   Options
-	tails  *tail.Set[subject.TaskName, *genbusv1.ChatChunk]
+	tails  *tail.Set[subject.JobName, *genbusv1.ChatChunk]
 	stream stream
 }
 
 // cursor is a place among the chunks of a chat.
-type cursor = tail.Cursor[subject.TaskName, *genbusv1.ChatChunk]
+type cursor = tail.Cursor[subject.JobName, *genbusv1.ChatChunk]
 
 // New returns a log. The task log must have been started before Follow.
 func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) *Log {
@@ -94,7 +94,7 @@ func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) 
 // whose place is gone is answered with a Gap (resume_expired) and the current
 // state. An error is yielded last: ErrToken, joblog.ErrNotFound,
 // joblog.ErrSlowReader, the cause of ctx's end, or a read that has failed for 30 s.
-func (l *Log) Follow(ctx context.Context, n subject.TaskName, token string) iter.Seq2[Item, error] {
+func (l *Log) Follow(ctx context.Context, n subject.JobName, token string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		f := &follower{log: l, name: n, yield: yield}
 		err := f.follow(ctx, token)

@@ -25,7 +25,7 @@ const settlePoll = 200 * time.Millisecond
 // their error ends it.
 type follower struct {
 	log    *Log
-	name   subject.TaskName
+	name   subject.JobName
 	yield  func(Item, error) bool
 	events *joblog.Cursor
 	chunks *cursor

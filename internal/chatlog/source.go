@@ -41,7 +41,7 @@ func (s source) Epoch(ctx context.Context) (int64, error) {
 // Listen subscribes to what the broker republishes. The reading that follows on the same
 // connection reaches the stream's leader after the subscription, so that nothing falls
 // between the two.
-func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
+func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveChunk(n.Tenant, n.ID), func(m *nats.Msg) {
 		seq := broker.Number(m.Header, jetstream.SequenceHeader)
 		live(newItem(seq, broker.Number(m.Header, jetstream.LastSequenceHeader), m.Header, m.Data), nil)
@@ -52,13 +52,13 @@ func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(),
 	return func() { _ = sub.Unsubscribe() }, nil // a closed connection has no subscription left
 }
 
-func (s source) chunks(n subject.TaskName) (stream, subj string) {
+func (s source) chunks(n subject.JobName) (stream, subj string) {
 	names := s.b.Names()
 	return names.Chunks(), names.Chunk(n.Tenant, n.ID)
 }
 
 // Head reads the last chunk of a chat from the leader.
-func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error) {
+func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error) {
 	stream, subj := s.chunks(n)
 	m, err := s.b.Last(ctx, stream, subj)
 	if errors.Is(err, broker.ErrNoMessage) || noStream(err) {
@@ -71,7 +71,7 @@ func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error
 }
 
 // Page reads the chunks behind a sequence.
-func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64) ([]item, error) {
+func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) ([]item, error) {
 	stream, subj := s.chunks(n)
 	stored, err := s.b.Page(ctx, stream, subj, max(after, seq)+1)
 	if noStream(err) {
@@ -86,7 +86,7 @@ func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64)
 }
 
 // Behind asks for the last chunks of many chats.
-func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName], _ bool) (tail.Change, error) {
+func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName], _ bool) (tail.Change, error) {
 	info, err := s.stream.info(ctx, 0)
 	if err != nil || info == nil {
 		return tail.Change{}, err

@@ -24,7 +24,7 @@ const tokenVersion = 1
 const tokenHead = 1 + crc32.Size
 
 // token is the position as clients see it.
-func (p position) token(n subject.TaskName) string {
+func (p position) token(n subject.JobName) string {
 	b := make([]byte, tokenHead, tokenHead+5*binary.MaxVarintLen64)
 	b[0] = tokenVersion
 	b = binary.AppendVarint(b, p.created)
@@ -37,14 +37,14 @@ func (p position) token(n subject.TaskName) string {
 
 // checksum binds a token to its chat. It is no secret: a client that forges a token
 // only deceives itself about what it has seen.
-func checksum(n subject.TaskName, payload []byte) uint32 {
+func checksum(n subject.JobName, payload []byte) uint32 {
 	sum := crc32.ChecksumIEEE([]byte(n.Tenant + "." + n.ID))
 	return crc32.Update(sum, crc32.IEEETable, payload)
 }
 
 // parseToken is the inverse of token; the empty token is the start. Everything
 // else is ErrToken.
-func parseToken(n subject.TaskName, token string) (position, error) {
+func parseToken(n subject.JobName, token string) (position, error) {
 	if token == "" {
 		return position{}, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-var chatName = subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}
+var chatName = subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}
 
 func TestTokenRoundTrip(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestTokenRoundTrip(t *testing.T) {
 		if got, err := parseToken(chatName, token); err != nil || got != p {
 			t.Fatalf("%+v came back as %+v, %v", p, got, err)
 		}
-		other := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_2"}
+		other := subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: "chat_2"}
 		if _, err := parseToken(other, token); !errors.Is(err, ErrToken) {
 			t.Fatalf("another chat took the token: %v", err)
 		}

@@ -34,7 +34,7 @@ type bundle struct {
 	tasks  *joblog.Log
 	bodies *broker.Bodies
 	log    *chatlog.Log
-	name   subject.TaskName
+	name   subject.JobName
 	entry  joblog.Entry
 }
 
@@ -42,7 +42,7 @@ func setup(t testing.TB, b *broker.Broker, o chatlog.Options) *bundle {
 	t.Helper()
 	x := &bundle{
 		t: t, b: b, enc: publisher.Encoder{Names: b.Names()}, bodies: broker.NewBodies(b),
-		name: subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"},
+		name: subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"},
 	}
 	x.tasks = joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: x.enc, Logger: brokertest.Logger(t), ReaderBuffer: o.ReaderBuffer})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,7 +23,7 @@ import (
 
 // fill admits videos and chats through all replicas at the same time until each of them has
 // refused one of either kind, and returns what was accepted.
-func fill(t testing.TB, replicas []*replica) (ids []subject.TaskName) {
+func fill(t testing.TB, replicas []*replica) (ids []subject.JobName) {
 	t.Helper()
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -90,7 +90,7 @@ func longReplies(t testing.TB, bytes int) (url string, creates func() map[string
 
 // allEnded waits until no accepted job is left, and checks that each has its end, the end
 // its copy in the feed, and what it consumed.
-func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.TaskName) {
+func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.JobName) {
 	t.Helper()
 	jobtest.Drained(t, "jobs", func() uint64 {
 		left := uint64(0)
@@ -182,7 +182,7 @@ func TestAnOrdinaryJobTakesWhatIsReserved(t *testing.T) {
 					t.Fatal(err)
 				}
 				const jobs = 10
-				var ids []subject.TaskName
+				var ids []subject.JobName
 				for range jobs {
 					request.Kind, request.Tenant = kind, "acme"
 					e, err := r.Admission.Admit(t.Context(), request)

@@ -185,7 +185,7 @@ func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
 	inherit(t, r, "v", func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 		return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now.Add(time.Hour), Deadline: now.Add(24 * time.Hour)})
 	})
-	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00v")}
+	n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00v")}
 	r.eventually(t, "it is held", func() bool { return heldJob(r.holder, n.ID) != nil })
 
 	w.set(49 * time.Hour)

@@ -151,7 +151,7 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	if err := r.intake(subject.Video).RecordRefusal(t.Context(), refused, videoID("taken"), errcode.New(errcode.InvalidRequest, "x")); err != nil {
 		t.Fatal(err)
 	}
-	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: videoID("taken")}
+	name := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: videoID("taken")}
 	if e, err := r.log.Get(t.Context(), name); err != nil || e.Terminal() {
 		t.Errorf("the accepted job was ended: %v, %v", e.Job, err)
 	}

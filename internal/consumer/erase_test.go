@@ -74,7 +74,7 @@ func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the item is still held")
 		}
-		if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
+		if _, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("the erased job is back: %v", err)
 		}
 		if n := up.Sandbox.Stats().Creates; n != 0 {
@@ -113,7 +113,7 @@ func TestLogThatVanishesDuringACreate(t *testing.T) {
 			if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "paid" || letters[0].GetUpstream() != config.SandboxUpstream {
 				t.Errorf("dead letters: %v", letters)
 			}
-			e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+			e, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id})
 			if withItem && !errors.Is(err, joblog.ErrNotFound) || !withItem && e.Job.GetError().GetCode() != "log_lost" {
 				t.Errorf("the log has %v, %v", e.Job, err)
 			}

@@ -135,7 +135,7 @@ func TestASlipInRetryAfterDoesNotParkATask(t *testing.T) {
 	refuseCreates(up, sandbox.Behaviour{Status: 429, RetryAfter: "86400"})
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
-	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
+	name := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}
 	var notBefore *timestamppb.Timestamp
 	r.eventually(t, "it is refused", func() bool {
 		e, err := r.log.Get(t.Context(), name)

@@ -118,7 +118,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 	b, m := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}), telemetry.NewMetrics("test")
 	url, creates := longReplies(t, 100)
 	r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *parts.Options) { o.Metrics = m })
-	admit := func(request admission.Request) subject.TaskName {
+	admit := func(request admission.Request) subject.JobName {
 		request.Tenant, request.Body = "acme", body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))
 		if request.Kind == subject.Chat {
 			request.Body = body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))
@@ -130,7 +130,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 		return e.Name()
 	}
 	late := admit(admission.Request{Kind: subject.Video, ExpiresAt: time.Now().Add(5 * time.Second)})
-	waiting := []subject.TaskName{admit(admission.Request{Kind: subject.Video}), admit(admission.Request{Kind: subject.Chat})}
+	waiting := []subject.JobName{admit(admission.Request{Kind: subject.Video}), admit(admission.Request{Kind: subject.Chat})}
 	fillLog(t, b, 0.9)
 	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
 	if err := r.Start(t.Context()); err != nil {
@@ -183,7 +183,7 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 	if n := messages(t, b, b.Names().Rejected()); n != 1 {
 		t.Errorf("%d letters", n)
 	}
-	if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
+	if e, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("the log has %v, %v", e.Job, err)
 	}
 }

@@ -157,7 +157,7 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	if err != nil || second.Job.GetId() != first.Job.GetId() {
 		t.Errorf("%v, %v", second, err)
 	}
-	if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_other"}); !errors.Is(err, joblog.ErrNotFound) {
+	if _, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_other"}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Error(err)
 	}
 }

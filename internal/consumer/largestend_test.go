@@ -139,7 +139,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
 	before := used()
 	close(filled)
-	allEnded(t, b, r.log, []subject.TaskName{e.Name()})
+	allEnded(t, b, r.log, []subject.JobName{e.Name()})
 	took := used() - before
 	t.Logf("%d bytes", took)
 	if took > most || kind == subject.Video && took < most/2 {

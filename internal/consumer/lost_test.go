@@ -254,7 +254,7 @@ func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 					follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 				}
 				purge(t, b, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", id))
-				if e, err := r.Queue.Items.Accepted(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || e.Version() != 1 {
+				if e, err := r.Queue.Items.Accepted(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || e.Version() != 1 {
 					t.Fatalf("the caller is told %v, %v", e.Job, err)
 				}
 				if inCreate {

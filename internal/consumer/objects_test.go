@@ -217,7 +217,7 @@ func TestALateHolderOfAnErasedChat(t *testing.T) {
 	close(goOn)
 	await(t, "the late holder", released)
 	onlyObjects(t, b)
-	if _, err := late.log.Get(t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
+	if _, err := late.log.Get(t.Context(), subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("the erased chat is back: %v", err)
 	}
 }

@@ -101,7 +101,7 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 		t.Errorf("a job of another route ended %v", end.Job.GetError())
 	}
 	for _, id := range ids {
-		if _, err := without.Queue.Items.Find(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || len(up.of(id)) != 0 {
+		if _, err := without.Queue.Items.Find(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || len(up.of(id)) != 0 {
 			t.Errorf("%s has no item (%v), or was sent (%d)", id, err, len(up.of(id)))
 		}
 	}

@@ -54,7 +54,7 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 	id, url := submittedVideo(t, b)
 	for range 3 {
 		deliver(t, b, 10-2)
-		before, err := forerunner(t, b).Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+		before, err := forerunner(t, b).Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}

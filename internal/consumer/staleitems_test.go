@@ -80,7 +80,7 @@ func (s *sentBodies) all() []string {
 }
 
 // noItems waits until a job has no work item any more.
-func (r *replica) noItems(t testing.TB, n subject.TaskName) {
+func (r *replica) noItems(t testing.TB, n subject.JobName) {
 	t.Helper()
 	r.eventually(t, "no work item is left", func() bool {
 		_, err := r.Queue.Items.Find(t.Context(), n)
@@ -247,7 +247,7 @@ func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
-	var names []subject.TaskName
+	var names []subject.JobName
 	for kind, raw := range map[subject.Kind]string{
 		subject.Video: `{"model":"sandbox-video","prompt":"a cat"}`,
 		subject.Chat:  `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`,
@@ -341,7 +341,7 @@ func putSecondSend(t testing.TB, b *broker.Broker, first *genbusv1.WorkItem) {
 }
 
 // otherItems are those of the other route.
-func otherItems(t testing.TB, r *replica, n subject.TaskName) (found int) {
+func otherItems(t testing.TB, r *replica, n subject.JobName) (found int) {
 	t.Helper()
 	items, err := r.Queue.Items.All(t.Context(), n)
 	if err != nil {

@@ -52,7 +52,7 @@ func expiring(d time.Duration) func(*admission.Request) {
 }
 
 // entryOf follows a job of any tenant until its end.
-func entryOf(t testing.TB, r *replica, n subject.TaskName) joblog.Entry {
+func entryOf(t testing.TB, r *replica, n subject.JobName) joblog.Entry {
 	t.Helper()
 	var out joblog.Entry
 	for e, err := range r.log.Follow(t.Context(), n, 0) {

@@ -324,7 +324,7 @@ func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 	await(t, "the request", arrived)
 	var until time.Time
-	if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err == nil {
+	if e, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); err == nil {
 		until = e.Job.GetExecution().GetSubmitUntil().AsTime()
 	}
 	if err := broker.Wait(t.Context(), time.Until(until)+10*time.Millisecond); err != nil {

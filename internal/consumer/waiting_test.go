@@ -58,7 +58,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 		}
 		up.unfinished.Store(false)
 		var mu sync.Mutex
-		var erased []subject.TaskName
+		var erased []subject.JobName
 		var wg sync.WaitGroup
 		for i, job := range jobs {
 			wg.Go(func() {

@@ -55,7 +55,7 @@ func (s Streams) NextOn(ctx context.Context, subj string, seq uint64) (broker.St
 }
 
 // OfJob is the subject of the letters of an accepted job.
-func (s Streams) OfJob(n subject.TaskName) string {
+func (s Streams) OfJob(n subject.JobName) string {
 	return s.Broker.Names().DeadLetter(n.Kind, n.Tenant, n.ID)
 }
 

@@ -131,6 +131,6 @@ func (r *Runner) read(ctx context.Context, calls []*call) (missing []*call, err 
 }
 
 // name is the chat's name in the log.
-func (c *call) name() subject.TaskName {
-	return subject.TaskName{Kind: subject.Chat, Tenant: c.req.Tenant, ID: c.checked.ID}
+func (c *call) name() subject.JobName {
+	return subject.JobName{Kind: subject.Chat, Tenant: c.req.Tenant, ID: c.checked.ID}
 }

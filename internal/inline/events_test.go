@@ -56,7 +56,7 @@ func (x *bundle) stall() (goOn func()) {
 // stored checks that the log has the end of a chat, and the feed its copy, in this order.
 func (x *bundle) stored(id string) {
 	x.t.Helper()
-	e, err := x.tasks.Get(x.t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id})
+	e, err := x.tasks.Get(x.t.Context(), subject.JobName{Kind: subject.Chat, Tenant: tenant, ID: id})
 	if err != nil || !e.Terminal() || e.Version() != 2 {
 		x.t.Errorf("%s is %v, version %d: %v", id, e.Job.GetStatus(), e.Version(), err)
 		return

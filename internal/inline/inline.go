@@ -133,7 +133,7 @@ func (r *Runner) Notice(n joblog.Notice) {
 }
 
 // cancelled stops a chat that was cancelled in the log.
-func (r *Runner) cancelled(n subject.TaskName) {
+func (r *Runner) cancelled(n subject.JobName) {
 	r.mu.Lock()
 	c := r.calls[n.ID]
 	r.mu.Unlock()

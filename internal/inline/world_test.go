@@ -132,7 +132,7 @@ func ask(model, fields string) admission.Request {
 // end writes a chat's end into the log, as any replica does.
 func (x *bundle) end(id string, end func(*genbusv1.Chat) (task.Event, error)) joblog.Entry {
 	x.t.Helper()
-	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
+	name := subject.JobName{Kind: subject.Chat, Tenant: tenant, ID: id}
 	entry, err := x.tasks.Get(x.t.Context(), name)
 	for errors.Is(err, joblog.ErrNotFound) { // the first event is stored during the call
 		entry, err = x.tasks.Get(x.t.Context(), name)
@@ -160,7 +160,7 @@ func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), brokertest.Patience)
 	defer cancel()
-	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
+	name := subject.JobName{Kind: subject.Chat, Tenant: tenant, ID: id}
 	for { // the first event is stored during the call
 		if _, err := x.tasks.Get(ctx, name); err == nil {
 			break

@@ -69,7 +69,7 @@ func (x *Index) rows(ctx context.Context, w *jobtable.Window) ([]jobtable.Row, e
 	if err != nil || found {
 		return rows, err
 	}
-	e, err := x.log.Get(ctx, subject.TaskName{Kind: w.Kind, Tenant: w.Tenant, ID: w.AfterJob})
+	e, err := x.log.Get(ctx, subject.JobName{Kind: w.Kind, Tenant: w.Tenant, ID: w.AfterJob})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (x *Index) rows(ctx context.Context, w *jobtable.Window) ([]jobtable.Row, e
 // appendRow reads the job of a row and appends it, if it is still there and as
 // wanted.
 func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Query, r jobtable.Row) ([]joblog.Entry, error) {
-	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.ID}
+	n := subject.JobName{Kind: q.Kind, Tenant: q.Tenant, ID: r.ID}
 	e, err := x.log.Get(ctx, n)
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
@@ -126,6 +126,6 @@ func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Ro
 
 // forget makes all replicas forget a job that the log does not have. If a message is lost, the
 // next list sends another one.
-func (x *Index) forget(n subject.TaskName, r jobtable.Row) {
+func (x *Index) forget(n subject.JobName, r jobtable.Row) {
 	x.tell(gone{Kind: n.Kind, Tenant: n.Tenant, Row: r})
 }

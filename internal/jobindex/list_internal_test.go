@@ -24,7 +24,7 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	x := New(Options{Log: l, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)})
 	first := task.FromWork(&genbusv1.WorkItem{Id: "video_1", Kind: "video", Tenant: "acme", Route: "r", Model: "m", AcceptedAt: timestamppb.Now()})
 	q := jobtable.Query{Kind: subject.Video, Tenant: "acme"}
-	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: "video_1"}
+	n := subject.JobName{Kind: q.Kind, Tenant: q.Tenant, ID: "video_1"}
 	r := &reading{table: jobtable.New(10), ready: true}
 	x.keeper.current.Store(r)
 	r.hear(joblog.Notice{Name: n, Status: "queued", CreatedAt: first.Job.GetCreatedAt().AsTime(), Version: 1, Seq: 1})

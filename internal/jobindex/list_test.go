@@ -64,8 +64,8 @@ func erase(t *testing.T, l *replica, ids ...string) {
 	}
 }
 
-func videoName(id string) subject.TaskName {
-	return subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
+func videoName(id string) subject.JobName {
+	return subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}
 }
 
 func TestListInBothOrders(t *testing.T) {

@@ -56,7 +56,7 @@ type gone struct {
 
 // from takes the job out of a table.
 func (g gone) from(t *jobtable.Table) {
-	n := subject.TaskName{Kind: g.Kind, Tenant: g.Tenant, ID: g.ID}
+	n := subject.JobName{Kind: g.Kind, Tenant: g.Tenant, ID: g.ID}
 	if g.Erased {
 		t.Erase(n, g.Row)
 		return

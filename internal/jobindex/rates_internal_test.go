@@ -17,7 +17,7 @@ import (
 func life(now time.Time, id string, accepted, begun, ended int) (events []joblog.Notice) {
 	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
 	n := joblog.Notice{
-		Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: ago(accepted), Time: ago(accepted), Version: 1,
+		Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: ago(accepted), Time: ago(accepted), Version: 1,
 		Facts: publisher.Facts{Route: "film", Phase: "queued"},
 	}
 	events = append(events, n)

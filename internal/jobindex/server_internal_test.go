@@ -38,7 +38,7 @@ func FuzzQuestion(f *testing.F) {
 		for i := range int64(300) {
 			id := "video_" + string(rune('0'+i%10)) + string(rune('a'+i/10))
 			r.table.Put(joblog.Notice{
-				Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: time.Unix(0, i), Version: 1, Seq: uint64(i),
+				Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: time.Unix(0, i), Version: 1, Seq: uint64(i),
 			})
 		}
 		if a := answerFrom(r, q); len(a.Rows) > jobtable.MaxPage+1 || a.Jobs > 300 {

@@ -51,8 +51,8 @@ type Recorded struct {
 }
 
 // Name is the job's name in the log.
-func (e Entry) Name() subject.TaskName {
-	return subject.TaskName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
+func (e Entry) Name() subject.JobName {
+	return subject.JobName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
 }
 
 // SameJob tells a job from one that was made under its id after it was erased: b was read
@@ -61,7 +61,7 @@ func SameJob(a, b Entry) bool {
 	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
 }
 
-func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
+func decodeStored(n subject.JobName, m broker.Stored) (Entry, error) {
 	e, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
 	if err != nil {
 		return Entry{}, fmt.Errorf("event %d of job %s: %w", m.Seq, n.ID, err)

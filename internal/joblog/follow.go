@@ -18,10 +18,10 @@ import (
 )
 
 // Cursor is a follower's place in the history of a job: behind a version.
-type Cursor = tail.Cursor[subject.TaskName, Entry]
+type Cursor = tail.Cursor[subject.JobName, Entry]
 
 // Join follows a job from behind a version. Start must have been called.
-func (l *Log) Join(n subject.TaskName, after uint64) *Cursor { return l.tails.Join(n, 0, after, false) }
+func (l *Log) Join(n subject.JobName, after uint64) *Cursor { return l.tails.Join(n, 0, after, false) }
 
 // Follow yields a job's events with a version above after: the history, then
 // every new event as it is committed, without gaps and in order. It ends after
@@ -29,7 +29,7 @@ func (l *Log) Join(n subject.TaskName, after uint64) *Cursor { return l.tails.Jo
 // was erased before its end was seen; ErrSlowReader; the end of ctx; or a read that has
 // failed for 30 s. Followers of a job share its entries, and do not change them. Start
 // must have been called.
-func (l *Log) Follow(ctx context.Context, n subject.TaskName, after uint64) iter.Seq2[Entry, error] {
+func (l *Log) Follow(ctx context.Context, n subject.JobName, after uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		c := l.Join(n, after)
 		defer c.Close()
@@ -89,7 +89,7 @@ func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 // Listen subscribes to what the broker republishes of one job. The reading that follows on
 // the same connection reaches the server after the subscription. What another server stores
 // before it knows of the subscription is found after a silence.
-func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
+func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
 		if s.hub.drops() || !s.b.Settled(s.b.Names().Tasks(), m.Header) {
 			return // one that is stored after all is found after the silence
@@ -109,7 +109,7 @@ func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(),
 }
 
 // Head reads the job as it is now, from the leader.
-func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error) {
+func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error) {
 	e, size, err := s.get(ctx, n, s.b.Last)
 	if err != nil {
 		return item{}, false, err
@@ -118,7 +118,7 @@ func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error
 }
 
 // Page reads the events behind a version.
-func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64) ([]item, error) {
+func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) ([]item, error) {
 	subj := s.b.Names().Task(n.Kind, n.Tenant, n.ID)
 	for {
 		stored, err := s.b.Page(ctx, s.b.Names().Tasks(), subj, seq+1)
@@ -142,7 +142,7 @@ func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64)
 }
 
 // Behind asks for the last events of many jobs.
-func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName], missing bool) (tail.Change, error) {
+func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName], missing bool) (tail.Change, error) {
 	jobs := make([]Known, len(known))
 	for i, k := range known {
 		jobs[i] = Known{Name: k.Key, Seq: k.Seq}
@@ -153,7 +153,7 @@ func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName]
 
 // Known is a job, and the sequence up to which its events are known.
 type Known struct {
-	Name subject.TaskName
+	Name subject.JobName
 	Seq  uint64
 }
 

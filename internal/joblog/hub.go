@@ -13,7 +13,7 @@ import (
 
 // Notice is the news that some replica committed an event.
 type Notice struct {
-	Name   subject.TaskName
+	Name   subject.JobName
 	Status string
 	Writer string
 	// StartBy is when the job fails unless it was started; zero for one that was, or
@@ -30,7 +30,7 @@ type Notice struct {
 }
 
 // notice is what the headers of an event say.
-func notice(n subject.TaskName, h nats.Header) Notice {
+func notice(n subject.JobName, h nats.Header) Notice {
 	out := Notice{Name: n, Status: header(h, subject.HeaderStatus), Writer: header(h, subject.HeaderWriter)}
 	if by := header(h, subject.HeaderStartBy); by != "" {
 		out.StartBy, _ = time.Parse(time.RFC3339Nano, by) // ours: it can be read
@@ -42,7 +42,7 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 }
 
 // storedNotice is what the headers of a stored event say.
-func storedNotice(n subject.TaskName, h nats.Header, seq uint64) Notice {
+func storedNotice(n subject.JobName, h nats.Header, seq uint64) Notice {
 	out := notice(n, h)
 	out.Seq = seq
 	out.CreatedAt, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCreatedAt))

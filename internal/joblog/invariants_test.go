@@ -79,7 +79,7 @@ func twoWriters(t *testing.T, replicas int, url, id string) {
 
 // duel is a job with two writers, one of them behind a link.
 type duel struct {
-	name          subject.TaskName
+	name          subject.JobName
 	link          *faultinject.Link
 	broker        *broker.Broker // of steady
 	steady, shaky *joblog.Log
@@ -98,7 +98,7 @@ func newDuel(t *testing.T, replicas int, url, id string) *duel {
 	})
 	b := brokerAt(t, replicas, url)
 	return &duel{
-		name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, link: link,
+		name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}, link: link,
 		broker: b, steady: newLog(t, b, ""), shaky: newLog(t, brokerAt(t, replicas, "nats://"+link.Addr()), ""),
 	}
 }
@@ -243,7 +243,7 @@ func TestFollowersWithoutLiveMessages(t *testing.T) {
 }
 
 // seesTheLog follows a job to its end, and checks that it saw what the log has. It closes following when it has seen the first event.
-func seesTheLog(t *testing.T, reader *joblog.Log, b *broker.Broker, n subject.TaskName, following chan<- struct{}) {
+func seesTheLog(t *testing.T, reader *joblog.Log, b *broker.Broker, n subject.JobName, following chan<- struct{}) {
 	t.Helper()
 	var seen []string
 	for got, err := range reader.Follow(t.Context(), n, 0) {

@@ -113,7 +113,7 @@ func TestLastEventIsTheStateAndAllAreTheHistory(t *testing.T) {
 func TestUnknownJobIsNotFound(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t), "")
-	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
+	name := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
 	if _, err := l.Get(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("Get: %v", err)
 	}

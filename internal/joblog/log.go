@@ -26,7 +26,7 @@ type Log struct {
 	log     *slog.Logger
 	writer  string
 	hub     *hub
-	tails   *tail.Set[subject.TaskName, Entry]
+	tails   *tail.Set[subject.JobName, Entry]
 	// Capacity is the log's room.
 	Capacity *Capacity
 }
@@ -40,13 +40,13 @@ func (l *Log) Trouble() error { return l.b.Trouble() }
 
 // Get reads a job as it is now, from the stream's leader. A job that the log
 // does not have is ErrNotFound.
-func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
+func (l *Log) Get(ctx context.Context, n subject.JobName) (Entry, error) {
 	e, _, err := l.get(ctx, n, l.b.Last)
 	return e, err
 }
 
 // Probe is Get for an id that the log mostly does not have.
-func (l *Log) Probe(ctx context.Context, n subject.TaskName) (Entry, error) {
+func (l *Log) Probe(ctx context.Context, n subject.JobName) (Entry, error) {
 	e, _, err := l.get(ctx, n, l.b.Probe)
 	return e, err
 }
@@ -54,7 +54,7 @@ func (l *Log) Probe(ctx context.Context, n subject.TaskName) (Entry, error) {
 // Some reads jobs as any server of the broker has them, with one request, and leaves out those
 // that it does not say. What it has may be old: an event that it returns was stored, and is not
 // said to be the last, or to be still there. broker.MostSubjects jobs at most.
-func (l *Log) Some(ctx context.Context, names []subject.TaskName) (map[subject.TaskName]Entry, error) {
+func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.JobName]Entry, error) {
 	subjects := make([]string, len(names))
 	for i, n := range names {
 		subjects[i] = l.b.Names().Task(n.Kind, n.Tenant, n.ID)
@@ -63,7 +63,7 @@ func (l *Log) Some(ctx context.Context, names []subject.TaskName) (map[subject.T
 	if err != nil {
 		return nil, fmt.Errorf("get %d jobs: %w", len(names), err)
 	}
-	jobs := make(map[subject.TaskName]Entry, len(stored))
+	jobs := make(map[subject.JobName]Entry, len(stored))
 	for _, m := range stored {
 		n, err := l.b.Names().ParseTask(m.Subject)
 		if err != nil {
@@ -95,7 +95,7 @@ func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, er
 
 // History reads the events of a job, oldest first: the latest ones, most at most, and whether
 // there were more. None is no error.
-func (l *Log) History(ctx context.Context, n subject.TaskName, most int) (events []Recorded, cut bool, err error) {
+func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events []Recorded, cut bool, err error) {
 	for from := uint64(1); ; {
 		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
 		if err != nil {
@@ -123,7 +123,7 @@ func (l *Log) History(ctx context.Context, n subject.TaskName, most int) (events
 // Has reports whether the log has a job of which an event of some sequence is known. Who
 // read that may have heard it from a node that was ahead of the stream's leader: a leader
 // that has stored less cannot say that the job is gone, which is true then.
-func (l *Log) Has(ctx context.Context, n subject.TaskName, seq uint64) (bool, error) {
+func (l *Log) Has(ctx context.Context, n subject.JobName, seq uint64) (bool, error) {
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	switch {
 	case err != nil:
@@ -139,7 +139,7 @@ func (l *Log) Has(ctx context.Context, n subject.TaskName, seq uint64) (bool, er
 }
 
 // get also returns the size of the event as it is stored.
-func (l *Log) get(ctx context.Context, n subject.TaskName, read func(ctx context.Context, stream, subject string) (broker.Stored, error)) (Entry, int, error) {
+func (l *Log) get(ctx context.Context, n subject.JobName, read func(ctx context.Context, stream, subject string) (broker.Stored, error)) (Entry, int, error) {
 	m, err := read(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
 	if errors.Is(err, broker.ErrNoMessage) {
 		return Entry{}, 0, fmt.Errorf("%s %s: %w", n.Kind, n.ID, ErrNotFound)

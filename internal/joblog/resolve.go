@@ -25,8 +25,8 @@ type WorkItem struct {
 }
 
 // NameOf is the name of a work item's job.
-func NameOf(item *genbusv1.WorkItem) subject.TaskName {
-	return subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
+func NameOf(item *genbusv1.WorkItem) subject.JobName {
+	return subject.JobName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
 }
 
 // Meaning is what a work item is to be taken for.

@@ -25,7 +25,7 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 			return rapid.Map(rapid.IntRange(0, 2), func(i int) string { return fmt.Sprint(prefix, i) })
 		}
 		for i := range rapid.IntRange(0, 60).Draw(t, "jobs") {
-			n := subject.TaskName{
+			n := subject.JobName{
 				Kind: rapid.SampledFrom(subject.Kinds).Draw(t, "kind"), Tenant: words5("t").Draw(t, "tenant"), ID: fmt.Sprintf("job%d", i),
 			}
 			r := Row{
@@ -119,7 +119,7 @@ func TestSearchLooksAtLongLists(t *testing.T) {
 	const jobs = 2*scanRows + 7
 	x := New(jobs)
 	for i := range jobs {
-		n := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: fmt.Sprintf("chat_%06d", i)}
+		n := subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: fmt.Sprintf("chat_%06d", i)}
 		x.put(n, Row{Created: int64(i / 3), ID: n.ID, Status: "queued", unfinished: true})
 	}
 	found, err := x.Search(t.Context(), Search{Size: 2})
@@ -137,7 +137,7 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	t.Parallel()
 	x := New(3)
 	put := func(i int, status string) {
-		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprintf("video_%d", i)}
+		n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprintf("video_%d", i)}
 		r := Row{Created: int64(i), ID: n.ID, Status: status, Seq: uint64(i)}
 		if status == "queued" {
 			r.unfinished = true
@@ -184,7 +184,7 @@ func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
 	t.Parallel()
 	x := New(10)
 	for i := range 4 {
-		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%2), ID: fmt.Sprintf("video_%d", i)}
+		n := subject.JobName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%2), ID: fmt.Sprintf("video_%d", i)}
 		x.put(n, Row{Created: int64(i), ID: n.ID, Status: "queued", unfinished: true, Seq: uint64(i + 1)})
 	}
 	x.Expire(4)
@@ -200,7 +200,7 @@ func BenchmarkSearch(b *testing.B) {
 	x := New(jobs)
 	begin := time.Now().UnixNano()
 	for i := range jobs {
-		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%1000), ID: fmt.Sprintf("video_%026d", i)}
+		n := subject.JobName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%1000), ID: fmt.Sprintf("video_%026d", i)}
 		x.put(n, Row{
 			Created: begin + int64(i)*1e6, ID: n.ID, Status: "queued", unfinished: true, Seq: uint64(i + 1),
 			facts: facts{
@@ -228,7 +228,7 @@ func BenchmarkSearch(b *testing.B) {
 // does it count.
 func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 	t.Parallel()
-	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
+	n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
 	queued := Row{Created: 1, ID: n.ID, Status: "queued", unfinished: true, Seq: 5}
 	ended := Row{Created: 1, ID: n.ID, Status: "cancelled", Seq: 6}
 	erased := Row{Created: 1, ID: n.ID, Seq: 6}
@@ -263,7 +263,7 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 		seq := uint64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			job := rapid.IntRange(0, 7).Draw(t, "job")
-			n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprint("video_", job)}
+			n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprint("video_", job)}
 			r := Row{Created: int64(job + 1), ID: n.ID, Status: "queued", unfinished: true}
 			last, lives := alive[job]
 			switch step := rapid.SampledFrom([]string{"event", "event", "event", "erased", "forgotten", "expired"}).Draw(t, "step"); {
@@ -297,8 +297,8 @@ func TestAMarkWithoutRoomIsNothing(t *testing.T) {
 	t.Parallel()
 	for range 50 { // which tenant's row falls out is not said
 		x := New(1)
-		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, Row{Created: 1, ID: "video_1", Status: "queued", unfinished: true, Seq: 1})
-		x.Erase(subject.TaskName{Kind: subject.Video, Tenant: "globex", ID: "video_2"}, Row{Created: 2, ID: "video_2", Seq: 2})
+		x.put(subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, Row{Created: 1, ID: "video_1", Status: "queued", unfinished: true, Seq: 1})
+		x.Erase(subject.JobName{Kind: subject.Video, Tenant: "globex", ID: "video_2"}, Row{Created: 2, ID: "video_2", Seq: 2})
 		if x.size > 1 || x.Unfinished("acme") != 1 || x.Unfinished("globex") != 0 {
 			t.Fatalf("%d rows, %d and %d unfinished jobs", x.size, x.Unfinished("acme"), x.Unfinished("globex"))
 		}

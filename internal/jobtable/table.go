@@ -35,7 +35,7 @@ func (x *Table) Put(n joblog.Notice) (known bool) { return x.put(n.Name, rowOf(n
 func (x *Table) Wrote(n joblog.Notice) { x.wrote(n.Name, rowOf(n)) }
 
 // put takes an event, and reports whether it or an earlier one of its job is known.
-func (x *Table) put(n subject.TaskName, r Row) (known bool) {
+func (x *Table) put(n subject.JobName, r Row) (known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.list(n)
@@ -58,7 +58,7 @@ func (x *Table) put(n subject.TaskName, r Row) (known bool) {
 
 // wrote takes a job that this replica has just made or ended. Of one that was made, an event
 // that was faster stays: it may be a later one.
-func (x *Table) wrote(n subject.TaskName, r Row) {
+func (x *Table) wrote(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ended := task.TerminalWord(r.Status)
@@ -77,7 +77,7 @@ func (x *Table) wrote(n subject.TaskName, r Row) {
 	}
 }
 
-func (x *Table) list(n subject.TaskName) *list {
+func (x *Table) list(n subject.JobName) *list {
 	l := x.lists[listKey{n.Kind, n.Tenant}]
 	if l == nil {
 		l = newList()
@@ -170,7 +170,7 @@ func (x *Table) Expire(first uint64) {
 // Erase takes a job out of what is looked for, unless a later event of it was heard than the
 // row has that is given. A row stays, so that events of the job that come late do not bring it
 // back.
-func (x *Table) Erase(n subject.TaskName, r Row) {
+func (x *Table) Erase(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.list(n)
@@ -188,7 +188,7 @@ func (x *Table) Erase(n subject.TaskName, r Row) {
 
 // Forget drops a job that the log no longer has, unless a later event of it was heard than
 // the row has that was judged.
-func (x *Table) Forget(n subject.TaskName, r Row) {
+func (x *Table) Forget(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.lists[listKey{n.Kind, n.Tenant}]

@@ -23,7 +23,7 @@ func BenchmarkTable(b *testing.B) {
 				names[i] = fmt.Sprint("tenant-", i)
 			}
 			put := func(job int, status string) {
-				n := subject.TaskName{Kind: subject.Video, Tenant: names[job%tenants], ID: fmt.Sprintf("video_%026d", job)}
+				n := subject.JobName{Kind: subject.Video, Tenant: names[job%tenants], ID: fmt.Sprintf("video_%026d", job)}
 				x.put(n, Row{Created: int64(job), ID: n.ID, Status: status, unfinished: status != "completed"})
 			}
 			next := 0
@@ -50,7 +50,7 @@ func BenchmarkOneTenant(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		id := fmt.Sprintf("video_%026d", made[i%len(made)])
-		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, Row{Created: int64(made[i%len(made)]), ID: id, Status: "queued", unfinished: true})
+		x.put(subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}, Row{Created: int64(made[i%len(made)]), ID: id, Status: "queued", unfinished: true})
 		i++
 	}
 }

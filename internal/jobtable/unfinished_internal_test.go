@@ -21,7 +21,7 @@ func TestUnfinishedIsCounted(t *testing.T) {
 		want := map[string]bool{}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			i := rapid.IntRange(0, 11).Draw(t, "job")
-			n := subject.TaskName{Kind: subject.Video, Tenant: []string{"acme", "globex"}[i%2], ID: fmt.Sprintf("video_%d", i)}
+			n := subject.JobName{Kind: subject.Video, Tenant: []string{"acme", "globex"}[i%2], ID: fmt.Sprintf("video_%d", i)}
 			open, had := want[n.ID]
 			if had && !open {
 				continue // terminal stays terminal
@@ -78,7 +78,7 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 			}
 		}
 		put := func(e event, unfinished bool) {
-			n := subject.TaskName{Kind: subject.Video, Tenant: e.tenant, ID: fmt.Sprintf("video_%04d", e.job)}
+			n := subject.JobName{Kind: subject.Video, Tenant: e.tenant, ID: fmt.Sprintf("video_%04d", e.job)}
 			x.put(n, Row{Created: int64(e.job + 1), ID: n.ID, unfinished: unfinished})
 		}
 		first := events
@@ -133,7 +133,7 @@ func all(rows []Row, _ bool) []Row { return rows }
 func TestForgottenJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	x := New(10)
-	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, Row{Created: 1, ID: "chat_1", unfinished: true}
+	n, r := subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, Row{Created: 1, ID: "chat_1", unfinished: true}
 	later := r
 	later.Seq = 2
 	x.put(n, later)
@@ -154,7 +154,7 @@ func TestForgottenJobsDoNotCount(t *testing.T) {
 func TestAnEndCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	x := New(10)
-	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
+	n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
 	queued := Row{Created: 1, ID: n.ID, Status: "queued", unfinished: true}
 	x.wrote(n, queued)
 	x.wrote(n, Row{Created: 1, ID: n.ID, Status: "cancelled"})
@@ -180,7 +180,7 @@ func TestTheLargestTenants(t *testing.T) {
 		{subject.Video, "acme", true}, {subject.Chat, "acme", true}, {subject.Chat, "acme", true}, {subject.Video, "globex", true}, {subject.Video, "globex", true},
 		{subject.Video, "small", true}, {subject.Video, "done", false}, {subject.Chat, "tiny", true},
 	} {
-		n := subject.TaskName{Kind: job.kind, Tenant: job.tenant, ID: fmt.Sprint(i)}
+		n := subject.JobName{Kind: job.kind, Tenant: job.tenant, ID: fmt.Sprint(i)}
 		x.put(n, Row{Created: int64(i), ID: n.ID, unfinished: job.unfinished})
 	}
 	jobs, total := x.UnfinishedByTenant(2, []string{"tiny", "done", "none"})

@@ -48,7 +48,7 @@ type Bulk struct {
 
 // Cancel ends a job for which holds is true in the log, and reports whether it has: a job that had
 // ended stays as it is.
-type Cancel func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (cancelled bool, err error)
+type Cancel func(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (cancelled bool, err error)
 
 // CancelJobs ends the jobs that have not ended and match a filter.
 func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
@@ -273,7 +273,7 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 		}
 	}
 	for _, j := range page.GetJobs() {
-		n := subject.TaskName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
+		n := subject.JobName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
 		holds := func(e joblog.Entry) bool { // another creation time: the job was erased, and its request came again
 			return e.Job.GetCreatedAt().AsTime().Equal(j.GetCreatedAt().AsTime()) && stillMatches(f, e)
 		}

@@ -70,7 +70,7 @@ func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, err
 }
 
 // ofJob reads the letters of an accepted job, and of earlier ones of its id. They are few.
-func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.TaskName) (found []letter, err error) {
+func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found []letter, err error) {
 	for seq := uint64(1); ; {
 		m, err := p.Streams.NextOn(ctx, p.Streams.OfJob(n), seq)
 		if errors.Is(err, broker.ErrNoMessage) {

@@ -13,7 +13,7 @@ import (
 // Erase removes what is stored of a job of any tenant that has ended: events,
 // chunks and bodies. Dead letters of it stay. A job that the log does not have is
 // joblog.ErrNotFound.
-func (p Jobs) Erase(ctx context.Context, n subject.TaskName) error {
+func (p Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	if err := CheckName(n); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (p Jobs) Erase(ctx context.Context, n subject.TaskName) error {
 
 // CheckName says what is wrong with a caller's kind and tenant of a job. An id that
 // is none is a job that does not exist.
-func CheckName(n subject.TaskName) error {
+func CheckName(n subject.JobName) error {
 	var wrong []errcode.Violation
 	if !n.Kind.Valid() {
 		wrong = append(wrong, errcode.Violation{Field: "kind", Description: "must be video or chat"})

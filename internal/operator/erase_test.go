@@ -18,7 +18,7 @@ import (
 )
 
 // nothingIsLeft checks that no stream and no object store has anything of a job.
-func (r *replica) nothingIsLeft(n subject.TaskName) {
+func (r *replica) nothingIsLeft(n subject.JobName) {
 	r.t.Helper()
 	if _, err := r.o.Log.Get(r.t.Context(), n); !errors.Is(err, joblog.ErrNotFound) {
 		r.t.Errorf("the log still has %s: %v", n.ID, err)
@@ -182,7 +182,7 @@ func TestEraseIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	id := subject.JobID(subject.Video, "acme", "x")
-	for n, want := range map[subject.TaskName]errcode.Code{
+	for n, want := range map[subject.JobName]errcode.Code{
 		{Kind: "audio", Tenant: "acme", ID: id}: errcode.InvalidRequest,
 		{Kind: subject.Video, ID: id}:           errcode.InvalidRequest,
 	} {
@@ -190,7 +190,7 @@ func TestEraseIsRefused(t *testing.T) {
 			t.Errorf("%v: %v", n, err)
 		}
 	}
-	for _, n := range []subject.TaskName{
+	for _, n := range []subject.JobName{
 		{Kind: subject.Video, Tenant: "acme", ID: id},
 		{Kind: subject.Video, Tenant: "acme", ID: "video_*"},
 		{Kind: subject.Chat, Tenant: "acme", ID: id},

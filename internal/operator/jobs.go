@@ -198,55 +198,55 @@ func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 }
 
 // Find says which job is meant: by its own id in the log, and by other ids in the index.
-func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.TaskName, error) {
+func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	if m.GetId() == "" {
-		return subject.TaskName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "is missing"}})
+		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "is missing"}})
 	}
 	named := &genbusv1.ListJobsRequest{Kind: m.GetKind(), Tenant: m.GetTenant(), Id: m.GetId(), PageSize: maxNamed}
 	if _, err := searchOf(named); err != nil {
-		return subject.TaskName{}, err
+		return subject.JobName{}, err
 	}
 	if kind, ok := subject.KindOf(m.GetId()); ok && (m.GetKind() == "" || m.GetKind() == string(kind)) {
 		if m.GetTenant() != "" {
-			return subject.TaskName{Kind: kind, Tenant: m.GetTenant(), ID: m.GetId()}, nil
+			return subject.JobName{Kind: kind, Tenant: m.GetTenant(), ID: m.GetId()}, nil
 		}
 		switch e, err := p.Log.Find(ctx, kind, m.GetId()); {
 		case err == nil:
 			return e.Name(), nil
 		case !errors.Is(err, joblog.ErrNotFound):
-			return subject.TaskName{}, err
+			return subject.JobName{}, err
 		}
 	}
 	found, err := p.Search(ctx, named)
 	if err != nil {
-		return subject.TaskName{}, err
+		return subject.JobName{}, err
 	}
 	names := namesOf(found.GetJobs())
 	switch {
 	case len(names) > 1:
-		return subject.TaskName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "more than one job has it: " + listed(names, found.GetTotal()) + "; name one of them"}})
+		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "more than one job has it: " + listed(names, found.GetTotal()) + "; name one of them"}})
 	case len(names) == 1:
 		return names[0], nil
 	case m.GetTenant() != "":
 		return p.requested(ctx, m)
 	}
-	return subject.TaskName{}, errcode.New(errcode.NotFound, "no job has the id %q, as far as the index of jobs knows; name the tenant too, if it is a request id", errcode.Clip(m.GetId(), 64))
+	return subject.JobName{}, errcode.New(errcode.NotFound, "no job has the id %q, as far as the index of jobs knows; name the tenant too, if it is a request id", errcode.Clip(m.GetId(), 64))
 }
 
 // maxNamed is how many jobs an error names that have one id.
 const maxNamed = 5
 
 // namesOf are the jobs without those of an id that was used again.
-func namesOf(jobs []*genbusv1.JobSummary) (out []subject.TaskName) {
+func namesOf(jobs []*genbusv1.JobSummary) (out []subject.JobName) {
 	for _, j := range jobs {
-		if n := (subject.TaskName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}); !slices.Contains(out, n) {
+		if n := (subject.JobName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}); !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
-func listed(names []subject.TaskName, total int64) string {
+func listed(names []subject.JobName, total int64) string {
 	var out []string
 	for _, n := range names {
 		out = append(out, fmt.Sprintf("%s of %s", n.ID, n.Tenant))
@@ -258,9 +258,9 @@ func listed(names []subject.TaskName, total int64) string {
 }
 
 // requested looks in the log for the job of a request that fell out of the index.
-func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject.TaskName, error) {
+func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	for _, k := range subject.Kinds {
-		n := subject.TaskName{Kind: k, Tenant: m.GetTenant(), ID: subject.JobID(k, m.GetTenant(), subject.RequestSource(m.GetId()))}
+		n := subject.JobName{Kind: k, Tenant: m.GetTenant(), ID: subject.JobID(k, m.GetTenant(), subject.RequestSource(m.GetId()))}
 		if m.GetKind() != "" && m.GetKind() != string(k) {
 			continue
 		}
@@ -269,7 +269,7 @@ func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject
 			return n, err
 		}
 	}
-	return subject.TaskName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the id or the request id %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
+	return subject.JobName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the id or the request id %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
 }
 
 // Describe tells of a job, as e has it, what its log and its work item say. e has no sequence

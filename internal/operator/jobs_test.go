@@ -228,7 +228,7 @@ func TestALogThatDoesNotAnswerSaysSo(t *testing.T) {
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n, err := r.Find(ctx, &genbusv1.GetJobRequest{Id: subject.JobID(subject.Video, "acme", "x")}); err == nil || errcode.CodeOf(err) == errcode.NotFound || n != (subject.TaskName{}) {
+	if n, err := r.Find(ctx, &genbusv1.GetJobRequest{Id: subject.JobID(subject.Video, "acme", "x")}); err == nil || errcode.CodeOf(err) == errcode.NotFound || n != (subject.JobName{}) {
 		t.Errorf("%v, %v", n, err)
 	}
 }

@@ -53,7 +53,7 @@ func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) er
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
 	}
-	e, err := p.Log.Get(ctx, subject.TaskName{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), ID: l.GetId()})
+	e, err := p.Log.Get(ctx, subject.JobName{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), ID: l.GetId()})
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
 		return nil
@@ -98,7 +98,7 @@ func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admissio
 	if !deadletter.IsRejected(l.seq) || l.GetId() == "" {
 		return joblog.Entry{}, false, nil
 	}
-	n := subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: l.GetId()}
+	n := subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: l.GetId()}
 	if e, err = p.Log.Get(ctx, n); errors.Is(err, joblog.ErrNotFound) {
 		e, err = p.Items.Accepted(ctx, n)
 	}

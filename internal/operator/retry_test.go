@@ -33,7 +33,7 @@ func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
 const failing = `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"a cat"}`
 
 // retry is a retry of a job as the log has it.
-func (r *replica) retry(n subject.TaskName, edited, key string) (joblog.Entry, error) {
+func (r *replica) retry(n subject.JobName, edited, key string) (joblog.Entry, error) {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), n)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *replica) retry(n subject.TaskName, edited, key string) (joblog.Entry, e
 }
 
 // letGo waits until no replica has a job that has ended. A retry waits for that too, for a moment.
-func (r *replica) letGo(n subject.TaskName) {
+func (r *replica) letGo(n subject.JobName) {
 	r.t.Helper()
 	if err := r.o.Queue.Items.AwaitRemoved(r.t.Context(), n, patience); err != nil {
 		r.t.Fatal(err)
@@ -51,7 +51,7 @@ func (r *replica) letGo(n subject.TaskName) {
 }
 
 // read is what operators read of a job.
-func (r *replica) read(n subject.TaskName) *genbusv1.GetJobBodiesResponse {
+func (r *replica) read(n subject.JobName) *genbusv1.GetJobBodiesResponse {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), n)
 	if err != nil {
@@ -279,7 +279,7 @@ func TestALetterThatIsPutBackDecidesToo(t *testing.T) {
 }
 
 // stillHeld checks that a job that has ended is not submitted again while a replica has it.
-func (r *replica) stillHeld(n subject.TaskName) {
+func (r *replica) stillHeld(n subject.JobName) {
 	r.t.Helper()
 	for _, edited := range []string{"", videoBody} {
 		if _, err := r.retry(n, edited, ""); errcode.CodeOf(err) != errcode.StillHeld {
@@ -289,7 +289,7 @@ func (r *replica) stillHeld(n subject.TaskName) {
 }
 
 // unresolved checks that a job is not submitted again because of its letter, when it is let go.
-func (r *replica) unresolved(n subject.TaskName, code errcode.Code) {
+func (r *replica) unresolved(n subject.JobName, code errcode.Code) {
 	r.t.Helper()
 	r.letGo(n)
 	if _, err := r.retry(n, "", ""); errcode.CodeOf(err) != errcode.LetterUnresolved || !strings.Contains(err.Error(), string(code)) {
@@ -323,7 +323,7 @@ func TestTheSameCallAnswersWithItsJob(t *testing.T) {
 }
 
 // loseKept removes what is kept of a job's request.
-func (r *replica) loseKept(n subject.TaskName) {
+func (r *replica) loseKept(n subject.JobName) {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), n)
 	if err == nil {

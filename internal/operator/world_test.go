@@ -205,13 +205,13 @@ func (r *replica) gone(seq uint64) {
 }
 
 // end waits for a job's end.
-func (r *replica) end(n subject.TaskName) joblog.Entry {
+func (r *replica) end(n subject.JobName) joblog.Entry {
 	r.t.Helper()
 	return r.until(n, genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 }
 
 // until waits for a phase of a job, or its end.
-func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) joblog.Entry {
+func (r *replica) until(n subject.JobName, phase genbusv1.JobPhase) joblog.Entry {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -235,7 +235,7 @@ func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) joblog.Entr
 }
 
 // history is every event of a job.
-func (r *replica) history(n subject.TaskName) []joblog.Entry {
+func (r *replica) history(n subject.JobName) []joblog.Entry {
 	r.t.Helper()
 	all, err := joblogtest.History(r.t.Context(), r.o.Broker, n)
 	if err != nil {
@@ -249,8 +249,8 @@ func videoOf(e joblog.Entry) *genbusv1.VideoTask {
 	return v
 }
 
-func videoName(id string) subject.TaskName {
-	return subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
+func videoName(id string) subject.JobName {
+	return subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}
 }
 
 // ask is an operator's look at the upstream: the same create under the same key

@@ -19,7 +19,7 @@ import (
 // has no sequence. Without a work item the error is joblog.ErrNotFound. The log
 // is read after the item, and then the item again: that of a job that is erased is removed
 // before its log is.
-func (s Items) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+func (s Items) Accepted(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	found, err := s.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return joblog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, joblog.ErrNotFound)

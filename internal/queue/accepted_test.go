@@ -21,7 +21,7 @@ func TestAcceptedWithoutALogIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		item := s.item(t, entry.Job.GetId())
-		name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_" + "x" + entry.Job.GetId()[7:]}
+		name := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_" + "x" + entry.Job.GetId()[7:]}
 		if _, err := s.Items.Accepted(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("a job that nobody sent: %v", err)
 		}

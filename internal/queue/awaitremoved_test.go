@@ -82,7 +82,7 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 	if _, err := s.Admit(t.Context(), video("", "a dog")); err != nil {
 		t.Fatal(err)
 	}
-	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
+	n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
 	if err := s.Items.AwaitRemoved(t.Context(), n, 0); err != nil {
 		t.Error(err)
 	}

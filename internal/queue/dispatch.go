@@ -104,11 +104,11 @@ func (m jobDispatcher) readItems(ctx context.Context, tenant string, jobs []*can
 
 // readJobs reads the jobs of the items.
 func (m jobDispatcher) readJobs(ctx context.Context, batch []candidate) {
-	at := map[subject.TaskName]*candidate{}
-	var names []subject.TaskName
+	at := map[subject.JobName]*candidate{}
+	var names []subject.JobName
 	for i := range batch {
 		if n, err := m.q.Items.NameOf(batch[i].item); err == nil {
-			name := subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}
+			name := subject.JobName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}
 			names, at[name] = append(names, name), &batch[i]
 		}
 	}
@@ -212,7 +212,7 @@ func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName,
 	if err != nil || removed || v != enqueued {
 		return v, err
 	}
-	e, err := m.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
+	e, err := m.q.log.Get(ctx, subject.JobName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
 	if err != nil || !e.Terminal() {
 		return v, nil //nolint:nilerr // it is ready, and its consumer reads the log again
 	}
@@ -226,7 +226,7 @@ func (m jobDispatcher) toSubmit(ctx context.Context, j candidate) bool {
 	if err != nil {
 		return !errors.Is(err, broker.ErrNoMessage) && !errors.Is(err, errOutdated)
 	}
-	e, err := m.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
+	e, err := m.q.log.Get(ctx, subject.JobName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
 	if err != nil {
 		return true
 	}

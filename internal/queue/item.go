@@ -58,7 +58,7 @@ func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 // broker.ErrNoMessage. The backlog is read first: a job only goes from there to GENBUS_WORK, and
 // is stored there before it is deleted here. Of the two streams mostly one has none, which only
 // its leader says.
-func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
+func (s Items) Find(ctx context.Context, n subject.JobName) (Item, error) {
 	for _, k := range s.itemKeys(n) {
 		m, err := s.b.Probe(ctx, k.stream, k.pattern)
 		if !errors.Is(err, broker.ErrNoMessage) {
@@ -70,7 +70,7 @@ func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
 
 // All is Find for all of a job's work items. There are two while it dispatches, and where
 // requests with one id came by different routes or had different bodies.
-func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
+func (s Items) All(ctx context.Context, n subject.JobName) ([]Item, error) {
 	var out []Item
 	for _, k := range s.itemKeys(n) {
 		last, err := s.b.Probe(ctx, k.stream, k.pattern)
@@ -92,7 +92,7 @@ func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 // itemKey is where a job's work item may be.
 type itemKey struct{ stream, pattern string }
 
-func (s Items) itemKeys(n subject.TaskName) []itemKey {
+func (s Items) itemKeys(n subject.JobName) []itemKey {
 	names := s.b.Names()
 	return []itemKey{
 		{names.Wait(), names.WaitAnyRoute(n.Kind, n.Tenant, n.ID)},
@@ -144,7 +144,7 @@ const removedPoll = 100 * time.Millisecond
 // gone. Its holder lets go as soon as it hears of the end, and another replica after
 // AckWait where the holder is dead. It is never taken away from a holder, which may have
 // the upstream's answer to log. After patience the error is still_held.
-func (s Items) AwaitRemoved(ctx context.Context, n subject.TaskName, patience time.Duration) error {
+func (s Items) AwaitRemoved(ctx context.Context, n subject.JobName, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
 		_, err := s.Find(ctx, n)
 		switch {

@@ -34,15 +34,15 @@ const (
 type pendingFirstEvents struct {
 	items Items
 	mu    sync.Mutex
-	names map[subject.TaskName]struct{}
+	names map[subject.JobName]struct{}
 	wake  chan struct{}
 }
 
 func newPendingFirstEvents(items Items) *pendingFirstEvents {
-	return &pendingFirstEvents{items: items, names: map[subject.TaskName]struct{}{}, wake: make(chan struct{}, 1)}
+	return &pendingFirstEvents{items: items, names: map[subject.JobName]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
-func (p *pendingFirstEvents) add(names ...subject.TaskName) {
+func (p *pendingFirstEvents) add(names ...subject.JobName) {
 	p.mu.Lock()
 	for _, n := range names {
 		if len(p.names) < maxPending {
@@ -56,7 +56,7 @@ func (p *pendingFirstEvents) add(names ...subject.TaskName) {
 	}
 }
 
-func (p *pendingFirstEvents) take() []subject.TaskName {
+func (p *pendingFirstEvents) take() []subject.JobName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := slices.Collect(maps.Keys(p.names))
@@ -90,7 +90,7 @@ func (p *pendingFirstEvents) run(ctx context.Context, logger *slog.Logger) {
 
 // logEach returns those that could not be logged, and why, of the first of them. It stops
 // only where the broker is known to be away: one job must not hold up the others.
-func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.TaskName) (left []subject.TaskName, why error) {
+func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.JobName) (left []subject.JobName, why error) {
 	for i, n := range names {
 		if err := cmp.Or(p.items.b.Trouble(), ctx.Err()); err != nil {
 			return append(left, names[i:]...), errors.Join(why, err)
@@ -106,7 +106,7 @@ func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.TaskNa
 
 // logOne is done with a job that is erased. One that is older than joblog.LostAfter is
 // left to its consumer where it is ready, and else to its turn.
-func (p *pendingFirstEvents) logOne(ctx context.Context, n subject.TaskName) error {
+func (p *pendingFirstEvents) logOne(ctx context.Context, n subject.JobName) error {
 	entry, err := p.items.Accepted(ctx, n)
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):

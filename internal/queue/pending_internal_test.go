@@ -23,13 +23,13 @@ func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	q, _ := idle(t, b)
-	var names []subject.TaskName
+	var names []subject.JobName
 	for _, id := range []string{"gone", "unreadable", "old", "old ready", "young"} {
 		item := &genbusv1.WorkItem{Id: "video_" + strings.ReplaceAll(id, " ", ""), Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
 		if strings.HasPrefix(id, "old") {
 			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * joblog.LostAfter))
 		}
-		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: item.GetId()}
+		n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: item.GetId()}
 		names = append(names, n)
 		if id == "gone" {
 			continue
@@ -70,7 +70,7 @@ func TestPendingFirstEventsAreBounded(t *testing.T) {
 	for half := range 3 {
 		for range 2 {
 			for i := range maxPending/2 + 1 {
-				p.add(subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint(half), ID: fmt.Sprint(i)})
+				p.add(subject.JobName{Kind: subject.Video, Tenant: fmt.Sprint(half), ID: fmt.Sprint(i)})
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
 }
 
 // LogLater has Run write the first event of an accepted job when the log answers again.
-func (q *Queue) LogLater(n subject.TaskName) { q.pending.add(n) }
+func (q *Queue) LogLater(n subject.JobName) { q.pending.add(n) }
 
 // Route returns the queue of one route, whether or not the route is configured.
 func (q *Queue) Route(kind subject.Kind, name string) *Route {

@@ -212,8 +212,8 @@ func (h *replica) workSubject(item *genbusv1.WorkItem) string {
 	return h.b.Names().WorkItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId())
 }
 
-func nameOf(item *genbusv1.WorkItem) subject.TaskName {
-	return subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()}
+func nameOf(item *genbusv1.WorkItem) subject.JobName {
+	return subject.JobName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()}
 }
 
 func video(requestID, prompt string) admission.Request {

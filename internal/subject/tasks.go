@@ -13,15 +13,15 @@ func (s Space) Task(k Kind, tenant, id string) string { return s.join("task", st
 // TaskAnyTenant is the log of one job, whichever tenant has it: genbus.task.<kind>.*.<id>.
 func (s Space) TaskAnyTenant(k Kind, id string) string { return s.join("task", string(k), "*", id) }
 
-// TaskName is what a task subject says.
-type TaskName struct {
+// JobName is what a task subject says.
+type JobName struct {
 	Kind   Kind
 	Tenant string
 	ID     string
 }
 
 // ParseTask is the inverse of Task.
-func (s Space) ParseTask(subject string) (TaskName, error) { return s.parseTask(subject, "task") }
+func (s Space) ParseTask(subject string) (JobName, error) { return s.parseTask(subject, "task") }
 
 // DonePattern is the feed of finished jobs: genbus.done.>.
 func (s Space) DonePattern() string { return s.join("done", ">") }
@@ -61,7 +61,7 @@ func (s Space) LiveTask(k Kind, tenant, id string) string {
 }
 
 // ParseLiveTask is the inverse of LiveTask.
-func (s Space) ParseLiveTask(subject string) (TaskName, error) {
+func (s Space) ParseLiveTask(subject string) (JobName, error) {
 	return s.parseTask(subject, "live.task")
 }
 
@@ -92,11 +92,11 @@ func (s Space) Index(writer string) string { return s.join("internal", "index", 
 // genbus.internal.index.keepers.
 func (s Space) IndexKeepers() string { return s.join("internal", "index", "keepers") }
 
-func (s Space) parseTask(subject, word string) (TaskName, error) {
+func (s Space) parseTask(subject, word string) (JobName, error) {
 	t, err := s.split(subject, word, 3)
 	if err != nil {
-		return TaskName{}, err
+		return JobName{}, err
 	}
 	k, err := parseKind(t[0])
-	return TaskName{Kind: k, Tenant: t[1], ID: t[2]}, err
+	return JobName{Kind: k, Tenant: t[1], ID: t[2]}, err
 }

@@ -12,4 +12,4 @@ func (s Space) Usage(k Kind, tenant, id string) string {
 }
 
 // ParseUsage is the inverse of Usage.
-func (s Space) ParseUsage(subject string) (TaskName, error) { return s.parseTask(subject, "usage") }
+func (s Space) ParseUsage(subject string) (JobName, error) { return s.parseTask(subject, "usage") }

@@ -50,7 +50,7 @@ const (
 )
 
 // JobAttrs are what a log record says of a job, and more.
-func JobAttrs(name subject.TaskName, route string, more ...any) []any {
+func JobAttrs(name subject.JobName, route string, more ...any) []any {
 	return append([]any{slog.String(KeyJobID, name.ID), slog.String(KeyTenant, name.Tenant), slog.String(KeyRoute, route)}, more...)
 }
 

@@ -256,7 +256,7 @@ func Must[T any](t testing.TB) func(T, error) T {
 // Entry reads a job from the log.
 func (w *World) Entry(kind subject.Kind, tenant, id string) joblog.Entry {
 	w.T.Helper()
-	return Must[joblog.Entry](w.T)(w.Log.Get(w.T.Context(), subject.TaskName{Kind: kind, Tenant: tenant, ID: id}))
+	return Must[joblog.Entry](w.T)(w.Log.Get(w.T.Context(), subject.JobName{Kind: kind, Tenant: tenant, ID: id}))
 }
 
 // Commit stores an event made of a transition.

@@ -51,7 +51,7 @@ func (c *Chats) streamLogged(ctx context.Context, e joblog.Entry, to Sink) error
 // all: a caller that was sent blocks cannot be told to forget them.
 type blocks struct {
 	chats   *Chats
-	name    subject.TaskName
+	name    subject.JobName
 	to      Sink
 	attempt uint32
 	next    uint64 // index of the next block

@@ -27,14 +27,14 @@ func always(joblog.Entry) bool { return true }
 
 // Cancel ends a job of either kind by compare-and-set. The holder learns of it
 // from the log. A job that has ended is returned as it is.
-func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+func (j *Jobs) Cancel(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	e, _, err := j.cancelWhile(ctx, n, byCaller, always)
 	return e, err
 }
 
 // CancelForOperator is Cancel for an operator. It returns the status of the job afterwards, and the
 // error as its caller is told.
-func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName) (genbusv1.JobStatus, error) {
+func (j *Jobs) CancelForOperator(ctx context.Context, n subject.JobName) (genbusv1.JobStatus, error) {
 	e, _, err := j.cancelWhile(ctx, n, byOperator, always)
 	if err != nil {
 		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, Explain(ctx, n, err)
@@ -44,7 +44,7 @@ func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName) (genbu
 
 // CancelIf is CancelForOperator of a job of which something has to hold, as the log has it at the
 // compare-and-set. Another job stays as it is. It reports whether this call has ended the job.
-func (j *Jobs) CancelIf(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (cancelled bool, err error) {
+func (j *Jobs) CancelIf(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (cancelled bool, err error) {
 	_, cancelled, err = j.cancelWhile(ctx, n, byOperator, holds)
 	if err != nil {
 		err = Explain(ctx, n, err)
@@ -53,7 +53,7 @@ func (j *Jobs) CancelIf(ctx context.Context, n subject.TaskName, holds func(jobl
 }
 
 // cancelWhile ends a job while something holds of it, and reports whether it has.
-func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by string, holds func(joblog.Entry) bool) (e joblog.Entry, cancelled bool, err error) {
+func (j *Jobs) cancelWhile(ctx context.Context, n subject.JobName, by string, holds func(joblog.Entry) bool) (e joblog.Entry, cancelled bool, err error) {
 	if e, err = j.getLogged(ctx, n); err != nil || e.Terminal() {
 		return e, false, err
 	}
@@ -112,7 +112,7 @@ func cancelled(job task.Job, by string) *errcode.Error {
 
 // Erase cancels a job that has not ended, and removes what is stored of it.
 // Afterwards the same request id makes a new job.
-func (j *Jobs) Erase(ctx context.Context, n subject.TaskName) error {
+func (j *Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	e, err := j.Cancel(ctx, n)
 	if err != nil {
 		return err

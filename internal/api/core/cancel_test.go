@@ -13,7 +13,7 @@ import (
 func TestCancelWhileItHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	n := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: w.CreateVideo()}
+	n := subject.JobName{Kind: subject.Video, Tenant: "default", ID: w.CreateVideo()}
 	judged := 0
 	queued := func(e joblog.Entry) bool {
 		is := e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_QUEUED

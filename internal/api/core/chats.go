@@ -46,7 +46,7 @@ func (c *Chats) Complete(ctx context.Context, r admission.Request) (jobID string
 	defer leave()
 	reply, err := c.inline.Complete(ctx, r)
 	if err != nil {
-		return "", nil, Explain(ctx, subject.TaskName{Kind: subject.Chat}, err)
+		return "", nil, Explain(ctx, subject.JobName{Kind: subject.Chat}, err)
 	}
 	return reply.JobID, reply.Raw, nil
 }
@@ -61,7 +61,7 @@ func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error 
 	defer leave()
 	s, err := c.inline.Stream(ctx, r)
 	if err != nil {
-		return Explain(ctx, subject.TaskName{Kind: subject.Chat}, err)
+		return Explain(ctx, subject.JobName{Kind: subject.Chat}, err)
 	}
 	defer s.Close()
 	to.Job(s.JobID(), false)
@@ -72,7 +72,7 @@ func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error 
 			return nil
 		}
 		if err != nil {
-			return Explain(ctx, subject.TaskName{Kind: subject.Chat, ID: s.JobID()}, err)
+			return Explain(ctx, subject.JobName{Kind: subject.Chat, ID: s.JobID()}, err)
 		}
 		if err := to.Block(b.Data, b.Index, b.More); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (c *Chats) Reply(ctx context.Context, job *genbusv1.Chat) ([]byte, error) {
 	}
 	data, err := c.bodies.Get(ctx, publisher.BodyOf(job.GetReplyRef()))
 	if err != nil {
-		return nil, Explain(ctx, subject.TaskName{Kind: subject.Chat, Tenant: job.GetTenant(), ID: job.GetId()}, err)
+		return nil, Explain(ctx, subject.JobName{Kind: subject.Chat, Tenant: job.GetTenant(), ID: job.GetId()}, err)
 	}
 	return data, nil
 }

@@ -31,7 +31,7 @@ type Content struct {
 // is one, and else the upstream's. A task that has not completed has none, and its
 // upstream is not asked. The caller closes Body; reading it fails after Close of the
 // core.
-func (c *Content) Open(ctx context.Context, n subject.TaskName, index int, r content.Request) (*content.File, error) {
+func (c *Content) Open(ctx context.Context, n subject.JobName, index int, r content.Request) (*content.File, error) {
 	ctx, leave := c.drain.hold(ctx)
 	file, err := c.open(ctx, n, index, r)
 	if err != nil {
@@ -53,7 +53,7 @@ func (b heldBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-func (c *Content) open(ctx context.Context, n subject.TaskName, index int, r content.Request) (*content.File, error) {
+func (c *Content) open(ctx context.Context, n subject.JobName, index int, r content.Request) (*content.File, error) {
 	e, err := c.jobs.Get(ctx, n)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 // Explain turns an error about a job into the one that its caller is told. What
 // ended the context comes first: an error that follows from it says less.
-func Explain(ctx context.Context, n subject.TaskName, err error) *errcode.Error {
+func Explain(ctx context.Context, n subject.JobName, err error) *errcode.Error {
 	var f *errcode.Error
 	switch {
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), &f):
@@ -47,14 +47,14 @@ func Explain(ctx context.Context, n subject.TaskName, err error) *errcode.Error 
 	return f
 }
 
-func describe(n subject.TaskName) string {
+func describe(n subject.JobName) string {
 	if n.ID == "" {
 		return "the list"
 	}
 	return n.ID
 }
 
-func notFound(n subject.TaskName) *errcode.Error {
+func notFound(n subject.JobName) *errcode.Error {
 	if n.Kind == subject.Chat {
 		return errcode.New(errcode.ChatNotFound, "there is no chat %q", errcode.Clip(n.ID, 64))
 	}

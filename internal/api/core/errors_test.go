@@ -20,7 +20,7 @@ import (
 // broker had said by then is, and so is a connection that was lost.
 func TestMeaningOfACallersDeadline(t *testing.T) {
 	t.Parallel()
-	n := subject.TaskName{Kind: subject.Chat, ID: "chat_x"}
+	n := subject.JobName{Kind: subject.Chat, ID: "chat_x"}
 	cut := fmt.Errorf("read: %w", errors.Join(broker.ErrUnavailable, context.DeadlineExceeded))
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()

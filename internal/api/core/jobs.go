@@ -37,7 +37,7 @@ func (j *Jobs) Submit(ctx context.Context, r admission.Request) (joblog.Entry, e
 
 // Get reads a job of a tenant. The job of another tenant does not exist. A job
 // whose first event is not stored yet has no sequence.
-func (j *Jobs) Get(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	if !wellFormed(n) {
 		return joblog.Entry{}, notFound(n)
 	}
@@ -77,7 +77,7 @@ func (j *Jobs) NoticeOfWaiting(job task.Job) string {
 }
 
 // getLogged is Get for a caller that goes on from the log: it waits for the first event.
-func (j *Jobs) getLogged(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+func (j *Jobs) getLogged(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	e, err := j.Get(ctx, n)
 	if err != nil {
 		return e, err
@@ -109,7 +109,7 @@ func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) (joblog.Entry, er
 }
 
 // wellFormed reports whether there can be a job of this name.
-func wellFormed(n subject.TaskName) bool {
+func wellFormed(n subject.JobName) bool {
 	kind, ok := subject.KindOf(n.ID)
 	return ok && kind == n.Kind
 }
@@ -119,12 +119,12 @@ const StatusRule = "must be JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATU
 
 // List reads a page of a tenant's jobs, newest first.
 func (j *Jobs) List(ctx context.Context, q jobtable.Query) (jobindex.Page, error) {
-	after := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
+	after := subject.JobName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
 	if q.After != "" && !wellFormed(after) {
 		return jobindex.Page{}, notFound(after)
 	}
 	if err := j.log.Trouble(); err != nil {
-		return jobindex.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+		return jobindex.Page{}, Explain(ctx, subject.JobName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
 	page, err := j.index.List(ctx, q)
 	switch {
@@ -137,7 +137,7 @@ func (j *Jobs) List(ctx context.Context, q jobtable.Query) (jobindex.Page, error
 	case errors.Is(err, joblog.ErrNotFound):
 		return jobindex.Page{}, notFound(after)
 	default:
-		return jobindex.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+		return jobindex.Page{}, Explain(ctx, subject.JobName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
 }
 

@@ -53,7 +53,7 @@ func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) 
 
 // VideoWatch is a task's events from a version on.
 type VideoWatch struct {
-	Name subject.TaskName
+	Name subject.JobName
 	// Expired is true when the caller has seen a version that the log never
 	// had: another log, or a made-up number. The current state follows.
 	Expired bool
@@ -66,7 +66,7 @@ type VideoWatch struct {
 
 // Video prepares to follow a task; events with a version above after
 // follow. It fails when there is no such task.
-func (w *Watcher) Video(ctx context.Context, n subject.TaskName, after uint64) (VideoWatch, error) {
+func (w *Watcher) Video(ctx context.Context, n subject.JobName, after uint64) (VideoWatch, error) {
 	e, err := w.jobs.getLogged(ctx, n)
 	if err != nil {
 		return VideoWatch{}, err
@@ -99,7 +99,7 @@ func (v VideoWatch) Events(ctx context.Context) iter.Seq2[joblog.Entry, error] {
 // the start where it is empty. It fails when there is no such chat. The sequence
 // ends after the terminal event; an error, as of a token that is none of this chat,
 // comes last.
-func (w *Watcher) Chat(ctx context.Context, n subject.TaskName, token string) (iter.Seq2[chatlog.Item, error], error) {
+func (w *Watcher) Chat(ctx context.Context, n subject.JobName, token string) (iter.Seq2[chatlog.Item, error], error) {
 	if _, err := w.jobs.getLogged(ctx, n); err != nil {
 		return nil, err
 	}

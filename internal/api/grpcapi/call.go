@@ -92,8 +92,8 @@ func (c *call) addHeaders(r *admission.Request) error {
 }
 
 // name is a job of the call's tenant.
-func (c *call) name(kind subject.Kind, id string) subject.TaskName {
-	return subject.TaskName{Kind: kind, Tenant: c.tenant, ID: id}
+func (c *call) name(kind subject.Kind, id string) subject.JobName {
+	return subject.JobName{Kind: kind, Tenant: c.tenant, ID: id}
 }
 
 // sayState is sayJob of a job whose state is answered.
@@ -155,7 +155,7 @@ func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 	if s, ok := status.FromError(err); ok && !errors.As(err, &f) {
 		return s.Err()
 	}
-	f = core.Explain(ctx, subject.TaskName{}, err)
+	f = core.Explain(ctx, subject.JobName{}, err)
 	if f.JobID != "" {
 		sayJob(ctx, f.JobID)
 	}

@@ -160,7 +160,7 @@ func (w *tenancy) checkMethodMakes(c apitest.Caller, method string, rule rule) {
 		for _, tenant := range []string{"acme", "globex"} {
 			group.Go(func() { made("key-" + tenant) })
 			w.Await("the job of "+tenant, func() bool {
-				_, err := w.Log.Get(c.T.Context(), subject.TaskName{Kind: kind, Tenant: tenant, ID: apitest.JobID(kind, tenant, name)})
+				_, err := w.Log.Get(c.T.Context(), subject.JobName{Kind: kind, Tenant: tenant, ID: apitest.JobID(kind, tenant, name)})
 				return err == nil
 			})
 		}

@@ -49,7 +49,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	clip(r)
 	err := s.operator.Audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
 		if err := do(r); err != nil {
-			return core.Explain(ctx, subject.TaskName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
+			return core.Explain(ctx, subject.JobName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
 		}
 		return nil
 	})
@@ -102,7 +102,7 @@ func attributes(r *genbusv1.AuditRecord) (attrs []any) {
 }
 
 // ofJob is the record of an action on a job.
-func ofJob(n subject.TaskName) *genbusv1.AuditRecord {
+func ofJob(n subject.JobName) *genbusv1.AuditRecord {
 	return &genbusv1.AuditRecord{Kind: string(n.Kind), Tenant: n.Tenant, JobId: n.ID}
 }
 
@@ -210,7 +210,7 @@ func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDea
 
 // CancelJob ends a job, as the tenants' own cancels do.
 func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
-	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	out := &genbusv1.CancelJobResponse{Id: n.ID}
 	err := s.record(ctx, ofJob(n), func(r *genbusv1.AuditRecord) error {
 		if err := operator.CheckName(n); err != nil {
@@ -225,7 +225,7 @@ func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobReq
 
 // EraseJob removes a job that has ended.
 func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobRequest) (*genbusv1.EraseJobResponse, error) {
-	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error { return s.operator.Jobs.Erase(ctx, n) })
 	return &genbusv1.EraseJobResponse{}, err
 }
@@ -313,7 +313,7 @@ func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListA
 
 // RetryJob makes a new job of one that has ended.
 func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobRequest) (*genbusv1.RetryJobResponse, error) {
-	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	out := &genbusv1.RetryJobResponse{}
 	record := ofJob(n)
 	record.Edited = len(m.GetRequestJson()) > 0
@@ -332,7 +332,7 @@ func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobReque
 
 // GetJobBodies reads what a job was asked for. It holds a prompt: who read it is recorded too.
 func (s operatorService) GetJobBodies(ctx context.Context, m *genbusv1.GetJobBodiesRequest) (*genbusv1.GetJobBodiesResponse, error) {
-	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	var out *genbusv1.GetJobBodiesResponse
 	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error {
 		e, err := s.jobOf(ctx, n)
@@ -345,7 +345,7 @@ func (s operatorService) GetJobBodies(ctx context.Context, m *genbusv1.GetJobBod
 }
 
 // jobOf reads the job that a caller has named.
-func (s operatorService) jobOf(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+func (s operatorService) jobOf(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	if err := operator.CheckName(n); err != nil {
 		return joblog.Entry{}, err
 	}

@@ -102,7 +102,7 @@ func TestEventNamesAreTheCloudEventsTypes(t *testing.T) {
 	if cancelled.Status != http.StatusOK {
 		t.Fatal(cancelled.Body)
 	}
-	for path, e := range map[string]subject.TaskName{
+	for path, e := range map[string]subject.JobName{
 		"/genbus/v1/videos/" + id + "/events":    {Kind: subject.Video, Tenant: "default", ID: id},
 		"/genbus/v1/chats/" + chatID + "/events": {Kind: subject.Chat, Tenant: "default", ID: chatID},
 	} {

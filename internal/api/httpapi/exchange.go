@@ -61,8 +61,8 @@ func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exc
 func (x *exchange) ctx() context.Context { return x.r.Context() }
 
 // name is the job that the path names.
-func (x *exchange) name(kind subject.Kind) subject.TaskName {
-	return subject.TaskName{Kind: kind, Tenant: x.tenant, ID: x.r.PathValue("id")}
+func (x *exchange) name(kind subject.Kind) subject.JobName {
+	return subject.JobName{Kind: kind, Tenant: x.tenant, ID: x.r.PathValue("id")}
 }
 
 // request is the admission request of a body.

@@ -126,7 +126,7 @@ func (x *vendorExchange) get(call upstream.Call) error {
 	if id == "" {
 		id = admission.Request{Kind: subject.Video, Tenant: x.tenant, RequestID: call.RequestID}.JobID()
 	}
-	e, err := x.h.core.Jobs.Get(x.ctx(), subject.TaskName{Kind: subject.Video, Tenant: x.tenant, ID: id})
+	e, err := x.h.core.Jobs.Get(x.ctx(), subject.JobName{Kind: subject.Video, Tenant: x.tenant, ID: id})
 	if err != nil {
 		return err
 	}

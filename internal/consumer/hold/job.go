@@ -40,7 +40,7 @@ func (h *Holder) NewJob(item *genbusv1.WorkItem, d Delivery, metrics *telemetry.
 }
 
 // Name is the job's.
-func (j *Job) Name() subject.TaskName { return j.Message.name }
+func (j *Job) Name() subject.JobName { return j.Message.name }
 
 // Logger names the job in every record.
 func (j *Job) Logger() *slog.Logger { return j.Message.logger() }

@@ -22,7 +22,7 @@ import (
 type Message struct {
 	parts   *Options
 	metrics *telemetry.RouteMetrics
-	name    subject.TaskName
+	name    subject.JobName
 	route   string
 	ctx     context.Context //nolint:containedctx // the process's work, with the span of this hold
 

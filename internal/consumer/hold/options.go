@@ -20,7 +20,7 @@ type Options struct {
 	Letters deadletter.Store
 	// Admitted returns the job as the admission of this process left it; false where that
 	// is not known. It saves a read on the first delivery.
-	Admitted func(context.Context, subject.TaskName) (joblog.Entry, bool)
+	Admitted func(context.Context, subject.JobName) (joblog.Entry, bool)
 	Queue    *queue.Queue
 	Metrics  *telemetry.Metrics
 	Tracing  telemetry.Tracing

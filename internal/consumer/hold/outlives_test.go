@@ -38,7 +38,7 @@ func TestAnEndOutlivesItsLog(t *testing.T) {
 			p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
 			h := hold.New(t.Context(), t.Context(), hold.Options{
 				Broker: b, Log: p.Log, Queue: p.Queue, Bodies: p.Bodies, Metrics: p.Metrics, Logger: p.Logger,
-				Admitted: func(context.Context, subject.TaskName) (joblog.Entry, bool) { return joblog.Entry{}, false },
+				Admitted: func(context.Context, subject.JobName) (joblog.Entry, bool) { return joblog.Entry{}, false },
 			})
 			item := &genbusv1.WorkItem{
 				Id: subject.JobID(subject.Chat, "acme", "request\x00one"), Kind: "chat", Tenant: "acme", Route: config.SandboxChatRoute,

@@ -23,7 +23,7 @@ var errLetter = errors.New("the dead letter could not be written")
 // letter that keeps both. It belongs to the goroutine that works on the job.
 type Request struct {
 	parts   *Options
-	name    subject.TaskName
+	name    subject.JobName
 	seq     uint64             // of the work item in its stream
 	item    *genbusv1.WorkItem // nil once the upstream is known to have the task
 	missed  staleCheck         // the body

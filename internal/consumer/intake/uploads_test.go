@@ -147,7 +147,7 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 || jobtest.InboxLeft(t, b) != 0 {
 		t.Errorf("left: %v, and %d messages", left, jobtest.InboxLeft(t, b))
 	}
-	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00unsure")}
+	name := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00unsure")}
 	if e, err := h.Log.Get(t.Context(), name); err != nil || e.Version() != 1 {
 		t.Errorf("%v, %v", e, err)
 	}

@@ -52,7 +52,7 @@ func Follow(t testing.TB, l *joblog.Log, id string, until ...genbusv1.JobPhase) 
 	defer cancel()
 	var out []joblog.Entry
 	for {
-		for e, err := range l.Follow(ctx, subject.TaskName{Kind: kind, Tenant: "acme", ID: id}, uint64(len(out))) {
+		for e, err := range l.Follow(ctx, subject.JobName{Kind: kind, Tenant: "acme", ID: id}, uint64(len(out))) {
 			if errors.Is(err, joblog.ErrNotFound) {
 				break // not admitted yet
 			}

@@ -257,7 +257,7 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeoutCause(s.parts.Life.Working, hold.CommitTimeout, errors.New("the sweep timed out"))
 	defer cancel()
-	again, err := s.Check(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id}, now)
+	again, err := s.Check(ctx, subject.JobName{Kind: kind, Tenant: d.tenant, ID: d.id}, now)
 	if err != nil {
 		s.parts.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
 		again = time.Now().Add(hold.Retry)
@@ -273,7 +273,7 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 
 // Check ends a job that waits although its start deadline has passed, or that is
 // stuck. Where it is to be looked at again it returns when.
-func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) (again time.Time, err error) {
+func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (again time.Time, err error) {
 	e, err := s.parts.Log.Get(ctx, n)
 	if errors.Is(err, joblog.ErrNotFound) {
 		return time.Time{}, nil

@@ -32,7 +32,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	s.starts, s.ends = newDeadlines(2), newDeadlines(2)
 	p.Index.Observe(s)
 	p.Start(t)
-	var names []subject.TaskName
+	var names []subject.JobName
 	for i := range 7 {
 		waits := jobtest.ItemOf(fmt.Sprint("waits", i), config.SandboxVideoRoute, "a cat")
 		waits.QueueDeadline = timestamppb.New(time.Now().Add(time.Minute))
@@ -61,7 +61,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
-	n := joblog.Notice{Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
+	n := joblog.Notice{Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
 	s.Notice(n)
 	n.EndBy = time.Time{}
 	s.Notice(n)
@@ -91,7 +91,7 @@ func TestForgottenDeadlinesStayForgotten(t *testing.T) {
 	if of == nil {
 		t.Fatal("no deadline has passed")
 	}
-	s.Notice(joblog.Notice{Name: subject.TaskName{Kind: name.Kind, Tenant: name.Tenant, ID: "video_other"}, Status: "queued", StartBy: time.Now().Add(time.Hour)})
+	s.Notice(joblog.Notice{Name: subject.JobName{Kind: name.Kind, Tenant: name.Tenant, ID: "video_other"}, Status: "queued", StartBy: time.Now().Add(time.Hour)})
 	s.starts.forgot = true
 	s.Forget()
 	if len(s.starts.queue.all) != 0 || s.starts.hasCapacity() {

@@ -83,7 +83,7 @@ func (a *assignment) resume(table *routes.Table, key pool.UpstreamKey) {
 
 // report tells what became of the create request, made by a client of this chooser's
 // configuration.
-func (a *assignment) report(by *pool.Chooser, n subject.TaskName, sent upstream.Submission) {
+func (a *assignment) report(by *pool.Chooser, n subject.JobName, sent upstream.Submission) {
 	if a.slot != nil {
 		a.slot.ReportCreate(by, pool.Job{ID: n.ID, Tenant: n.Tenant}, sent)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // History reads all events of a job, in order, from the stream's leader.
-func History(ctx context.Context, b *broker.Broker, n subject.TaskName) ([]joblog.Entry, error) {
+func History(ctx context.Context, b *broker.Broker, n subject.JobName) ([]joblog.Entry, error) {
 	var out []joblog.Entry
 	names := b.Names()
 	for seq := uint64(1); ; {

@@ -49,7 +49,7 @@ func (h *History) add(names subject.Space, m Stored) error {
 		return err
 	}
 	if n, err := names.ParseDone(m.Subject); err == nil {
-		e, err := readEvent(subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}, m)
+		e, err := readEvent(subject.JobName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}, m)
 		if err == nil && e.Status != n.Status {
 			err = fmt.Errorf("the subject says %s, the event %s", n.Status, e.Status)
 		}
@@ -128,7 +128,7 @@ func isAlnum(c byte) bool {
 }
 
 // readEvent reads an event, and holds its headers and subject against it.
-func readEvent(n subject.TaskName, m Stored) (Event, error) {
+func readEvent(n subject.JobName, m Stored) (Event, error) {
 	sum := sha256.Sum256(m.Data)
 	out := Event{Seq: m.Seq, Stored: m.Time, ID: m.Header.Get(subject.HeaderCEID), Sum: hex.EncodeToString(sum[:]), Job: n.ID, Tenant: n.Tenant}
 	e, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
