@@ -20,8 +20,15 @@ import (
 // Cursor is a follower's place in the history of a job: behind a version.
 type Cursor = tail.Cursor[subject.JobName, Entry]
 
+// followers follow jobs live. Those of one job share what is read of it.
+type followers struct {
+	tails *tail.Set[subject.JobName, Entry]
+}
+
 // Join follows a job from behind a version. Start must have been called.
-func (l *Log) Join(n subject.JobName, after uint64) *Cursor { return l.tails.Join(n, 0, after, false) }
+func (f *followers) Join(n subject.JobName, after uint64) *Cursor {
+	return f.tails.Join(n, 0, after, false)
+}
 
 // Follow yields a job's events with a version above after: the history, then
 // every new event as it is committed, without gaps and in order. It ends after
@@ -29,9 +36,9 @@ func (l *Log) Join(n subject.JobName, after uint64) *Cursor { return l.tails.Joi
 // was erased before its end was seen; ErrSlowReader; the end of ctx; or a read that has
 // failed for 30 s. Followers of a job share its entries, and do not change them. Start
 // must have been called.
-func (l *Log) Follow(ctx context.Context, n subject.JobName, after uint64) iter.Seq2[Entry, error] {
+func (f *followers) Follow(ctx context.Context, n subject.JobName, after uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		c := l.Join(n, after)
+		c := f.Join(n, after)
 		defer c.Close()
 		if err := follow(ctx, c, after, func(e Entry) bool { return yield(e, nil) }); err != nil {
 			yield(Entry{}, fmt.Errorf("follow %s: %w", n.ID, err))

@@ -8,26 +8,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tail"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Log is the log. Start begins to follow it live.
+// Log commits and reads. Its parts follow jobs and tell other replicas of commits, after Start.
 type Log struct {
+	*followers
+	*notifier
 	b       *broker.Broker
 	enc     publisher.Encoder
 	metrics *telemetry.Metrics
-	log     *slog.Logger
 	writer  string
-	hub     *hub
-	tails   *tail.Set[subject.JobName, Entry]
-	// Capacity is the log's room.
+	// Capacity grants the bytes of the log.
 	Capacity *Capacity
 }
 

@@ -29,10 +29,10 @@ type Options struct {
 // New returns a log that can commit and get; Start adds Follow and notices.
 func New(o Options) *Log {
 	l := &Log{
-		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
-		hub: &hub{}, Capacity: newCapacity(o),
+		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, writer: nuid.Next(), Capacity: newCapacity(o),
 	}
-	l.tails = tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})
+	l.notifier = &notifier{b: o.Broker, log: o.Logger, writer: l.writer, hub: &hub{}}
+	l.followers = &followers{tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})}
 	return l
 }
 
