@@ -179,15 +179,14 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 		group.SetLimit(parallel)
 		for _, s := range steps {
 			group.Go(func() error {
-				if ctx.Err() != nil {
-					return nil
+				if ctx.Err() == nil {
+					changed, err := r.try(ctx, s)
+					results <- result{s, changed, err}
 				}
-				changed, err := r.try(ctx, s)
-				results <- result{s, changed, err}
-				return nil
+				return nil // each result has its error
 			})
 		}
-		_ = group.Wait() // each result has its error
+		_ = group.Wait()
 	}()
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()

@@ -95,7 +95,8 @@ func TestARunThatIsStoppedSaysSo(t *testing.T) {
 				<-reached
 			}
 			lines := bufio.NewScanner(res.Body)
-			for lines.Scan() && !strings.HasPrefix(lines.Text(), ": ping") { // after the first progress
+			for pinged := false; !pinged && lines.Scan(); { // after the first progress
+				pinged = strings.HasPrefix(lines.Text(), ": ping")
 			}
 			stop(w, leave)
 			release()
