@@ -29,7 +29,7 @@ type cli struct {
 	Events   command.Events   `cmd:"" help:"Print events as they come."`
 	Sandbox  sandboxCommand   `cmd:"" help:"Run the sandbox, a fake upstream, alone at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). The model's name says what it does, as in sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
 	Key      keyCommand       `cmd:"" help:"Make keys for tenants and operators."`
-	Operator command.Operator `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
+	Operator command.Operator `cmd:"" help:"Look after a running genbus: jobs, dead letters, bulk actions, routes, tenants, audit."`
 	Proto    protoCommand     `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
 	Config   configCommand    `cmd:"" help:"Check the configuration, print it, or print an example of one."`
 	Health   healthCommand    `cmd:"" help:"Ask a running genbus on this machine whether it is ready."`

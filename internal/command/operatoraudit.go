@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/plural"
 )
 
@@ -63,14 +64,14 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 // auditTarget is what an action was about.
 func auditTarget(r *genbusv1.AuditRecord) string {
 	switch {
+	case r.GetBulk() != nil:
+		return errcode.Clip(r.GetBulk().GetFilter(), 80) + " token " + r.GetBulk().GetToken()
 	case r.GetLetter() != 0:
 		return fmt.Sprint("dead letter ", r.GetLetter())
 	case r.GetRoute() != "":
 		return r.GetKind() + " route " + r.GetRoute()
 	case r.GetJobId() != "":
 		return r.GetJobId() + " of " + r.GetTenant()
-	case r.GetBulk() != nil:
-		return r.GetBulk().GetFilter() + " token " + r.GetBulk().GetToken()
 	}
 	return ""
 }
@@ -83,7 +84,7 @@ func auditOutcome(r *genbusv1.AuditRecord) string {
 	if r.GetJobs() > 0 {
 		out += ", " + plural.Count(r.GetJobs(), "job")
 	}
-	if b := r.GetBulk(); b != nil {
+	if b := r.GetBulk(); b.GetTotal() > 0 {
 		out += fmt.Sprintf(", %d of %d changed, %d failed", b.GetChanged(), b.GetTotal(), b.GetFailed())
 	}
 	if r.GetEdited() {

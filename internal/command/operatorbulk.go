@@ -29,7 +29,8 @@ type bulkCommand struct {
 // bulkFlags are those of all bulk commands.
 type bulkFlags struct {
 	Yes   bool   `help:"Do it; without it they are only counted."`
-	Token string `help:"Continue the run with this token, which printed it at its start; needs the same filter."`
+	// Token is a pointer so that an empty one is a mistake and not a new run.
+	Token *string `help:"Do it for what existed at an earlier count or run, by its token; needs the same filter."`
 }
 
 type bulkCancelCommand struct {
@@ -44,7 +45,7 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, o, out, "job", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+	return c.run(ctx, o, out, "job", c.Since != 0 || c.Idle != 0, func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.CancelJobs(ctx, &genbusv1.CancelJobsRequest{Filter: filter, Everything: c.All, DryRun: dryRun, Token: token})
 	})
 }
@@ -66,7 +67,7 @@ type bulkRedriveCommand struct {
 
 // Run redrives dead letters.
 func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
-	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+	return c.run(ctx, o, out, "dead letter", false, func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.RedriveDeadLetters(ctx, &genbusv1.RedriveDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
 	})
 }
@@ -77,7 +78,7 @@ type bulkDropCommand struct {
 
 // Run drops dead letters.
 func (c bulkDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
-	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+	return c.run(ctx, o, out, "dead letter", false, func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.DropDeadLetters(ctx, &genbusv1.DropDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
 	})
 }
@@ -93,7 +94,7 @@ func (c bulkAttachCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, o, out, "dead letter", func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
+	return c.run(ctx, o, out, "dead letter", false, func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.AttachUpstreamTasks(ctx, &genbusv1.AttachUpstreamTasksRequest{Tasks: tasks, DryRun: dryRun, Token: token})
 	})
 }
@@ -134,11 +135,17 @@ type bulkStream = grpc.ServerStreamingClient[genbusv1.BulkProgress]
 // bulkCall begins an action.
 type bulkCall func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error)
 
-// run counts what there is to do, and does it where that is wanted.
-func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what string, begin bulkCall) error {
+// run counts what there is to do, and does it where that is wanted. moves says that the filter is
+// another one each time.
+func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what string, moves bool, begin bulkCall) error {
 	p := printer{out: out, json: o.JSON}
-	token := c.Token
-	if token == "" {
+	var token string
+	switch {
+	case c.Token != nil && (*c.Token == "" || !c.Yes):
+		return WrongUse("--token needs the token of a count or a run, and --yes")
+	case c.Token != nil:
+		token = *c.Token
+	default:
 		counted, err := c.count(ctx, o, out, begin)
 		if err != nil {
 			return err
@@ -147,13 +154,18 @@ func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what str
 			return p.counted(counted, what)
 		}
 		token = counted.GetToken()
-	} else if !c.Yes {
-		return WrongUse("--token continues a run, and so it needs --yes")
 	}
 	last, err := o.bulk(ctx, p, begin, token)
 	if err != nil {
-		if last != nil {
-			err = fmt.Errorf("%w\nto continue, run the same command with --token %s (not with --since or --idle)", err, token)
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
+		switch {
+		case last == nil:
+		case moves:
+			err = fmt.Errorf("%w\nto do the rest, run the command again: with --since or --idle it counts anew", err)
+		default:
+			err = fmt.Errorf("%w\nto continue, run the same command with --token %s", err, token)
 		}
 		return err
 	}
@@ -202,13 +214,13 @@ func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token st
 
 // counted says what a dry run has counted.
 func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
-	if err := p.say(m, "%s%s %s as of %s; with --yes it is done%s", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m)); err != nil {
+	if err := p.say(m, "%s%s %s as of %s%s\nwith --yes it is done; with --yes --token %s for no newer ones", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m), m.GetToken()); err != nil {
 		return err
 	}
 	if err := p.failures(m); err != nil || m.GetFailed() == 0 {
 		return err
 	}
-	return exitError{ExitNotPossible, fmt.Errorf("%d of the list %s not there: take %s out of it", m.GetFailed(), plural.Form(m.GetFailed(), "is", "are"), plural.Form(m.GetFailed(), "it", "them"))}
+	return exitError{ExitNotPossible, fmt.Errorf("nothing was done: %d of the list %s not there; take %s out of it", m.GetFailed(), plural.Form(m.GetFailed(), "is", "are"), plural.Form(m.GetFailed(), "it", "them"))}
 }
 
 // progress prints how far an action is, with its token first. In JSON each progress is a line.
@@ -219,7 +231,9 @@ func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 		return p.asJSON(now)
 	case last == nil:
 		return p.say(now, "as of %s, token %s%s\n%s", moment(now.GetAsOf()), now.GetToken(), beyondCount(now), line)
-	case last.GetDone() == now.GetDone() && !now.GetEnded():
+	case now.GetEnded():
+		return p.say(now, "ended: %d changed, %d failed, %d had ended or no longer matched", now.GetChanged(), now.GetFailed(), now.GetDone()-now.GetChanged()-now.GetFailed())
+	case last.GetDone() == now.GetDone():
 		return nil
 	}
 	return p.say(now, "%s", line)
@@ -243,9 +257,9 @@ func examples(m *genbusv1.BulkProgress, code string) (names []string) {
 		switch {
 		case f.GetCode() != code:
 		case f.GetJobId() != "":
-			names = append(names, f.GetJobId())
+			names = append(names, f.GetJobId()+" ("+clean(f.GetMessage())+")")
 		default:
-			names = append(names, fmt.Sprint("dead letter ", f.GetLetter()))
+			names = append(names, fmt.Sprintf("dead letter %d (%s)", f.GetLetter(), clean(f.GetMessage())))
 		}
 	}
 	return names

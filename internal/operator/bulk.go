@@ -121,7 +121,8 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 				_, err := letters.letter(ctx, t.GetSequence())
 				switch {
 				case errcode.CodeOf(err) == errcode.LetterNotFound:
-					addFailure(p, step{letter: t.GetSequence()}, errcode.LetterNotFound)
+					p.Total--
+					addFailure(p, step{letter: t.GetSequence()}, errcode.LetterNotFound, err)
 				case err != nil:
 					return err
 				}
@@ -198,7 +199,7 @@ func checkEverything(m BulkRequest, everything, all bool) []errcode.Violation {
 	if !all || everything || m.GetDryRun() {
 		return nil
 	}
-	return []errcode.Violation{{Field: "everything", Description: "must be true (--all on the command line) where the filter is empty, which chooses all there are, of all tenants"}}
+	return []errcode.Violation{{Field: "everything", Description: "must be true (--all on the command line) where the filter chooses all there are, of all tenants"}}
 }
 
 func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {

@@ -42,6 +42,14 @@ type step struct {
 	do func(context.Context) (changed bool, err error)
 }
 
+// about names the job or the dead letter for the log.
+func (s step) about() slog.Attr {
+	if s.jobID != "" {
+		return slog.String(telemetry.KeyJobID, s.jobID)
+	}
+	return slog.Uint64(telemetry.KeySequence, s.letter)
+}
+
 // work is what an action consists of.
 type work struct {
 	// existing returns what there is now.
@@ -68,6 +76,9 @@ type Action struct {
 func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
 	if !isKnown(m.ProtoReflect()) {
 		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "has a field that this version of genbus does not know, and would leave out"})
+	}
+	if m.GetToken() != "" && m.GetDryRun() {
+		wrong = append(wrong, errcode.Violation{Field: "token", Description: "must be empty with dry_run, which answers with a new one"})
 	}
 	if m.GetToken() == "" && !m.GetDryRun() {
 		wrong = append(wrong, errcode.Violation{Field: "token", Description: "is required: take it from the answer to the same request with dry_run"})
@@ -105,7 +116,10 @@ func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.B
 		return p, tell(p)
 	}
 	r := run{progress: p, tell: tell, log: log}
-	return p, r.all(ctx, token.existed, a.steps)
+	if err = r.all(ctx, token.existed, a.steps); err != nil {
+		_ = r.say() // the last counts, where the caller still listens
+	}
+	return p, err
 }
 
 // token is the one that was given, or in a dry run one for what exists now.
@@ -214,7 +228,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("panic in a step of a bulk action", telemetry.KeyJobID, s.jobID, telemetry.KeySequence, s.letter, telemetry.KeyError, p, "stack", string(debug.Stack()))
+			r.log.With(s.about()).Error("panic in a step of a bulk action", telemetry.KeyError, p, "stack", string(debug.Stack()))
 			changed, err = false, errcode.New(errcode.Internal, "a bug in genbus stopped this step")
 		}
 	}()
@@ -234,8 +248,8 @@ func (r *run) add(done result) error {
 	r.progress.Done++
 	switch {
 	case done.err != nil:
-		addFailure(r.progress, done.step, code)
-		r.log.Warn("bulk action left a job or dead letter", telemetry.KeyJobID, done.step.jobID, telemetry.KeySequence, done.step.letter, telemetry.KeyCode, string(code))
+		addFailure(r.progress, done.step, code, done.err)
+		r.log.With(done.step.about()).Warn("bulk action left a job or dead letter", telemetry.KeyCode, string(code))
 	case done.changed:
 		r.progress.Changed++
 	}
@@ -243,14 +257,18 @@ func (r *run) add(done result) error {
 }
 
 // addFailure counts a job or letter that stays as it is.
-func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code) {
+func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) {
 	p.Failed++
 	if p.FailedByCode == nil {
 		p.FailedByCode = map[string]int64{}
 	}
 	p.FailedByCode[string(code)]++
 	if len(p.GetFailures()) < maxFailures {
-		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.letter, Code: string(code)})
+		message := err.Error()
+		if coded, ok := errors.AsType[*errcode.Error](err); ok {
+			message = coded.Message
+		}
+		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.letter, Code: string(code), Message: message})
 	}
 }
 

@@ -35,7 +35,7 @@ func TestLettersThatAreNotThereAreNotAttached(t *testing.T) {
 	}
 	m := attachAll(first, dropped, dropped+1, subject.FirstRejected)
 	counted := r.count(r.bulk().AttachUpstreamTasks(m))
-	if counted.GetTotal() != 4 || counted.GetFailedByCode()["letter_not_found"] != 3 || counted.GetFailures()[0].GetLetter() != dropped {
+	if counted.GetTotal() != 1 || counted.GetFailedByCode()["letter_not_found"] != 3 || counted.GetFailures()[0].GetLetter() != dropped {
 		t.Errorf("%v", counted)
 	}
 	if seq := store(t, r, submitted(3), submitted(3).GetId()); seq != dropped+1 {

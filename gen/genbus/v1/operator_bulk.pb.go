@@ -441,7 +441,7 @@ type BulkProgress struct {
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// What was accepted or stored later is not touched.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// How many jobs or letters match.
+	// How many jobs or letters match; of a list, how many are there.
 	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	// Whether no more than total match.
 	TotalExact bool `protobuf:"varint,4,opt,name=total_exact,json=totalExact,proto3" json:"total_exact,omitempty"`
@@ -580,7 +580,9 @@ type BulkFailure struct {
 	// Sequence of the letter; 0 for a job.
 	Letter uint64 `protobuf:"varint,2,opt,name=letter,proto3" json:"letter,omitempty"`
 	// Code of the error.
-	Code          string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	Code string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// Text of the error, for the operator alone: it may say what a request holds.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +634,13 @@ func (x *BulkFailure) GetLetter() uint64 {
 func (x *BulkFailure) GetCode() string {
 	if x != nil {
 		return x.Code
+	}
+	return ""
+}
+
+func (x *BulkFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
 	}
 	return ""
 }
@@ -690,11 +699,12 @@ const file_genbus_v1_operator_bulk_proto_rawDesc = "" +
 	"\x05ended\x18\v \x01(\bR\x05ended\x1a?\n" +
 	"\x11FailedByCodeEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"P\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"j\n" +
 	"\vBulkFailure\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06letter\x18\x02 \x01(\x04R\x06letter\x12\x12\n" +
-	"\x04code\x18\x03 \x01(\tR\x04codeB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x04code\x18\x03 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessageB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_bulk_proto_rawDescOnce sync.Once

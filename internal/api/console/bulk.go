@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +51,11 @@ func newBulkPage(r *query) bulkPage {
 var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
 
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
+	for name := range r.values { // a mistyped filter would choose more
+		if !slices.Contains(append([]string{"do", "code", "tasks", "done"}, filters...), name) {
+			return nil, errcode.Invalid([]errcode.Violation{{Field: name, Description: "is no filter of a bulk action"}})
+		}
+	}
 	p := newBulkPage(r)
 	if p.Do == "attach" && p.Tasks == "" {
 		return p, nil

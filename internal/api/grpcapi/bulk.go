@@ -6,6 +6,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/operator"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // CancelJobs is in operator_service.proto, as are the others.
@@ -50,11 +51,15 @@ func (s operatorService) bulk(m operator.BulkRequest, record *genbusv1.AuditReco
 			return err
 		}
 		record.Bulk = &genbusv1.BulkAction{Token: errcode.Clip(m.GetToken(), 64), Filter: action.Filter}
-		return s.record(ctx, record, func(r *genbusv1.AuditRecord) error {
+		log := s.log.With(telemetry.KeyRequestID, callOf(ctx).id[0], telemetry.KeyOp, callOf(ctx).method.name(), "operator", callOf(ctx).operator)
+		return s.record(out.Context(), record, func(r *genbusv1.AuditRecord) error {
 			if invalid != nil {
 				return invalid
 			}
-			p, err := action.Run(ctx, s.log, tell)
+			p, err := action.Run(ctx, log, tell)
+			if errcode.CodeOf(err) == errcode.ShuttingDown {
+				err = errcode.New(errcode.ShuttingDown, "this replica is going down; call again with the same token to continue")
+			}
 			r.Bulk.Total, r.Bulk.Done, r.Bulk.Changed, r.Bulk.Failed = p.GetTotal(), p.GetDone(), p.GetChanged(), p.GetFailed()
 			return err
 		})

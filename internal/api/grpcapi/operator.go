@@ -58,8 +58,10 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	switch {
 	case err == nil:
 		s.log.InfoContext(ctx, "operator's call", attrs...)
-	case errors.As(err, &f):
+	case errors.As(err, &f) && r.GetOutcome() != genbusv1.AuditRecord_OUTCOME_FAILED:
 		s.log.WarnContext(ctx, "operator's call was refused", append(attrs, telemetry.KeyCode, string(f.Code))...)
+	case f != nil:
+		s.log.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyCode, string(f.Code))...)
 	default:
 		s.log.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyError, err)...)
 	}

@@ -91,10 +91,15 @@ func (s *Server) InProcess() *grpc.ClientConn { return s.local.conn }
 // Drain tells those who ask for the health that nothing is served any more.
 func (s *Server) Drain() { s.health.drain() }
 
-// Close stops the server, cutting the calls that are left. It may be called twice.
+// closeTime is how long calls that have ended may take to tell their clients so.
+const closeTime = time.Second
+
+// Close stops the server. Calls that have not ended within closeTime are cut. It may be called twice.
 func (s *Server) Close() error {
 	s.Drain()
-	s.server.Stop()
+	cut := time.AfterFunc(closeTime, s.server.Stop)
+	defer cut.Stop()
+	s.server.GracefulStop()
 	return s.local.close()
 }
 

@@ -265,10 +265,7 @@ func (q Query) wants(r *genbusv1.AuditRecord) bool {
 // pattern is the subject of what a query chooses, as far as one says that.
 func (l Log) pattern(q Query) string {
 	names := l.Broker.Names()
-	switch {
-	case q.Route != "" && subject.CheckToken(q.Route) == nil:
-		return names.AuditRoute("*", q.Route)
-	case q.Letter != 0:
+	if q.Letter != 0 {
 		return names.AuditLetter(strconv.FormatUint(q.Letter, 10))
 	}
 	return names.AuditPattern()
