@@ -28,7 +28,7 @@ type bulkCommand struct {
 
 // bulkFlags are those of all bulk commands.
 type bulkFlags struct {
-	Yes   bool   `help:"Do it; without it they are only counted."`
+	Yes bool `help:"Do it; without it they are only counted."`
 	// Token is a pointer so that an empty one is a mistake and not a new run.
 	Token *string `help:"Do it for what existed at an earlier count or run, by its token; needs the same filter."`
 }
