@@ -15,6 +15,19 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
+// TestFirstExample is the one of the README.
+func TestFirstExample(t *testing.T) {
+	brokertest.Full(t, "builds a program")
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", "run", "../../examples/first", w.NATSURL()).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "JOB_STATUS_COMPLETED [url:\"http://") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestExampleClient makes a video, and reads those that have finished, one whose upstream
 // gives no address among them.
 func TestExampleClient(t *testing.T) {
