@@ -50,7 +50,7 @@ func (f *fleet) keeps() (n int) {
 
 // graceEnded is what the service says on its way out when calls were still in
 // hand. A chat may take longer than the grace period; that is no unclean stop.
-const graceEnded = "the grace period ended with calls in hand"
+const graceEnded = "the grace period ended with running calls"
 
 // ranOutOfGrace reports whether that was the last that a replica said.
 func (r *replica) ranOutOfGrace() bool {

@@ -68,7 +68,7 @@ func TestOnlyGoodAnswersAreAnswers(t *testing.T) {
 func TestLogsAreReadForAlarms(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	text := "{\"msg\":\"started\"}\npanic: no\nWARNING: DATA RACE\ngenbus: the grace period ended with calls in hand; so\n"
+	text := "{\"msg\":\"started\"}\npanic: no\nWARNING: DATA RACE\ngenbus: the grace period ended with running calls; so\n"
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

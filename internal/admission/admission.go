@@ -31,21 +31,21 @@ type Admission struct {
 
 // Options are the parts that admission works with. All are required.
 type Options struct {
-	Config  *config.Live
-	Broker  *broker.Broker
-	Log     *joblog.Log
-	Index   *jobindex.Index
-	Bodies  *broker.Bodies
-	Queue   *queue.Queue
-	Letters *quota.DeadLetterQuota
-	Metrics *telemetry.Metrics
+	Config          *config.Live
+	Broker          *broker.Broker
+	Log             *joblog.Log
+	Index           *jobindex.Index
+	Bodies          *broker.Bodies
+	Queue           *queue.Queue
+	DeadLetterQuota *quota.DeadLetterQuota
+	Metrics         *telemetry.Metrics
 }
 
 // New returns an admission.
 func New(o Options) *Admission {
 	return &Admission{
 		Tenants: newTenants(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}, o.Metrics),
-		cfg:     o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.Letters, metrics: o.Metrics, firsts: newFirsts(),
+		cfg:     o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.DeadLetterQuota, metrics: o.Metrics, firsts: newFirsts(),
 	}
 }
 

@@ -50,13 +50,13 @@ func New(ctx context.Context, p *parts.Parts) *Consumer {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: p.Broker, Log: p.Log, Bodies: p.Bodies,
-		Letters: p.DeadLetters, Admitted: p.Admission.First, Queue: p.Queue,
+		DeadLetters: p.DeadLetters, Admitted: p.Admission.First, Queue: p.Queue,
 		Metrics: p.Metrics, Tracing: p.Tracing, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
 	})
 	c := &Consumer{
 		Parts: p, holder: h,
 		sweeper: rescue.New(rescue.Options{
-			Life: h.Life, Clock: p.Broker.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.DeadLetters, Logger: p.Logger,
+			Life: h.Life, Clock: p.Broker.Clock(), Log: p.Log, Queue: p.Queue, DeadLetters: p.DeadLetters, Logger: p.Logger,
 		}),
 		videos: video.New(video.Options{
 			Holder: h, Config: p.Config, Routes: p.Routes, Content: p.Content,
@@ -102,7 +102,7 @@ func (c *Consumer) Drain(ctx context.Context) error {
 	}
 	c.stopWorking(hold.ErrShutdown)
 	<-done
-	return fmt.Errorf("the grace period ended with calls in hand; another replica, or the next start, goes on with their jobs: %w", context.Cause(ctx))
+	return fmt.Errorf("the grace period ended with running calls; another replica, or the next start, goes on with their jobs: %w", context.Cause(ctx))
 }
 
 // reconnected makes sure of what is held before anything new is fetched: the

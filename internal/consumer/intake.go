@@ -33,7 +33,7 @@ func (c *Consumer) startIntake(ctx context.Context) (counted []*countedInbox, er
 
 func (c *Consumer) intake(kind subject.Kind) *intake.Intake {
 	return intake.New(kind, intake.Options{
-		Life: c.holder.Life, Broker: c.Broker, Log: c.Log, Items: c.Queue.Items, Letters: c.DeadLetters,
+		Life: c.holder.Life, Broker: c.Broker, Log: c.Log, Items: c.Queue.Items, DeadLetters: c.DeadLetters,
 		Uploads: c.Uploads, Admission: c.Admission, Tracing: c.Tracing, Logger: c.Logger,
 	})
 }

@@ -159,7 +159,7 @@ func atItsBound(t *testing.T, b *broker.Broker, url string) *replica {
 	t.Helper()
 	r := idleReplica(t, b, testConfig(t, url, boundOf(1)))
 	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: "old", Error: &genbusv1.TaskError{Code: "poisoned"}}
-	if err := r.holder.Letters.Put(t.Context(), letter, "old", "x"); err != nil {
+	if err := r.holder.DeadLetters.Put(t.Context(), letter, "old", "x"); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -121,7 +121,7 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	r := idleReplica(t, b, testConfig(t, up.URL(), boundOf(2)))
 	putLetter := func(id string) {
 		letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: id, Error: &genbusv1.TaskError{Code: "poisoned"}}
-		if err := r.holder.Letters.Put(t.Context(), letter, id, "x"); err != nil {
+		if err := r.holder.DeadLetters.Put(t.Context(), letter, id, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "old", Data: garbage(size), Error: &genbusv1.TaskError{Code: "poisoned"}}
 	put := func(id string, count int) {
 		for i := range count {
-			if err := r.holder.Letters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
+			if err := r.holder.DeadLetters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -202,7 +202,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 		_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
 		return errcode.CodeOf(err) == errcode.DeadLettersFull
 	})
-	if err := r.holder.Letters.Put(t.Context(), letter, "in-work", "x"); err != nil {
+	if err := r.holder.DeadLetters.Put(t.Context(), letter, "in-work", "x"); err != nil {
 		t.Errorf("the letter of a job in work has no room: %v", err)
 	}
 	if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {

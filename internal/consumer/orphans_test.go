@@ -43,7 +43,7 @@ func slotsOf(videos, chats int) func(*config.Config) {
 
 // orphans settles the jobs of routes that the replica does not have.
 func (r *replica) orphans() orphans.Settler {
-	return orphans.Settler{Log: r.log, Queue: r.Queue, Letters: r.holder.Letters, Logger: r.Logger}
+	return orphans.Settler{Log: r.log, Queue: r.Queue, DeadLetters: r.holder.DeadLetters, Logger: r.Logger}
 }
 
 // failOrphans ends all jobs of a route, and gives the sum. As an operator, it calls

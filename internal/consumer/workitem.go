@@ -41,7 +41,7 @@ func (c *Consumer) unreadable(m jetstream.Msg, d hold.Delivery, cause error) {
 	var outcome error
 	name, err := c.Broker.Names().ParseWorkItem(m.Subject())
 	if err == nil {
-		err = c.holder.Letters.FailUnreadable(ctx, c.Log, name, m.Subject(), m.Data(), cause)
+		err = c.holder.DeadLetters.FailUnreadable(ctx, c.Log, name, m.Subject(), m.Data(), cause)
 	}
 	if err != nil {
 		c.Logger.Error("an unreadable work item could not be settled", "subject", m.Subject(), telemetry.KeyError, err)

@@ -176,7 +176,7 @@ func (r *Runner) Close(ctx context.Context) error {
 			return fmt.Errorf("inline chats do not end: %w", context.Cause(ctx))
 		}
 	}
-	return fmt.Errorf("the grace period ended with calls in hand: inline chats were cut off: %w", context.Cause(ctx))
+	return fmt.Errorf("the grace period ended with running calls: inline chats were cut off: %w", context.Cause(ctx))
 }
 
 func (r *Runner) cutCalls() {

@@ -19,11 +19,11 @@ import (
 
 // Requests is what operators do with the requests of jobs: read them, and submit them again.
 type Requests struct {
-	Config    *config.Live
-	Items     queue.Items
-	Bodies    *broker.Bodies
-	Letters   *DeadLetterActions
-	Admission *admission.Admission
+	Config      *config.Live
+	Items       queue.Items
+	Bodies      *broker.Bodies
+	DeadLetters *DeadLetterActions
+	Admission   *admission.Admission
 }
 
 // Where a request was found.
@@ -122,7 +122,7 @@ func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
 
 // inLetter reads the dead letters. An erased job may have left that of another request.
 func (p Requests) inLetter(ctx context.Context, e joblog.Entry) (stored, error) {
-	letters, err := p.Letters.ofJob(ctx, e.Name())
+	letters, err := p.DeadLetters.ofJob(ctx, e.Name())
 	if err != nil {
 		return stored{}, err
 	}

@@ -40,8 +40,8 @@ const (
 // Bulk is what operators do to many jobs or dead letters in one call. Each method checks a request;
 // the Action that it returns does the work. All fields are required.
 type Bulk struct {
-	Jobs    Jobs
-	Letters *DeadLetterActions
+	Jobs        Jobs
+	DeadLetters *DeadLetterActions
 	// Cancel ends a job for which holds is true in the log, and reports whether it has.
 	Cancel Cancel
 }
@@ -72,7 +72,7 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 	}
 	return newAction(m, &genbusv1.CancelJobsRequest{Filter: f}, append(wrong, checkEverything(m, m.GetEverything(), all)...), work{
 		existing: func(context.Context) (deadletter.Extent, error) {
-			now, err := b.Letters.Streams.Broker.Clock().Now()
+			now, err := b.DeadLetters.Streams.Broker.Clock().Now()
 			return deadletter.Extent{At: now}, err
 		},
 		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
@@ -110,13 +110,13 @@ func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error
 func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Action, error) {
 	tasks := m.GetTasks()
 	return newAction(m, &genbusv1.AttachUpstreamTasksRequest{Tasks: tasks}, checkTasks(tasks), work{
-		existing: b.Letters.Streams.Extent,
+		existing: b.DeadLetters.Streams.Extent,
 		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
 			p.Total, p.TotalExact = int64(len(tasks)), true
 			if !m.GetDryRun() {
 				return nil // each step finds out
 			}
-			letters := b.Letters.within(at)
+			letters := b.DeadLetters.within(at)
 			for _, t := range tasks {
 				_, err := letters.letter(ctx, t.GetSequence())
 				switch {
@@ -130,7 +130,7 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 			return nil
 		},
 		steps: func(_ context.Context, at deadletter.Extent, _ string) (steps []step, next string, err error) {
-			letters := b.Letters.within(at)
+			letters := b.DeadLetters.within(at)
 			for _, t := range tasks {
 				steps = append(steps, step{letter: t.GetSequence(), do: func(ctx context.Context) (bool, error) {
 					_, err := letters.Attach(ctx, t.GetSequence(), t.GetUpstreamTaskId())
@@ -155,11 +155,11 @@ func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLet
 		return Query{Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token, stored: &at}
 	}
 	return newAction(m, asked, checkEverything(m, everything, proto.Size(f) == 0), work{
-		existing: b.Letters.Streams.Extent,
+		existing: b.DeadLetters.Streams.Extent,
 		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
 			begin := time.Now()
 			for token := ""; ; {
-				page, err := b.Letters.List(ctx, query(at, token))
+				page, err := b.DeadLetters.List(ctx, query(at, token))
 				if err != nil {
 					return err
 				}
@@ -174,8 +174,8 @@ func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLet
 			}
 		},
 		steps: func(ctx context.Context, at deadletter.Extent, cursor string) (steps []step, next string, err error) {
-			page, err := b.Letters.List(ctx, query(at, cursor))
-			letters := b.Letters.within(at)
+			page, err := b.DeadLetters.List(ctx, query(at, cursor))
+			letters := b.DeadLetters.within(at)
 			for _, l := range page.Letters {
 				steps = append(steps, step{letter: l.GetSequence(), do: func(ctx context.Context) (bool, error) {
 					err := do(ctx, letters, l.GetSequence())

@@ -27,7 +27,7 @@ import (
 
 // bulk is that of the replica. A job is cancelled as any writer of its log does it.
 func (r *replica) bulk() Bulk {
-	return Bulk{Jobs: r.Jobs, Letters: r.DeadLetterActions, Cancel: func(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (bool, error) {
+	return Bulk{Jobs: r.Jobs, DeadLetters: r.DeadLetterActions, Cancel: func(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (bool, error) {
 		e, err := r.o.Log.Get(ctx, n)
 		if err != nil || e.Terminal() || !holds(e) {
 			return false, err

@@ -17,10 +17,10 @@ import (
 // where they have a meaning of their own; those of the broker and of the log come as they
 // are. All fields are required, and those of its parts too.
 type Operator struct {
-	Letters *DeadLetterActions
-	Routes  *Routes
-	Jobs    Jobs
-	// Requests are those of jobs; Letters has those of letters.
+	DeadLetters *DeadLetterActions
+	Routes      *Routes
+	Jobs        Jobs
+	// Requests are those of jobs; DeadLetters has those of dead letters.
 	Requests Requests
 	Audit    audit.Log
 	Bulk     Bulk
@@ -35,13 +35,13 @@ type Operator struct {
 func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
 	record := audit.Log{Broker: p.Broker, Logger: p.Logger}
 	o := Operator{
-		Letters: &DeadLetterActions{
+		DeadLetters: &DeadLetterActions{
 			Config: p.Config, Names: p.Broker.Names(), Streams: deadletter.Streams{Broker: p.Broker}, Log: p.Log, Bodies: p.Bodies,
 			Uploads: p.Uploads, Admission: p.Admission, Items: p.Queue.Items, Routes: p.Routes, Logger: p.Logger,
 		},
 		Routes: &Routes{
 			Config: p.Config, Table: p.Routes, Queue: p.Queue, Rates: p.Index, Audit: record,
-			Settler: orphans.Settler{Log: p.Log, Queue: p.Queue, Letters: p.DeadLetters, Logger: p.Logger},
+			Settler: orphans.Settler{Log: p.Log, Queue: p.Queue, DeadLetters: p.DeadLetters, Logger: p.Logger},
 		},
 		Jobs:     Jobs{Log: p.Log, Index: p.Index, Queue: p.Queue, Eraser: p.Eraser, Fleet: member},
 		Audit:    record,
@@ -49,8 +49,8 @@ func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
 		Tenants:  Tenants{Index: p.Index, Config: p.Config, Fleet: member, Bodies: p.Bodies},
 		Streams:  Streams{Broker: p.Broker},
 	}
-	o.Requests = Requests{Config: p.Config, Items: p.Queue.Items, Bodies: p.Bodies, Letters: o.Letters, Admission: p.Admission}
-	o.Bulk = Bulk{Jobs: o.Jobs, Letters: o.Letters, Cancel: cancel}
-	o.Overview = NewOverview(o.Routes, &deadletter.Counter{Streams: o.Letters.Streams}, member)
+	o.Requests = Requests{Config: p.Config, Items: p.Queue.Items, Bodies: p.Bodies, DeadLetters: o.DeadLetters, Admission: p.Admission}
+	o.Bulk = Bulk{Jobs: o.Jobs, DeadLetters: o.DeadLetters, Cancel: cancel}
+	o.Overview = NewOverview(o.Routes, &deadletter.Counter{Streams: o.DeadLetters.Streams}, member)
 	return o
 }

@@ -61,7 +61,7 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 func (p Requests) madeBy(ctx context.Context, e joblog.Entry, source admission.Source, edited []byte) (joblog.Entry, error) {
 	n := e.Name()
 	n.ID = admission.Request{Kind: n.Kind, Tenant: n.Tenant, Source: &source}.JobID()
-	made, err := p.Letters.Log.Get(ctx, n)
+	made, err := p.DeadLetters.Log.Get(ctx, n)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
@@ -110,7 +110,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 			return err
 		}
 	}
-	letters, err := p.Letters.ofJob(ctx, e.Name())
+	letters, err := p.DeadLetters.ofJob(ctx, e.Name())
 	if err != nil || len(letters) == 0 {
 		return err
 	}

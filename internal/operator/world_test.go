@@ -97,7 +97,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		t.Fatal(err)
 	}
 	op := New(p, fleet.New(fleet.Options{Alone: true, Self: p.Log.Writer(), Held: work.HeldJob}), nil)
-	r := &replica{t: t, up: up, consumer: work, o: p, DeadLetterActions: op.Letters, Routes: op.Routes, Jobs: op.Jobs, requests: op.Requests}
+	r := &replica{t: t, up: up, consumer: work, o: p, DeadLetterActions: op.DeadLetters, Routes: op.Routes, Jobs: op.Jobs, requests: op.Requests}
 	t.Cleanup(func() {
 		r.stop()
 		endLog()

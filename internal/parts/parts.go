@@ -72,7 +72,7 @@ func New(o Options) *Parts {
 	p.DeadLetterQuota = quota.NewDeadLetterQuota(o.Config, o.Broker)
 	p.Queue = queue.New(o.Config, o.Broker, p.Log, p.DeadLetterQuota)
 	p.Admission = admission.New(admission.Options{
-		Config: o.Config, Broker: o.Broker, Log: p.Log, Index: p.Index, Bodies: p.Bodies, Queue: p.Queue, Letters: p.DeadLetterQuota, Metrics: o.Metrics,
+		Config: o.Config, Broker: o.Broker, Log: p.Log, Index: p.Index, Bodies: p.Bodies, Queue: p.Queue, DeadLetterQuota: p.DeadLetterQuota, Metrics: o.Metrics,
 	})
 	p.Eraser = erasure.Eraser{Broker: o.Broker, Queue: p.Queue, Log: p.Log, Index: p.Index, Bodies: p.Bodies}
 	p.Chats = chatlog.New(o.Broker, p.Log, p.Bodies, chatlog.Options{ReaderBuffer: int(cfg.Limits.SlowReaderBytes)})

@@ -268,7 +268,7 @@ func (s *Service) NATSURL() string { return s.broker.ClientURL() }
 func (s *Service) Names() subject.Space { return s.broker.Names() }
 
 // Run serves until ctx ends or a server fails, and then stops everything: new work is
-// refused at once, calls in hand may end within the grace period, and jobs are handed
+// refused at once, running calls may end within the grace period, and jobs are handed
 // over.
 func (s *Service) Run(ctx context.Context) error {
 	group, serving := errgroup.WithContext(ctx)
@@ -317,7 +317,7 @@ func ignore(err, expected error) error {
 	return err
 }
 
-// stop refuses new work at once, lets the calls in hand finish within the grace
+// stop refuses new work at once, lets running calls finish within the grace
 // period, hands the rest over, and closes. The replica is said to be draining already.
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
@@ -334,7 +334,7 @@ func (s *Service) stop(ctx context.Context) error {
 	group.Go(func() error { s.api.Core.AwaitWork(grace); return nil })
 	group.Go(func() error {
 		if err := s.http.Shutdown(grace); err != nil {
-			return fmt.Errorf("the grace period ended with calls in hand: answers by HTTP were cut off: %w", err)
+			return fmt.Errorf("the grace period ended with running calls: answers by HTTP were cut off: %w", err)
 		}
 		return nil
 	})

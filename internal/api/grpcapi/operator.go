@@ -137,7 +137,7 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 
 // ListDeadLetters reads a page of letters.
 func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDeadLettersRequest) (*genbusv1.ListDeadLettersResponse, error) {
-	page, err := s.operator.Letters.List(ctx, operator.Query{
+	page, err := s.operator.DeadLetters.List(ctx, operator.Query{
 		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, err
@@ -148,11 +148,11 @@ func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadL
 	out := &genbusv1.GetDeadLetterResponse{}
 	if m.GetWithoutData() {
 		var err error
-		out.Letter, err = s.operator.Letters.Summary(ctx, m.GetSequence())
+		out.Letter, err = s.operator.DeadLetters.Summary(ctx, m.GetSequence())
 		return out, err
 	}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) (err error) {
-		out.Letter, err = s.operator.Letters.Letter(ctx, m.GetSequence())
+		out.Letter, err = s.operator.DeadLetters.Letter(ctx, m.GetSequence())
 		return err
 	})
 	return out, err
@@ -162,7 +162,7 @@ func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadL
 func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.RedriveDeadLetterRequest) (*genbusv1.RedriveDeadLetterResponse, error) {
 	out := &genbusv1.RedriveDeadLetterResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) error {
-		e, err := s.operator.Letters.Redrive(ctx, m.GetSequence())
+		e, err := s.operator.DeadLetters.Redrive(ctx, m.GetSequence())
 		if err == nil {
 			out.Id, out.Status = made(r, e)
 		}
@@ -175,7 +175,7 @@ func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.Redr
 func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.AttachUpstreamTaskRequest) (*genbusv1.AttachUpstreamTaskResponse, error) {
 	out := &genbusv1.AttachUpstreamTaskResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence(), UpstreamTaskId: m.GetUpstreamTaskId()}, func(r *genbusv1.AuditRecord) error {
-		e, err := s.operator.Letters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
+		e, err := s.operator.DeadLetters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
 		if err == nil {
 			out.Id, out.Status = made(r, e)
 			r.UpstreamTaskId = core.VideoOf(e).GetUpstreamTaskId()
@@ -189,7 +189,7 @@ func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.Att
 func (s operatorService) LookUpUpstreamTask(ctx context.Context, m *genbusv1.LookUpUpstreamTaskRequest) (*genbusv1.LookUpUpstreamTaskResponse, error) {
 	out := &genbusv1.LookUpUpstreamTaskResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) (err error) {
-		out.LookUp, err = s.operator.Letters.LookUp(ctx, m.GetSequence())
+		out.LookUp, err = s.operator.DeadLetters.LookUp(ctx, m.GetSequence())
 		r.UpstreamTaskId = out.GetLookUp().GetUpstreamTaskId()
 		return err
 	})
@@ -205,7 +205,7 @@ func made(r *genbusv1.AuditRecord, e joblog.Entry) (id string, status genbusv1.J
 // DropDeadLetter removes a letter.
 func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDeadLetterRequest) (*genbusv1.DropDeadLetterResponse, error) {
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) error {
-		return s.operator.Letters.Drop(ctx, m.GetSequence())
+		return s.operator.DeadLetters.Drop(ctx, m.GetSequence())
 	})
 	return &genbusv1.DropDeadLetterResponse{}, err
 }

@@ -80,7 +80,7 @@ func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 // BuryReply is Bury with the chat's reply (or its digest) in the letter.
 func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte, digest bool) error {
 	return j.Request.keep(ctx, j.Record.last().Job, func(item *genbusv1.WorkItem) error {
-		return j.Request.parts.Letters.PutReply(ctx, item, j.Record.last().Job, f, reply, digest)
+		return j.Request.parts.DeadLetters.PutReply(ctx, item, j.Record.last().Job, f, reply, digest)
 	})
 }
 

@@ -14,10 +14,10 @@ import (
 
 // Options are the parts that a Holder works with. All are required, except Tracing.
 type Options struct {
-	Broker  *broker.Broker
-	Log     *joblog.Log
-	Bodies  *broker.Bodies
-	Letters deadletter.Store
+	Broker      *broker.Broker
+	Log         *joblog.Log
+	Bodies      *broker.Bodies
+	DeadLetters deadletter.Store
 	// Admitted returns the job as the admission of this process left it; false where that
 	// is not known. It saves a read on the first delivery.
 	Admitted func(context.Context, subject.JobName) (joblog.Entry, bool)

@@ -77,12 +77,14 @@ func (r *Request) Body(ctx context.Context) (body.Document, error) {
 
 // bury stores the request as the dead letter of a job that ends with f.
 func (r *Request) bury(ctx context.Context, job task.Job, f *errcode.Error) error {
-	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, job, f, r.lookUps...) })
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error {
+		return r.parts.DeadLetters.PutJob(ctx, item, job, f, r.lookUps...)
+	})
 }
 
 // buryLost stores the request of a job whose log was lost with its first event.
 func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
-	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, nil, f) })
+	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.DeadLetters.PutJob(ctx, item, nil, f) })
 }
 
 // buryEnd stores the letter that the end of a job leaves. What it would say is not true where
@@ -91,7 +93,7 @@ func (r *Request) buryEnd(ctx context.Context, job task.Job) error {
 	if !r.Owes(job) {
 		return nil
 	}
-	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutEnd(ctx, item, job, r.lookUps...) })
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.DeadLetters.PutEnd(ctx, item, job, r.lookUps...) })
 }
 
 func (r *Request) keep(ctx context.Context, job task.Job, put func(*genbusv1.WorkItem) error) error {

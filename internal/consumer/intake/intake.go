@@ -49,15 +49,15 @@ const (
 
 // Options are the parts that an Intake works with. All are required, except Tracing.
 type Options struct {
-	Life      *hold.Life
-	Broker    *broker.Broker
-	Log       *joblog.Log
-	Items     queue.Items
-	Letters   deadletter.Store
-	Uploads   *natsreq.Uploads
-	Admission *admission.Admission
-	Tracing   telemetry.Tracing
-	Logger    *slog.Logger
+	Life        *hold.Life
+	Broker      *broker.Broker
+	Log         *joblog.Log
+	Items       queue.Items
+	DeadLetters deadletter.Store
+	Uploads     *natsreq.Uploads
+	Admission   *admission.Admission
+	Tracing     telemetry.Tracing
+	Logger      *slog.Logger
 }
 
 // Intake takes the requests of one kind. Slots is how many it can have in hand.
@@ -169,7 +169,7 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: errcode.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
 	}
-	if err := in.Letters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
+	if err := in.DeadLetters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
 		in.Logger.Error("a dead letter could not be written", "subject", errcode.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
 		return hold.ReturnAfter(10 * time.Second)
 	}

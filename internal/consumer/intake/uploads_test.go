@@ -51,7 +51,7 @@ func takeHeld(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) heldUplo
 		t.Fatal(err)
 	}
 	in := New(subject.Video, Options{
-		Life: p.Holder(t).Life, Broker: b, Log: p.Log, Items: p.Queue.Items, Letters: p.DeadLetters, Uploads: p.Uploads, Admission: p.Admission, Logger: p.Logger,
+		Life: p.Holder(t).Life, Broker: b, Log: p.Log, Items: p.Queue.Items, DeadLetters: p.DeadLetters, Uploads: p.Uploads, Admission: p.Admission, Logger: p.Logger,
 	})
 	return heldUpload{Intake: in, t: t, message: message, d: d}
 }

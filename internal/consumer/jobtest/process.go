@@ -109,8 +109,8 @@ func (p *Process) Holder(t testing.TB) *hold.Holder {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: p.Broker, Log: p.Log, Bodies: p.Bodies,
-		Letters:  p.DeadLetters,
-		Admitted: p.Admission.First, Queue: p.Queue, Metrics: p.Metrics, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
+		DeadLetters: p.DeadLetters,
+		Admitted:    p.Admission.First, Queue: p.Queue, Metrics: p.Metrics, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
 	})
 	t.Cleanup(func() {
 		stopFetching(hold.ErrShutdown)

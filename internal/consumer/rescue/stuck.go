@@ -52,7 +52,7 @@ func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *er
 	}
 	f = stuckFault(e.Job)
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == errcode.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
-		return f, time.Time{}, p.Letters.PutJob(ctx, deadletter.WorkItemFromLog(v), v, f)
+		return f, time.Time{}, p.DeadLetters.PutJob(ctx, deadletter.WorkItemFromLog(v), v, f)
 	}
 	return f, time.Time{}, nil
 }

@@ -41,12 +41,12 @@ const (
 
 // Options are the parts that a Sweeper works with. All are required.
 type Options struct {
-	Life    *hold.Life
-	Clock   *clock.Clock
-	Log     *joblog.Log
-	Queue   *queue.Queue
-	Letters deadletter.Store
-	Logger  *slog.Logger
+	Life        *hold.Life
+	Clock       *clock.Clock
+	Log         *joblog.Log
+	Queue       *queue.Queue
+	DeadLetters deadletter.Store
+	Logger      *slog.Logger
 }
 
 // Sweeper ends the jobs that were not started by their deadline, wherever their items are;

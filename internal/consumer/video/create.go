@@ -104,7 +104,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	occasion := fmt.Sprintf("%d.%x", attempt, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.CommitTimeout)
-		err := t.holder().Letters.Put(try, letter, id, occasion)
+		err := t.holder().DeadLetters.Put(try, letter, id, occasion)
 		cancel()
 		if err == nil {
 			t.held.Request.Heard(attempt)

@@ -28,10 +28,10 @@ const MaxPage = 100
 
 // Settler ends orphans for an operator. All fields are required.
 type Settler struct {
-	Log     *joblog.Log
-	Queue   *queue.Queue
-	Letters deadletter.Store
-	Logger  *slog.Logger
+	Log         *joblog.Log
+	Queue       *queue.Queue
+	DeadLetters deadletter.Store
+	Logger      *slog.Logger
 }
 
 // Fail ends jobs of a route that is not configured, up to MaxPage, from where token says: ""
@@ -102,7 +102,7 @@ func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.Or
 func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item, again bool) (ended bool, err error) {
 	item, err := orphan.Decode()
 	if err != nil {
-		ended, err = true, p.Letters.FailUnreadable(ctx, p.Log, n, orphan.Subject, orphan.Data, err)
+		ended, err = true, p.DeadLetters.FailUnreadable(ctx, p.Log, n, orphan.Subject, orphan.Data, err)
 	} else {
 		ended, err = p.settleJob(ctx, p.Queue.Items.LogItem(orphan, item), item, again)
 	}
@@ -128,7 +128,7 @@ func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *g
 		return false, nil
 	case means == joblog.Lost:
 		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
-		if err := p.Letters.PutJob(ctx, item, nil, f); err != nil {
+		if err := p.DeadLetters.PutJob(ctx, item, nil, f); err != nil {
 			return false, err
 		}
 		return true, p.end(ctx, item, joblog.Entry{}, f, true)
@@ -139,7 +139,7 @@ func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *g
 		return true, p.endJob(ctx, item, current)
 	case current.Terminal():
 		if task.LeavesDeadLetter(current.Job) && task.SameRequest(item, current.Job.GetExecution()) {
-			if err := p.Letters.PutEnd(ctx, item, current.Job); err != nil {
+			if err := p.DeadLetters.PutEnd(ctx, item, current.Job); err != nil {
 				return false, err
 			}
 		}
@@ -182,7 +182,7 @@ func (p Settler) endJob(ctx context.Context, item *genbusv1.WorkItem, current jo
 	}
 	keep := f.Code == errcode.SubmissionUnknown || upstreamID(job) != ""
 	if keep {
-		if err := p.Letters.PutJob(ctx, item, current.Job, f); err != nil {
+		if err := p.DeadLetters.PutJob(ctx, item, current.Job, f); err != nil {
 			return err
 		}
 	}
