@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 type keyCommand struct {
@@ -19,6 +21,9 @@ type newKeyCommand struct {
 
 // Run prints the key alone on the first line. It is kept nowhere.
 func (c newKeyCommand) Run(out io.Writer) error {
+	if name := cmp.Or(c.Tenant, c.Operator); name != "" && subject.CheckToken(name) != nil {
+		return command.WrongUse("the name %q is not allowed; want 1 to 64 letters, digits, _ or -", name)
+	}
 	key, hash := config.NewKey()
 	// Without a name the sample has a word that no tenant can have.
 	entry := "api_keys:\n  - tenant: " + cmp.Or(c.Tenant, "<tenant>")

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -25,6 +27,9 @@ func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 		if got := tc.whose(c, key); got != name {
 			t.Errorf("the key %q is of %q, want %q", key, got, name)
 		}
+	}
+	if err := (newKeyCommand{Operator: "bad name!"}).Run(io.Discard); !command.IsUsage(err) {
+		t.Errorf("a name that the configuration refuses: %v", err)
 	}
 }
 
