@@ -174,13 +174,11 @@ func TestALetterHasItsOwnBody(t *testing.T) {
 	})
 }
 
-// stored checks how many bodies of acme's have a name that begins like this, and
-// are there.
+// stored waits until so many bodies of acme's have a name that begins like this, and are there:
+// the list may come from a node that has not applied the last deletion.
 func (r *replica) stored(prefix string, want int) {
 	r.t.Helper()
-	if names := r.bodies(prefix); len(names) != want {
-		r.t.Errorf("%d bodies %s*: %v, want %d", len(names), prefix, names, want)
-	}
+	r.eventually(fmt.Sprintf("%d bodies %s*", want, prefix), func() bool { return len(r.bodies(prefix)) == want })
 }
 
 // bodies are the names of acme's bodies that begin like this, and are there.
