@@ -154,14 +154,14 @@ func TestMetricsAreDescribed(t *testing.T) {
 			known = append(known, "genbus_"+string(m[1]))
 		}
 	}
-	const table = "docs/operations/metrics.md"
+	const table = "docs/monitoring.md"
 	described := metricPattern.FindAllString(read(t, table), -1)
 	for _, name := range known {
 		if !slices.Contains(described, name) {
 			t.Errorf("%s does not describe %s", table, name)
 		}
 	}
-	for _, page := range append(operationsPages(t), "docs/operations.md") {
+	for _, page := range []string{table, "docs/alerts.md", "docs/operator.md", "docs/deploy.md"} {
 		for _, name := range metricPattern.FindAllString(read(t, page), -1) {
 			if !slices.Contains(known, name) {
 				t.Errorf("%s names %s, which does not exist", page, name)

@@ -15,9 +15,9 @@ import (
 
 var outcomesPattern = regexp.MustCompile(`(?s)(<!-- outcomes -->\n).*?(<!-- /outcomes -->)`)
 
-// TestOutcomesAreTheTables: docs/protocols.md lists what each answer to a create proves, and says who.
+// TestOutcomesAreTheTables: docs/upstreams.md lists what each answer to a create proves, and says who.
 func TestOutcomesAreTheTables(t *testing.T) {
-	const name = "docs/protocols.md"
+	const name = "docs/upstreams.md"
 	text := read(t, name)
 	want := outcomesPattern.ReplaceAllString(text, "${1}"+outcomesTable()+"${2}")
 	if *update {

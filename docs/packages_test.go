@@ -221,7 +221,7 @@ func TestNamedTestsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := regexp.MustCompile("`(Test\\w+)`")
-	for _, page := range append(pages, "architecture.md", "development.md") {
+	for _, page := range append(pages, "architecture.md", "decisions.md", "development.md") {
 		for _, m := range named.FindAllStringSubmatch(read(t, path.Join("docs", page)), -1) {
 			if !tests[m[1]] {
 				t.Errorf("docs/%s names %s, which does not exist", page, m[1])

@@ -10,14 +10,14 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestReloadSampleSaysWhatIsLogged: reload.md shows a file and the line that its
+// TestReloadSampleSaysWhatIsLogged: docs/deploy.md shows a file and the line that its
 // additions make in the log.
 func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/operations/reload.md")
+	page := read(t, "docs/deploy.md")
 	sample := regexp.MustCompile("(?s)```yaml\n([^`]*# added[^`]*)```").FindStringSubmatch(page)
 	if sample == nil {
-		t.Fatal("reload.md has no sample of a reload")
+		t.Fatal("docs/deploy.md has no sample of a reload")
 	}
 	file := withoutAdditions(sample[1])
 	source := config.Source{File: "genbus.yaml", ReadFile: func(path string) ([]byte, error) {

@@ -24,7 +24,7 @@ import (
 
 // BenchmarkAccept is the time until a video is accepted, asked for by HTTP, by how the
 // broker stores. Nothing is submitted meanwhile but one video. Service, servers and
-// clients share one process. docs/operations/storage.md quotes it.
+// clients share one process. docs/performance.md has the figures.
 func BenchmarkAccept(b *testing.B) {
 	for _, mode := range []struct {
 		name    string

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestBackup is docs/backup.md, run: what a backup was taken of while its routes
+// TestBackup is docs/deploy.md, run: what a backup was taken of while its routes
 // were paused comes back paused, knows nothing of what happened since, and submits
 // nothing again that its operator takes out before the routes are resumed.
 func TestBackup(t *testing.T) {

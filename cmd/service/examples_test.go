@@ -247,7 +247,7 @@ func (e example) all(t *testing.T, env []string) {
 // the time at which it was made.
 var storedForAdmission = regexp.MustCompile(`^stored for admission: GENBUS_REQUESTS, message [1-9][0-9]{15}, request id order-9\b`)
 
-// TestNodeExample installs, generates and runs examples/node as docs/languages.md
+// TestNodeExample installs, generates and runs examples/node as docs/node.md
 // says.
 func TestNodeExample(t *testing.T) {
 	t.Parallel()

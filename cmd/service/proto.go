@@ -22,6 +22,6 @@ func (c protoCommand) Run(ctx context.Context, out io.Writer) error {
 	if err := set.Write(c.Out); err != nil {
 		return fmt.Errorf("proto --out: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "%s and %s are in %s; docs/languages.md says what to do with them.\n", plural.Count(len(set)-1, ".proto file"), protoset.Descriptors, c.Out)
+	_, err = fmt.Fprintf(out, "%s and %s are in %s; docs/http.md says what to do with them.\n", plural.Count(len(set)-1, ".proto file"), protoset.Descriptors, c.Out)
 	return err
 }

@@ -105,7 +105,8 @@ A key or a variable that is not known is an error, with the name that was probab
 
 ## Reload
 
-SIGHUP has a running process take other routes, upstreams, keys and limits from the file, without dropping a job: [reload.md](operations/reload.md) says what, and what needs a restart.
+SIGHUP makes a running process read the file again, without dropping a job.
+[Reload the configuration](deploy.md#reload-the-configuration) says what it takes over and what needs a restart.
 
 ## Keys
 

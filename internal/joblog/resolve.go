@@ -169,7 +169,7 @@ func (l *Log) Erased(ctx context.Context, seq uint64, began time.Time) (bool, er
 // turn, and one that is back with a restored GENBUS_WAIT. The log knows their jobs, unless
 // it has lost them too. It is never created next to accepted jobs (see
 // broker.Streams.Ensure), so an operator has restored it then, and takes out what was
-// submitted since the backup before anything is submitted (docs/backup.md). A mark by
+// submitted since the backup before anything is submitted (docs/deploy.md). A mark by
 // admission could not tell these originals from others either.
 func (l *Log) resolveUnlogged(i WorkItem) (Meaning, error) {
 	if i.Waits || i.GetAttached() != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var screenshots = flag.String("screenshots", "", "directory where the pictures of docs/console.md are written")
+var screenshots = flag.String("screenshots", "", "directory where the pictures of docs/operator.md are written")
 
 // maxPicture is how large a picture of the documents may be, in bytes.
 const maxPicture = 80 << 10
 
-// TestScreenshots makes the pictures of docs/console.md, where -screenshots asks for them.
+// TestScreenshots makes the pictures of docs/operator.md, where -screenshots asks for them.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("makes pictures; give -screenshots a directory")

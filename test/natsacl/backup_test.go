@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestAdministratorTakesBackups: docs/backup.md is the administrator's work. The log
+// TestAdministratorTakesBackups: docs/deploy.md is the administrator's work. The log
 // is longer than what a server sends without an answer (8 MiB), so that the answers
 // count too.
 func TestAdministratorTakesBackups(t *testing.T) {

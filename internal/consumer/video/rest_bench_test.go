@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkDue is the memory of a task that is due, next to one at rest, while there is no slot
-// for its poll. docs/benchmarks.md quotes it.
+// for its poll.
 func BenchmarkDue(b *testing.B) {
 	up := httptest.NewServer(http.NotFoundHandler())
 	b.Cleanup(up.Close)
