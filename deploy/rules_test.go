@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ruleFile is a file for rule_files of Prometheus.
 type ruleFile struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
@@ -60,13 +59,13 @@ func rules(t *testing.T) (out []rule) {
 	return out
 }
 
-// runbook begins the address of an alert's section; the name of its page follows.
+// runbook is the prefix of runbook URLs. The name of the page follows.
 const runbook = "https://github.com/genbus/genbus/blob/main/docs/operations/"
 
-// runbookPages are the pages that have a section for each alert.
+// runbookPages are the pages with the sections of alerts.
 var runbookPages = []string{"alerts-jobs.md", "alerts-service.md"}
 
-// page is the page that has the alert's section; empty where its address is wrong.
+// page returns the page of the alert's section, or an empty string if the URL is wrong.
 func (r rule) page() string {
 	for _, page := range runbookPages {
 		if r.Annotations.Runbook == runbook+page+"#"+strings.ToLower(r.Alert) {
@@ -76,8 +75,8 @@ func (r rule) page() string {
 	return ""
 }
 
-// consoleInWords is the address of the alert's view with a word for each label, as the runbook
-// has it: ROUTE for the label route.
+// consoleInWords returns the path of the alert's view as the runbook shows it, with a word for each
+// label: ROUTE for the label route.
 func (r rule) consoleInWords() string {
 	return labelPattern.ReplaceAllStringFunc(r.Annotations.Console, func(label string) string {
 		return strings.ToUpper(labelInUse.FindStringSubmatch(label)[1])
@@ -90,7 +89,8 @@ var (
 	labelPattern = regexp.MustCompile(`\{\{ \$labels\.\w+ \}\}`)
 )
 
-// TestAlertsAreComplete and ask for what exists.
+// TestAlertsAreComplete proves that each alert has a valid query, duration, severity, runbook and
+// summary.
 func TestAlertsAreComplete(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules(t) {
@@ -114,8 +114,8 @@ func TestAlertsAreComplete(t *testing.T) {
 
 var section = regexp.MustCompile(`(?ms)^## (Genbus\w+)\n(.*?)(?:^#|\z)`)
 
-// TestEveryAlertHasItsSection in the runbook, in the same order on each page, with the address
-// of its view, and every section its alert.
+// TestEveryAlertHasItsSection proves that alerts and runbook sections match in order, and that each
+// section names the alert's view.
 func TestEveryAlertHasItsSection(t *testing.T) {
 	t.Parallel()
 	for _, page := range runbookPages {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// maxWords is how long a page for operators may be: about ten minutes of reading.
+// maxWords limits a page for operators to about ten minutes of reading.
 const maxWords = 2200
 
-// operationsPages are the pages that docs/operations.md leads to.
+// operationsPages returns the pages below docs/operations.
 func operationsPages(t *testing.T) []string {
 	t.Helper()
 	pages, err := fs.Glob(os.DirFS(root), "docs/operations/*.md")
@@ -20,8 +20,8 @@ func operationsPages(t *testing.T) []string {
 	return pages
 }
 
-// TestOperationsPagesAreShort: a person on call reads one of them in ten minutes, and finds
-// each from the first.
+// TestOperationsPagesAreShort proves that operator pages stay within maxWords and are linked from
+// docs/operations.md.
 func TestOperationsPagesAreShort(t *testing.T) {
 	t.Parallel()
 	const first = "docs/operations.md"
