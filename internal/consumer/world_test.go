@@ -124,13 +124,13 @@ func (r *replica) mute() {
 	})
 }
 
-// again is a held job that is delivered once more.
+// again is the redelivery of a held job.
 type again struct {
 	hold.Held
 	job *hold.Job
 }
 
-func (a again) Message() *hold.Message { return &a.job.Message }
+func (a again) Job() *hold.Job { return a.job }
 
 // unheardOf is a delivery whose settlement is lost.
 type unheardOf struct {

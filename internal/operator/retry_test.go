@@ -101,7 +101,9 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 		if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
 			t.Errorf("%d creates", creates)
 		}
-		one.stored(v.GetId()+"-request", 1)
+		if m := one.read(videoName(v.GetId())); string(m.GetRequestJson()) != failing || m.GetRequestFrom() != fromKept {
+			t.Errorf("kept is %v", m)
+		}
 
 		edited, err := one.retry(old.Name(), videoBody, "second")
 		if err != nil || edited.Job.GetId() == v.GetId() {
