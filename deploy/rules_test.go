@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ruleFile is a file for rule_files of Prometheus.
 type ruleFile struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
@@ -63,8 +62,8 @@ func rules(t *testing.T) (out []rule) {
 // runbook is the page that has a section for each alert.
 const runbook = "https://github.com/genbus/genbus/blob/main/docs/alerts.md"
 
-// consoleInWords is the address of the alert's view with a word for each label, as the runbook
-// has it: ROUTE for the label route.
+// consoleInWords returns the path of the alert's view as the runbook shows it, with a word for each
+// label: ROUTE for the label route.
 func (r rule) consoleInWords() string {
 	return labelPattern.ReplaceAllStringFunc(r.Annotations.Console, func(label string) string {
 		return strings.ToUpper(labelInUse.FindStringSubmatch(label)[1])
@@ -77,7 +76,8 @@ var (
 	labelPattern = regexp.MustCompile(`\{\{ \$labels\.\w+ \}\}`)
 )
 
-// TestAlertsAreComplete and ask for what exists.
+// TestAlertsAreComplete proves that each alert has a valid query, duration, severity, runbook and
+// summary.
 func TestAlertsAreComplete(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules(t) {
@@ -101,8 +101,8 @@ func TestAlertsAreComplete(t *testing.T) {
 
 var section = regexp.MustCompile(`(?ms)^## (Genbus\w+)\n(.*?)(?:^#|\z)`)
 
-// TestEveryAlertHasItsSection in the runbook, in the order of the rules, with the address of its
-// view, and every section its alert.
+// TestEveryAlertHasItsSection proves that alerts and runbook sections match in order, and that each
+// section names the alert's view.
 func TestEveryAlertHasItsSection(t *testing.T) {
 	t.Parallel()
 	const page = "../docs/alerts.md"

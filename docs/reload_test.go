@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestReloadSampleSaysWhatIsLogged: docs/deploy.md shows a file and the line that its
-// additions make in the log.
+// TestReloadSampleSaysWhatIsLogged proves that the log line in docs/deploy.md is the one that its sample
+// produces.
 func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/deploy.md")
@@ -37,14 +37,14 @@ func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 	}
 	var line strings.Builder
 	slog.New(slog.NewTextHandler(&line, nil)).Info("configuration reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
-	_, said, _ := strings.Cut(line.String(), " ") // the time
+	_, said, _ := strings.Cut(line.String(), " ") // cut the time
 	if !strings.Contains(page, said) {
 		t.Errorf("the log says\n%s", said)
 	}
 }
 
-// withoutAdditions is a sample without the lines that are marked as added, and without
-// what is below such an entry.
+// withoutAdditions returns the sample without the lines marked "# added" and without the contents
+// of list entries marked so.
 func withoutAdditions(sample string) string {
 	var kept []string
 	below := -1

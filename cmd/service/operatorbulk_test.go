@@ -13,7 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestOperatorBulkCommand counts jobs of a paused route, cancels them, and says what it did.
+// TestOperatorBulkCommand proves that a bulk action counts the jobs of a paused route, cancels them
+// and reports the result.
 func TestOperatorBulkCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)

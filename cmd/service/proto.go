@@ -13,7 +13,6 @@ type protoCommand struct {
 	Out string `required:"" help:"Directory to write to; it is made where it is missing. A set that was written there before is replaced, other files are not." placeholder:"DIR" type:"path"`
 }
 
-// Run writes the contract that this binary speaks.
 func (c protoCommand) Run(ctx context.Context, out io.Writer) error {
 	set, err := protoset.New(ctx)
 	if err != nil {
