@@ -72,7 +72,7 @@ const (
 const (
 	// ErrQueueFull means that the route's queue, or the whole queue, is full.
 	ErrQueueFull Code = "queue_full"
-	// ErrRateLimited means that the tenant exceeds its requests per second.
+	// ErrRateLimited means that the tenant has exceeded its limit of requests per second.
 	ErrRateLimited Code = "rate_limited"
 	// ErrTenantFull means that the tenant has reached its limit of unfinished jobs.
 	ErrTenantFull Code = "tenant_full"
@@ -91,8 +91,8 @@ const (
 	// ErrAcceptanceUnknown means that the request may have been accepted. Retry it with the same
 	// RequestId.
 	ErrAcceptanceUnknown Code = "acceptance_unknown"
-	// ErrClockWrong means that the replica's clock is wrong or was not compared with the broker's
-	// yet.
+	// ErrClockWrong means that the replica's clock is wrong or has not been compared with the
+	// broker's yet.
 	ErrClockWrong Code = "clock_wrong"
 	// ErrIndexCatchingUp means that no replica has the index of jobs ready.
 	ErrIndexCatchingUp Code = "index_catching_up"
@@ -107,8 +107,8 @@ const (
 	// ErrSubmissionUnknown means that the upstream may have accepted the submission, so it was not
 	// repeated.
 	ErrSubmissionUnknown Code = "submission_outcome_unknown"
-	// ErrOrphanedSubmission means that the upstream has a task that its job could not record. Only
-	// in dead letters.
+	// ErrOrphanedSubmission means that the upstream has a task that its job could not record. It
+	// occurs only in dead letters.
 	ErrOrphanedSubmission Code = "orphaned_submission"
 	// ErrQueueTimeout means that the job was not submitted within the route's queue timeout.
 	ErrQueueTimeout Code = "queue_timeout"
@@ -146,7 +146,7 @@ const (
 	ErrUpstreamRemoved Code = "upstream_removed"
 	// ErrUpstreamUnavailable means that the upstream could not be reached, or failed.
 	ErrUpstreamUnavailable Code = "upstream_unavailable"
-	// ErrUpstreamRateLimited means that the upstream asks to slow down.
+	// ErrUpstreamRateLimited means that the upstream limits the rate of genbus's requests.
 	ErrUpstreamRateLimited Code = "upstream_rate_limited"
 	// ErrUpstreamTimeout means that the upstream did not answer within the route's timeout.
 	ErrUpstreamTimeout Code = "upstream_timeout"

@@ -31,7 +31,7 @@ func (c Code) Retry() bool { return errcode.MeaningOf(errcode.Code(c)).Retry }
 type Error struct {
 	// Code is the meaning. It is never empty.
 	Code Code
-	// Message says what happened, to which job, and what to do, for people.
+	// Message tells people what happened, to which job, and what to do.
 	Message string
 	// JobID names the job that failed; empty if unknown or not about a job.
 	JobID string
@@ -115,7 +115,7 @@ func again(e *Error) bool {
 
 // refusedSince returns the permission error of the connection that names one of the streams or
 // buckets, or nil. before is the last error at the start of the operation: a connection keeps its
-// last error forever, so that one proves nothing.
+// last error forever, so an earlier error proves nothing.
 func (c *Client) refusedSince(before error, names ...string) error {
 	now := c.nc.LastError()
 	about := func(name string) bool { return strings.Contains(now.Error(), name) }

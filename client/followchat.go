@@ -141,8 +141,8 @@ func (r *chunkReader) arrived(ctx context.Context, m *nats.Msg) (whole bool, err
 	return true, r.take(ctx, chunk)
 }
 
-// catchUp delivers the stream's chunks after the last block, then the end: once all blocks are
-// delivered, or no more can come.
+// catchUp delivers the stream's chunks after the last block. It then delivers the end, if it has
+// arrived, once all blocks are delivered or no more can come.
 func (r *chunkReader) catchUp(ctx context.Context) error {
 	err := r.readOn(ctx)
 	if err != nil && (r.end == nil || !errors.Is(err, ErrBrokerUnavailable) || ctx.Err() != nil || time.Now().Before(r.patience)) {
@@ -186,8 +186,8 @@ func (r *chunkReader) readOn(ctx context.Context) error {
 	}
 }
 
-// early reports whether the event that began the chunk's attempt is still missing. It waits for one
-// look only: an inline chat may have dropped that event.
+// early reports whether the event that began the chunk's attempt is still missing. It reports this
+// only once per attempt, because an inline chat may have dropped the event.
 func (r *chunkReader) early(chunk *genbusv1.ChatChunk) bool {
 	if chunk.GetAttempt() <= max(r.attempt, r.ahead) {
 		return false

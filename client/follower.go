@@ -149,8 +149,8 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// hopeless reports whether the log can never be read: since following began, the server denied it
-// to this user, or the stream has not existed.
+// hopeless reports whether the log can never be read: no event has been seen, and the stream does
+// not exist or the server has denied this user access to it since following began.
 func (f *follower) hopeless(err error) bool {
 	var api *jetstream.APIError
 	noStream := errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound

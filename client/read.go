@@ -62,7 +62,7 @@ func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, err
 		return nil, fmt.Errorf("object store %s: %w", ref.GetBucket(), err)
 	}
 	data, err := store.GetBytes(ctx, ref.GetName())
-	// A cluster node may answer that does not have the object yet.
+	// The cluster node that answers may not have the object yet.
 	for wait := firstPause; errors.Is(err, jetstream.ErrObjectNotFound) && wait < maxPause && pause(ctx, wait) == nil; wait *= 2 {
 		data, err = store.GetBytes(ctx, ref.GetName())
 	}

@@ -24,7 +24,7 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// errNotSent reports an attempt that sent nothing: its upload failed, its time was over, or the
+// errNotSent reports an attempt that sent nothing: its upload failed, its time had run out, or the
 // connection was closed.
 var errNotSent = errors.New("the request was not sent")
 

@@ -78,13 +78,15 @@ func (f Finished) Err() error {
 
 // Subscribe passes finished jobs to handle until ctx ends. It then waits for running handlers and
 // returns nil. If a handler returns nil, its job is acked. If it fails, the job is redelivered,
-// after 1 s at first and 1 min at most, until it succeeds. A handler may take any time: the job is
-// not given to another handler of this call, and while NATS is reachable not to another program.
+// after 1 s at first and 1 min at most, until it succeeds. A handler may take as long as it needs.
+// Meanwhile its job is given to no other handler of this call and, while NATS is reachable, to no
+// other program.
 //
-// Delivery is at least once. A handler that must not act twice on a job remembers Finished.EventID.
+// Delivery is at least once. A handler that must not act twice on a job should remember
+// Finished.EventID.
 //
 // Subscribe survives restarts of NATS and genbus. It fails if it cannot start (invalid Feed,
-// missing stream, no permission), and with nats.ErrConnectionClosed once nats.go gives up the
+// missing stream, no permission), and with nats.ErrConnectionClosed once nats.go gives up on the
 // connection.
 func (c *Client) Subscribe(ctx context.Context, f Feed, handle func(context.Context, Finished) error) error {
 	filters, err := c.filters(f)

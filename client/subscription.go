@@ -43,8 +43,9 @@ type subscription struct {
 	stream   time.Time // when the stream was created
 	floor    uint64    // every message up to here was acked; 0 before the first bind
 	looked   time.Time // when floor was read
-	// held has the jobs whose handlers run, by event. If NATS was away for longer than ackWait, a
-	// job may be delivered again while it is held; the delivery only replaces its message.
+	// held has the jobs whose handlers are running, by event. If NATS was unreachable for longer
+	// than ackWait, a job may be delivered again while it is held. That delivery only replaces the
+	// job's message.
 	held map[string]*heldJob
 	// dealt records the newest acked jobs, so that a redelivery after a lost ack or a recreated
 	// consumer is not handled again.
@@ -55,7 +56,7 @@ type subscription struct {
 // maxDealt bounds dealt.
 const maxDealt = 4096
 
-// heldJob is a job whose handler runs.
+// heldJob is a job whose handler is running.
 type heldJob struct {
 	mu sync.Mutex
 	m  jetstream.Msg // newest delivery; acks of earlier ones have no effect
@@ -108,7 +109,7 @@ func filtersOf(cfg jetstream.ConsumerConfig) []string {
 	return cfg.FilterSubjects
 }
 
-// sameSubjects compares two lists in any order.
+// sameSubjects reports whether two lists have the same subjects, in any order.
 func sameSubjects(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -288,7 +289,8 @@ func (s *subscription) deal(event string) {
 	s.dealtList = append(s.dealtList, event)
 }
 
-// hold registers a job whose handler is about to run. fresh is false if the handler already runs.
+// hold registers a job whose handler is about to run. fresh is false if the handler is already
+// running.
 func (s *subscription) hold(event string, m jetstream.Msg) (job *heldJob, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

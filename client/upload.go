@@ -113,7 +113,7 @@ func (c *Client) discard(ctx context.Context, upload string) {
 	defer cancel()
 	bucket := c.names.Bodies(c.tenant)
 	stream, err := c.js.Stream(ctx, objectwrite.Stream(bucket))
-	if err == nil { // description first: an object that has one is taken for complete
+	if err == nil { // description first: an object that has one counts as complete
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.InfoOf(bucket, upload)))
 	}
 	if err == nil {

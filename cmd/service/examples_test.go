@@ -244,6 +244,9 @@ func (e example) all(t *testing.T, env []string) {
 // because a new inbox derives its first sequence from the time.
 var storedForAdmission = regexp.MustCompile(`^stored for admission: GENBUS_REQUESTS, message [1-9][0-9]{15}, request id order-9\b`)
 
+// completedLine matches the output of openai.js.
+var completedLine = regexp.MustCompile(`^video_[a-z2-7]{26} completed\n$`)
+
 // TestNodeExample proves that examples/node can be installed, generated and run as described in
 // docs/node.md.
 func TestNodeExample(t *testing.T) {
@@ -255,6 +258,13 @@ func TestNodeExample(t *testing.T) {
 	}
 	e := example{dir: dir, publish: []string{"node", "publish.js"}, finished: []string{"node", "finished.js"}}
 	e.check(t)
+	t.Run("openai", func(t *testing.T) {
+		t.Parallel()
+		w := newFastWorld(t)
+		if out, err := in(t, dir, nil, "node", "openai.js", w.base+"/v1"); err != nil || !completedLine.MatchString(out) {
+			t.Errorf("openai.js: %v: %s", err, out)
+		}
+	})
 	t.Run("one by one and deleted", func(t *testing.T) {
 		t.Parallel()
 		w := newFastWorld(t)

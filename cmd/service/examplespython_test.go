@@ -72,7 +72,7 @@ func TestPythonCompiles(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "py_compile")
 	dir := copyExample(t, "python", "*.py")
-	if out, err := in(t, dir, nil, python, "-m", "py_compile", "connection.py", "messages.py", "publish.py", "finished.py"); err != nil {
+	if out, err := in(t, dir, nil, python, "-m", "py_compile", "connection.py", "messages.py", "publish.py", "finished.py", "openai_sdk.py"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -62,9 +62,9 @@ async function handle(message) {
 }
 
 /**
- * Handles the messages one by one. Delivery is at least once: an event is known by
- * its ce-id. To never act twice, keep the ids where the result is kept, such
- * as a column of the same database.
+ * Handles messages one at a time. Delivery is at least once, so it skips events by
+ * their ce-id. To never act twice, store the ids with the results, for example in a
+ * column of the same database.
  */
 async function read(consumer, stop) {
   const seen = new Set();
@@ -75,7 +75,7 @@ async function read(consumer, stop) {
     }
     const id = message.headers.get('ce-id');
     if (!seen.has(id)) {
-      await handle(message); // when this throws, the program ends, and the message comes again
+      await handle(message); // if this throws, the program ends, and NATS redelivers the message
       seen.add(id);
       if (seen.size > 10_000) {
         seen.delete(seen.values().next().value); // the oldest

@@ -25,7 +25,7 @@ function videoRequest({ requestId, model, prompt }) {
   }));
 }
 
-/** Asks until there is an answer, and gives the accepted task. */
+/** Sends the request until there is an answer, and returns the accepted task. */
 async function call(nc, subject, request) {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -38,7 +38,7 @@ async function call(nc, subject, request) {
       if (!after || attempt === attempts) {
         throw new Error(`refused: ${code}: ${fromBinary(TaskErrorSchema, answer.data).message}`);
       }
-      await wait(after * 1000); // "nothing was accepted, come again", as with rate_limited
+      await wait(after * 1000); // genbus accepted nothing, as with rate_limited
     } catch (err) {
       if (!(err instanceof TimeoutError) || attempt === attempts) {
         throw err;

@@ -38,19 +38,19 @@ async def handle(message) -> None:
 
 
 async def read(subscription, stopped: asyncio.Event) -> None:
-    """Handles the messages one by one. Delivery is at least once: an event is known by its ce-id.
-    To never act twice, keep the ids where the result is kept, such as a column of the same
+    """Handles messages one at a time. Delivery is at least once, so it skips events by their
+    ce-id. To never act twice, store the ids with the results, for example in a column of the same
     database."""
     seen: OrderedDict[str, None] = OrderedDict()
     while not stopped.is_set():
         try:
-            # One: what waited here longer than 30 seconds would be handled by another worker too.
+            # Only one, because NATS would redeliver others that wait here for 30 seconds.
             [message] = await subscription.fetch(1, timeout=1)
         except asyncio.TimeoutError:
-            continue  # there was none
+            continue  # no message
         event = message.headers["ce-id"]
         if event not in seen:
-            await handle(message)  # when this throws, the program ends, and the message comes again
+            await handle(message)  # if this throws, the program ends, and NATS redelivers the message
             seen[event] = None
             if len(seen) > 10_000:
                 seen.popitem(last=False)  # the oldest

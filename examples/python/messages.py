@@ -16,8 +16,7 @@ def video_request(request_id: str, model: str, prompt: str) -> bytes:
 
 
 def video_task(headers: dict[str, str], data: bytes) -> dict:
-    """The id, the model and the addresses of the results of the task that an event is about, in
-    either encoding."""
+    """Returns the id, the model and the result URLs of an event's task, in either encoding."""
     if headers.get("ce-datacontenttype") == "application/json":
         task = json.loads(data)["task"]
         urls = [video.get("url") for video in task.get("videos", [])]

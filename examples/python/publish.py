@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 async def call(nc, subject: str, request: bytes):
-    """Asks until there is an answer, and gives the accepted task."""
+    """Sends the request until there is an answer, and returns the accepted task."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             answer = await nc.request(subject, request, timeout=10)
@@ -34,7 +34,7 @@ async def call(nc, subject: str, request: bytes):
         after = headers.get("Retry-After")
         if not after or attempt == ATTEMPTS:
             raise Refused(f"refused: {code}: {job_pb2.TaskError.FromString(answer.data).message}")
-        await asyncio.sleep(float(after))  # "nothing was accepted, come again", as with rate_limited
+        await asyncio.sleep(float(after))  # genbus accepted nothing, as with rate_limited
 
 
 async def store(nc, subject: str, request: bytes):

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// turn is the number of items that Next returns at most to a follower that is catching up.
+// turn is the maximum number of items that Next returns to a follower that is catching up.
 const turn = 64
 
 // Cursor is one follower's position in a log. Its methods must be called from one goroutine. Any
@@ -43,8 +43,8 @@ func (c *Cursor[K, V]) Close() {
 }
 
 // Started waits for the first read of the head and returns the head. found is false for an empty
-// log. If others follow the log already, the head may be as old as the tail's last check, unless
-// the cursor was joined with another epoch.
+// log. If the log already has followers, the head may be as old as the tail's last check. A cursor
+// that joined with another epoch always gets the current head.
 func (c *Cursor[K, V]) Started(ctx context.Context) (head Item[V], found bool, err error) {
 	t := c.t
 	if err := t.await(ctx, func() bool { return t.headDone > 0 }); err != nil {
@@ -66,8 +66,8 @@ func (c *Cursor[K, V]) Started(ctx context.Context) (head Item[V], found bool, e
 	return head, false, nil
 }
 
-// Sync waits until a head read that starts after the call has finished. Next then returns
-// everything up to that head. Concurrent callers share the read.
+// Sync waits for a head read that starts after the call. Next then returns everything up to that
+// head. Concurrent callers share the read.
 func (c *Cursor[K, V]) Sync(ctx context.Context) error {
 	t := c.t
 	t.mu.Lock()

@@ -16,8 +16,8 @@ type Options struct {
 	// Buffer is how far a follower may fall behind, and how much a tail keeps for later followers,
 	// in bytes. A single item may be larger. Default: 1 MiB.
 	Buffer int
-	// Budget bounds what all tails keep for later followers, in bytes. Above it, each tail still
-	// keeps its last item, and up to Buffer for a follower that is behind. Default: 64 MiB.
+	// Budget bounds what all tails together keep for later followers, in bytes. Above it, each tail
+	// still keeps its last item, and up to Buffer for a follower that is behind. Default: 64 MiB.
 	Budget int64
 	// Silence is the time without an item after which a log is checked, because live delivery can
 	// lose the last item. Default: 10s.
@@ -70,7 +70,7 @@ func NewSet[K comparable, V any](source Source[K, V], o Options) *Set[K, V] {
 	}
 }
 
-// Join follows a log from after a position of an epoch. If the log has ended, according to the
+// Join follows a log, starting after a position in an epoch. If the log has ended, according to the
 // caller or to its final item, Join reads it again, because items in memory may have been removed
 // from the stream. Followers that join during that read share it.
 func (s *Set[K, V]) Join(key K, epoch int64, after uint64, ended bool) *Cursor[K, V] {
@@ -160,7 +160,8 @@ func (s *Set[K, V]) retry(ctx context.Context, patient bool, read func(context.C
 	}
 }
 
-// Retry calls read for one follower, with the same retries.
+// Retry calls read for a single follower, and retries it for up to Options.Patience while the
+// broker is unavailable.
 func (s *Set[K, V]) Retry(ctx context.Context, read func(context.Context) error) error {
 	return s.retry(ctx, true, read)
 }
@@ -214,8 +215,9 @@ type due[K comparable, V any] struct {
 	missing bool
 }
 
-// due lists the tails that are due for a check. Those whose existence is checked come first, then
-// those with the lowest known sequence: a check asks for everything above the lowest of its batch.
+// due lists the tails that are due for a check. Those with missing set come first. Within each
+// group they are sorted by known sequence, because a check asks for everything above the lowest
+// sequence of its batch.
 func (s *Set[K, V]) due() []due[K, V] {
 	var out []due[K, V]
 	now := time.Now()

@@ -40,13 +40,13 @@ type Source[K comparable, V any] interface {
 	// Epoch identifies the incarnation of the stream: positions restart when the stream is
 	// recreated. 0 means unknown. The answer may be a second old.
 	Epoch(ctx context.Context) (int64, error)
-	// Listen calls live for each item stored from now on, in order, until stop. An error passed to
-	// live reports a message that could not be used. live does not block.
+	// Listen calls live for each item stored from now on, in order, until stop is called. An error
+	// passed to live reports a message that could not be used. live does not block.
 	Listen(key K, live func(Item[V], error)) (stop func(), err error)
 	// Head reads the last item from the leader. It returns false for an empty log.
 	Head(ctx context.Context, key K) (Item[V], bool, error)
 	// Page reads the first items after a position, without a gap. An empty page means that the log
-	// has no more. The stream has none of these items up to sequence seq.
+	// has no more. The caller knows that none of these items has a stream sequence up to seq.
 	Page(ctx context.Context, key K, after, seq uint64) ([]Item[V], error)
 	// Behind returns the indexes of the logs that may have items above their known sequence. If
 	// missing is set, they include removed logs.
@@ -136,7 +136,7 @@ func (t *tail[K, V]) run(stop func()) {
 }
 
 // patient reports whether failed reads are retried even if Options.Trouble returns an error. They
-// are once the tail has started. Before, the first follower has a caller to answer.
+// are once the tail has started. Before that, the first follower's caller is waiting for an answer.
 func (t *tail[K, V]) patient() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -97,8 +97,8 @@ func (b *blocks) end(ctx context.Context, e joblog.Entry) error {
 	}
 }
 
-// whole sends the stored reply as new blocks. The job ended long ago and its chunks are gone, or it
-// never had any.
+// whole sends the stored reply as new blocks. This is needed if the job ended long ago and its
+// chunks are gone, or if it never had any.
 func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
 	raw, err := b.chats.Reply(ctx, job)
 	if err != nil {

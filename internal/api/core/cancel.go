@@ -32,8 +32,8 @@ func (j *Jobs) Cancel(ctx context.Context, n subject.JobName) (joblog.Entry, err
 	return e, err
 }
 
-// CancelForOperator cancels a job for an operator. It returns the job's status afterwards and
-// explained errors.
+// CancelForOperator cancels a job for an operator. It returns the job's status afterwards. Errors
+// are explained as by Explain.
 func (j *Jobs) CancelForOperator(ctx context.Context, n subject.JobName) (genbusv1.JobStatus, error) {
 	e, _, err := j.cancelWhile(ctx, n, byOperator, always)
 	if err != nil {
@@ -52,7 +52,7 @@ func (j *Jobs) CancelIf(ctx context.Context, n subject.JobName, holds func(joblo
 	return cancelled, err
 }
 
-// cancelWhile ends a job while holds is true, and reports whether it did.
+// cancelWhile tries to end a job for as long as holds is true, and reports whether it did.
 func (j *Jobs) cancelWhile(ctx context.Context, n subject.JobName, by string, holds func(joblog.Entry) bool) (e joblog.Entry, cancelled bool, err error) {
 	if e, err = j.getLogged(ctx, n); err != nil || e.Terminal() {
 		return e, false, err
@@ -88,7 +88,8 @@ func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by string) (_ joblo
 }
 
 // finish stores the feed copy, even if the caller has left, and removes the job from the queue. The
-// cancel is valid without either: the job's handler stores the copy before the ack.
+// cancel is valid without either: the job's holder stores the copy before it acknowledges the work
+// item.
 func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer stop()
@@ -109,8 +110,8 @@ func cancelled(job task.Job, by string) *errcode.Error {
 	return &errcode.Error{Code: errcode.Cancelled, Message: message, JobID: job.GetId()}
 }
 
-// Erase cancels an unfinished job and removes everything stored of it. Afterwards the same request
-// id makes a new job.
+// Erase cancels an unfinished job and removes everything stored about it. Afterwards the same
+// request id creates a new job.
 func (j *Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	e, err := j.Cancel(ctx, n)
 	if err != nil {

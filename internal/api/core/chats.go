@@ -19,8 +19,8 @@ import (
 type Sink interface {
 	Job(id string, queued bool)
 	// Block receives the JSON of one block without framing. It must not keep data. index counts
-	// from 0. If more is set, the next block follows at once, so that this one may be held back
-	// until then or until Flush. An error means that the caller has left.
+	// from 0. If more is set, the next block follows at once, so this one may be held back until
+	// then or until Flush. An error means that the caller has left.
 	Block(data []byte, index uint64, more bool) error
 	// Flush sends blocks that were held back. The next Block returns its error.
 	Flush()

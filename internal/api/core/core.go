@@ -20,7 +20,7 @@ type Options struct {
 	LocalKey string
 }
 
-// Core has one part per subject. All are safe for concurrent use.
+// Core has one field per group of calls. All are safe for concurrent use.
 type Core struct {
 	Callers *Callers
 	Jobs    *Jobs
@@ -59,7 +59,8 @@ func New(o Options) *Core {
 // continue until Close. Drain may be called twice.
 func (c *Core) Drain(cause error) { c.drain.begin(shutdownFault(cause)) }
 
-// AwaitWork waits after Drain until the calls of Callers.Work or ctx have ended.
+// AwaitWork waits, after Drain, until all calls registered with Callers.Work have ended or ctx
+// ends.
 func (c *Core) AwaitWork(ctx context.Context) { c.drain.await(ctx) }
 
 // Close drains and cuts off all remaining calls with shutting_down. It may be called twice.

@@ -10,7 +10,7 @@ import (
 )
 
 // drain ends calls at shutdown in two steps: first calls that another replica can show or continue,
-// at the end calls that hold an upstream call.
+// and in the end those that hold an upstream call.
 type drain struct {
 	mu      sync.Mutex
 	refused *errcode.Error // set once draining has begun
@@ -87,7 +87,7 @@ func (d *drain) begin(cause *errcode.Error) {
 	}
 }
 
-// await waits until the calls of work have left or ctx ends. It must follow begin.
+// await waits until the calls registered by work have left or ctx ends. It must follow begin.
 func (d *drain) await(ctx context.Context) {
 	d.mu.Lock()
 	working := slices.Collect(maps.Keys(d.works))

@@ -61,15 +61,15 @@ func notFound(n subject.JobName) *errcode.Error {
 	return errcode.New(errcode.TaskNotFound, "there is no video task %q", errcode.Clip(n.ID, 64))
 }
 
-// FinalError marks the error of an ended job, which no repetition changes.
+// FinalError marks the error of an ended job. Repeating the request does not change it.
 type FinalError struct{ why *errcode.Error }
 
 func (e *FinalError) Error() string { return e.why.Error() }
 func (e *FinalError) Unwrap() error { return e.why }
 
 // LogLevel returns the level at which a call's error is logged, if at all. Internal errors are
-// errors, and details hidden from the caller are at debug. Errors after the caller has left mostly
-// result from that and are at debug too.
+// logged at error level, and errors that hide details from the caller at debug level. Internal
+// errors after the caller has left mostly result from that, so they are logged at debug level too.
 func LogLevel(ctx context.Context, f *errcode.Error) (level slog.Level, logged bool) {
 	if f.Code == errcode.Internal && ctx.Err() == nil {
 		return slog.LevelError, true

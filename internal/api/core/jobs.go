@@ -59,7 +59,7 @@ func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error)
 const NoticeRoutePaused = string(errcode.RoutePaused)
 
 // Notice returns what to tell a caller about a job besides its state, or an empty notice. Its
-// knowledge of the route is some seconds old.
+// knowledge of the route may be some seconds old.
 func (j *Jobs) Notice(job task.Job) string {
 	if job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
 		return ""
@@ -90,7 +90,7 @@ func (j *Jobs) getLogged(ctx context.Context, n subject.JobName) (joblog.Entry, 
 const loggedTimeout = 30 * time.Second
 
 // waitLogged waits for the first event of a job whose work item was stored while the log did not
-// answer. The job's handler writes the event, which may be the job's end.
+// answer. The job's holder writes the event, which may be the job's end.
 func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if e.Seq != 0 {
 		return e, nil

@@ -52,8 +52,9 @@ func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) 
 // VideoWatch yields a task's events after a version.
 type VideoWatch struct {
 	Name subject.JobName
-	// Expired is set if the log never had the version that the caller named, because it is another
-	// log or the version is made up. The current state follows.
+	// Expired is set if the log never had the version that the caller named, because this is not
+	// the log that the caller followed, or because the version is made up. The current state
+	// follows.
 	Expired bool
 	// Over is set if the caller has seen the terminal event.
 	Over bool
@@ -115,7 +116,7 @@ func (w *Watcher) Chat(ctx context.Context, n subject.JobName, token string) (it
 	}, nil
 }
 
-// await waits until a job has ended, bounded by the job's limits and ctx.
+// await waits until a job has ended, bounded by ctx and limits.stream_time.
 func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if e.Terminal() {
 		return e, nil

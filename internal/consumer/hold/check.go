@@ -11,9 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// checkEvery is how often the log of each held job is checked, many jobs at a time. The peer
-// notification of a cancel or takeover can be lost. Finding it late costs a few useless polls:
-// every write is a compare-and-set (docs/adr/0016).
+// checkEvery is the interval at which the log of each held job is checked, in batches. The peer
+// notification of a cancel or takeover can be lost. Noticing the change late costs only a few
+// useless polls, because every write is a compare-and-set (docs/adr/0016).
 const checkEvery = 30 * time.Second
 
 // missingEvery makes every 20th check also ask whether the logs still exist, which reads all their
@@ -35,8 +35,8 @@ func (h *Holder) KeepChecking() {
 	}
 }
 
-// check makes jobs reread their logs if the log has news of them. With missing, it includes jobs
-// that the log does not have.
+// check makes jobs reread their logs if there may be events that they do not know. With missing, it
+// also includes jobs whose logs no longer exist.
 func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 	known := make([]joblog.Known, 0, len(jobs))
 	of := make(map[string]Held, len(jobs))
@@ -46,7 +46,8 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 			of[j.Job().Name().ID] = j
 		}
 	}
-	// Jobs of similar sequence share a batch: a check reads everything above the lowest.
+	// Sort, so that jobs with similar sequences share a batch: a check reads everything above the
+	// lowest sequence of its batch.
 	slices.SortFunc(known, func(a, b joblog.Known) int { return cmp.Compare(a.Seq, b.Seq) })
 	for batch := range slices.Chunk(known, broker.MostSubjects) {
 		behind, upTo, err := h.Log.Behind(ctx, batch, missing)

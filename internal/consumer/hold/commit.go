@@ -14,7 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Next commits the result of a transition constructor. A forbidden transition is a bug.
+// Next commits the result of a transition constructor. A non-nil err means a forbidden transition,
+// which is a bug.
 func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
@@ -29,7 +30,8 @@ func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) erro
 	return j.persist(ctx, next, func(error) bool { return false })
 }
 
-// PersistFitting is Persist, but returns broker.ErrTooLarge: the caller can make the event smaller.
+// PersistFitting is like Persist but returns broker.ErrTooLarge at once, so that the caller can
+// make the event smaller.
 func (j *Job) PersistFitting(ctx context.Context, next func() (task.Event, error)) error {
 	return j.persist(ctx, next, func(err error) bool { return errors.Is(err, broker.ErrTooLarge) })
 }
@@ -75,7 +77,7 @@ func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 	return j.Request.bury(ctx, j.Record.last().Job, f)
 }
 
-// BuryReply is Bury with the chat's reply (or its digest) in the dead letter.
+// BuryReply is like Bury but adds the chat's reply, or its digest, to the dead letter.
 func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte, digest bool) error {
 	return j.Request.keep(ctx, j.Record.last().Job, func(item *genbusv1.WorkItem) error {
 		return j.Request.parts.DeadLetters.PutReply(ctx, item, j.Record.last().Job, f, reply, digest)
@@ -104,7 +106,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 	if step != nil && (final(step) || Waits(step)) {
 		return step
 	}
-	j.reread = true // also after the end: the job may be erased before it is finished
+	j.reread = true // even after the end, because the job may be erased before it is finished
 	level := slog.LevelWarn
 	if _, wrong := errors.AsType[*task.TransitionError](step); wrong || errors.Is(step, errLetter) {
 		level = slog.LevelError
@@ -116,7 +118,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 }
 
 // ReserveSubmission reserves log capacity for all events of a submission. Without capacity it
-// returns false, and the job waits: events that expire free capacity.
+// returns false, and the job waits until expiring events free some.
 func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.last().Job)
 	if !ok {
@@ -126,8 +128,8 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	return release, ok
 }
 
-// Finish stores the dead letter that the end requires, and the feed copy. The message must not be
-// acknowledged before.
+// Finish stores the dead letter that the end requires, if any, and the feed copy. It must be called
+// before the message is acknowledged.
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Delivery is one delivery of a message. It does not keep the data, because a job is held for
+// Delivery is one delivery of a message. It does not keep the data, because a job may be held for
 // hours.
 type Delivery struct {
 	nc    *nats.Conn
@@ -38,12 +38,12 @@ func NewDelivery(nc *nats.Conn, m jetstream.Msg) (Delivery, error) {
 // Reply returns the subject for extending and settling the message.
 func (d Delivery) Reply() string { return d.reply }
 
-// Extend extends the AckWait. Like every settlement, it is sent without waiting: after a loss the
-// message is redelivered and the job resumes from its log.
+// Extend extends the AckWait. Like Settle, it does not wait for the server: if the extension is
+// lost, the message is redelivered and the job resumes from its log.
 func (d Delivery) Extend() error { return d.nc.Publish(d.reply, []byte("+WPI")) }
 
-// Settle settles the message. A nil outcome acknowledges it. Only Settle and SettleConfirmed settle
-// messages.
+// Settle sends the settlement for an outcome, if it has one. A nil outcome acknowledges the
+// message. Only Settle and SettleConfirmed settle messages.
 func (d Delivery) Settle(outcome error) error {
 	if order := order(outcome); order != nil {
 		return d.nc.Publish(d.reply, order)
@@ -51,8 +51,8 @@ func (d Delivery) Settle(outcome error) error {
 	return nil
 }
 
-// SettleConfirmed is Settle, but waits within ctx until the server confirms. A message whose ACK
-// was confirmed is not redelivered.
+// SettleConfirmed is like Settle but waits until the server confirms or ctx ends. A message whose
+// ACK was confirmed is not redelivered.
 func (d Delivery) SettleConfirmed(ctx context.Context, outcome error) error {
 	order := order(outcome)
 	if order == nil {

@@ -2,7 +2,8 @@
 // them, and reads and writes each job's log as its holder. Packages video and chat run the jobs.
 //
 // A work item is acknowledged only after its job has ended. Until then one ticker extends all held
-// messages. A redelivery means that a holder is gone and the job must resume from its log.
+// messages. A redelivery usually means that the previous holder is gone. The job then resumes from
+// its log.
 package hold
 
 import (
@@ -38,8 +39,9 @@ func New(fetching, working context.Context, o Options) *Holder {
 	return &Holder{Options: o, Life: &Life{Fetching: fetching, Working: working}, held: newRegistry()}
 }
 
-// Add registers a delivered job. If this process already holds the job, Add passes the delivery to
-// it and returns false: after an outage longer than AckWait, the broker redelivers everything.
+// Add registers a delivered job. If this process already holds the job, Add passes the delivery on
+// to the held job and returns false. This happens after an outage longer than AckWait, when the
+// broker redelivers everything.
 func (h *Holder) Add(j Held) bool {
 	held, added := h.held.add(j.Job().Name().ID, j)
 	if added {
@@ -78,8 +80,9 @@ func (h *Holder) KeepExtending(period time.Duration) { h.held.keepExtending(h.Wo
 // HandOver returns each message as soon as no call for its job is running.
 func (h *Holder) HandOver() { h.held.each(Held.HandOver) }
 
-// Reclaim extends everything held after a reconnect. Jobs reread their logs if the log has news of
-// them or has lost them: the broker may have redelivered them to other replicas.
+// Reclaim is called after a reconnect. It extends all held messages, and makes jobs reread their
+// logs if those have changed or no longer exist: the broker may have redelivered the messages to
+// other replicas.
 func (h *Holder) Reclaim(ctx context.Context) {
 	h.held.each(Held.Extend)
 	var jobs []Held
@@ -93,7 +96,7 @@ func (h *Holder) Reclaim(ctx context.Context) {
 }
 
 // Discard removes bodies that were stored too late for any event to name them. What cannot be
-// removed stays until the object store's TTL or the job's erasure.
+// removed stays until it expires from the object store or the job is erased.
 func (h *Holder) Discard(ctx context.Context, refs ...*genbusv1.BlobRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()

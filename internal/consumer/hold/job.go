@@ -10,21 +10,21 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Job is a held job: the steps that all kinds of jobs share. It belongs to the goroutine that works
-// on the job. Message and a few methods of Record are safe for concurrent use.
+// Job is a held job, with the state and steps that all kinds of jobs share. It belongs to the
+// goroutine that works on the job. Message and a few methods of Record are safe for concurrent use.
 type Job struct {
 	Message Message
 	Record  Record
 	Request Request
 
 	holder *Holder
-	stale  staleCheck // suspects the work item, before the log was read
+	stale  staleCheck // of the work item, until the log has been read
 	reread bool       // read the log before the next step
 	judged bool       // known not to be poisoned
 }
 
-// NewJob returns a job before its log is read, and starts its trace span. If the job is held
-// already, the span never ends and is not exported.
+// NewJob returns a job whose log has not been read yet, and starts its trace span. If the job is
+// held already, the span never ends and is not exported.
 func (h *Holder) NewJob(item *genbusv1.WorkItem, d Delivery, metrics *telemetry.RouteMetrics) *Job {
 	j := &Job{
 		holder: h,
@@ -47,7 +47,8 @@ func (j *Job) Logger() *slog.Logger { return j.Message.logger() }
 // Entry returns the job's last known event, or zero before Load.
 func (j *Job) Entry() joblog.Entry { return j.Record.last() }
 
-// Reread reports whether the log must be read before the next step, and resets the request for it.
+// Reread reports whether the log must be read before the next step, and clears the request to do
+// so.
 func (j *Job) Reread() bool {
 	reread := j.reread || j.Record.last().Job == nil
 	j.reread = false

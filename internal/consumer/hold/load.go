@@ -44,8 +44,9 @@ func (j *Job) Load(ctx context.Context) error {
 		return err
 	}
 	// A recreated durable consumer counts every delivery as the first. Such an item is neither
-	// settled nor extended: if its holder lives, the holder's extensions keep it, by its sequence.
-	// Otherwise it is redelivered after AckWait and taken.
+	// settled nor extended here. If its holder lives, the holder's extensions still apply to it,
+	// because they name its sequence. Otherwise the item is redelivered after AckWait, and taken
+	// then.
 	if !j.holder.Alone && j.Record.begunElsewhere(d) {
 		j.Logger().Info("a job that another replica has begun with came for the first time; it is taken if it comes again")
 		return ErrNotOurs
@@ -68,13 +69,13 @@ func (j *Job) begin(ctx context.Context) error {
 	return j.adopt(ctx, current)
 }
 
-// firstEventWait is about the time of a commit on three nodes. Without the wait a holder races the
-// admission: both write the first event, and one of the two reads why it lost.
+// firstEventWait is about as long as a commit takes on three nodes. Without it, holder and
+// admission would race to write the first event, and the loser would need another read.
 const firstEventWait = 5 * time.Millisecond
 
-// resolve returns the meaning of the work item: on a first delivery from this process's admission,
-// otherwise from the log. A marked item comes from the backlog: its job may have ended and been
-// erased during the dispatch.
+// resolve returns the meaning of the work item. On a first delivery it asks this process's
+// admission first; otherwise it reads the log. It always reads the log for an item with Recorded,
+// which comes from the backlog: the job may have ended and been erased during the dispatch.
 func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Meaning, error) {
 	i := j.holder.Queue.Items.Delivered(j.Request.item, d.Seq, d.Recorded)
 	if d.Count == 1 && d.Recorded == "" {
@@ -137,9 +138,9 @@ func (j *Job) first(current joblog.Entry) error {
 	return nil
 }
 
-// staleItem returns the outcome for a work item that its job does not run from. Either two requests
-// with one ID were stored and the log chose the other one, or the job was erased during the
-// dispatch of its item. Nothing of the item runs.
+// staleItem returns the outcome for a work item from which no job runs. Either two requests with
+// the same ID were stored and the log has the other one, or the job was erased while the item was
+// being dispatched.
 func (j *Job) staleItem() error {
 	if again := j.stale.sure(time.Now()); !again.IsZero() {
 		return j.UntilReread(again)
@@ -158,12 +159,12 @@ func (j *Job) lost(ctx context.Context) error {
 }
 
 // gone handles a held job whose log has vanished or has only its first event again. If the work
-// item was removed, the job was erased and is dropped. Otherwise it ends. next is the event that
-// found no log, if any. If next or the last known event is an end, gone writes it unchanged: it was
-// paid for. Otherwise the job fails, and a dead letter keeps what this holder knows.
+// item was removed, the job was erased and is dropped. Otherwise it ends. next is the event whose
+// commit found no log, if any. If next or the last known event is an end, gone writes it unchanged:
+// it was paid for. Otherwise the job fails, and a dead letter keeps what this holder knows.
 //
-// An end needs no second look, nor does a video, which must not be submitted again: the write after
-// last is refused if the log has more.
+// Only a chat that has not ended gets a second look. For an end, or for a video, which must not be
+// submitted again, none is needed: the write after last is refused if the log has more.
 func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	j.reread = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
@@ -231,7 +232,7 @@ func (j *Job) afterLost(ctx context.Context, current joblog.Entry) error {
 		return err
 	}
 	if known.Job != nil && !j.Record.isOurs(current) && current.Nonce != known.Nonce {
-		return ErrNotOurs // the log had vanished, and another replica has come as far as this one
+		return ErrNotOurs // the log had vanished, and another replica has written it again
 	}
 	return For(0)
 }

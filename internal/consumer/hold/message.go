@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Message is the message of a held job, by its latest delivery. It knows nothing of the job's
-// state. It is safe for concurrent use.
+// Message is the message of a held job, as last delivered. It knows nothing of the job's state. It
+// is safe for concurrent use.
 type Message struct {
 	parts   *Options
 	metrics *telemetry.RouteMetrics
@@ -53,8 +53,8 @@ func (m *Message) Extend() {
 	}
 }
 
-// redelivered replaces the delivery of the message. A second item of the same job is returned:
-// which of the two is stale shows when the job is released.
+// redelivered replaces the delivery of the message. If d belongs to a second item of the same job,
+// it is returned instead: which of the two items is stale is not known until the job is released.
 func (m *Message) redelivered(d Delivery) {
 	m.mu.Lock()
 	same := m.last.Seq == d.Seq

@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// A step of a held job returns nil to continue, or an error that decides about the message: a
-// *WaitError, a *ReturnError, or one of the errors below. Any other error is a failed step: the
-// message is kept, and the log is reread after Retry.
+// A step of a held job returns nil to continue, or an error that decides what happens to the
+// message: a *WaitError, a *ReturnError, or one of the errors below. Any other error is a failed
+// step: the message is kept, and the log is reread after Retry.
 var (
 	// ErrEnded reports that the log has the job's terminal event. The job is finished next (its
 	// feed copy is stored), and then the message is acknowledged.
@@ -53,11 +53,11 @@ type ReturnError struct{ Delay time.Duration }
 
 func (e *ReturnError) Error() string { return fmt.Sprintf("the message is returned after %s", e.Delay) }
 
-// Return returns the message to another replica at once.
+// Return returns the message to any replica at once.
 func Return() error { return &ReturnError{} }
 
-// ReturnAfter returns the message to any replica, later. A delayed message still counts as pending,
-// so this is for rare cases.
+// ReturnAfter returns the message to any replica after d. A delayed message still counts as
+// pending, so this is for rare cases.
 func ReturnAfter(d time.Duration) error { return &ReturnError{Delay: d} }
 
 // FetchWait bounds one fetch. It is short because a stop waits for running fetches: an abandoned
@@ -65,8 +65,8 @@ func ReturnAfter(d time.Duration) error { return &ReturnError{Delay: d} }
 // process.
 const FetchWait = time.Second
 
-// unjudged returns a job to another replica, because this one's clock is wrong. The delay outlives
-// a running fetch, and no other follows it.
+// unjudged returns a job to another replica, because this one's clock is wrong. The delay outlasts
+// a running fetch, and this replica starts no other until its clock is right.
 func unjudged() error { return ReturnAfter(2 * FetchWait) }
 
 const (
@@ -78,7 +78,8 @@ const (
 	CapacityRetry = 5 * time.Second
 )
 
-// staleCheck is a suspicion that needs two looks, joblog.SecondLook apart.
+// staleCheck is a suspicion, such as that a log has vanished. A second look confirms it,
+// joblog.SecondLook after the first.
 type staleCheck struct{ since time.Time }
 
 // sure returns zero if the suspicion is confirmed, and otherwise the time of the next look.
@@ -92,13 +93,13 @@ func (c *staleCheck) sure(now time.Time) (again time.Time) {
 	return time.Time{}
 }
 
-// Jittered varies d by up to the given part, either way.
+// Jittered returns d, plus or minus a random amount of up to part times d.
 func Jittered(d time.Duration, part float64) time.Duration {
 	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
 }
 
-// Soon returns the next time to look at a job that waits for an upstream: with a minimum delay, and
-// spread among jobs that wait for the same moment.
+// Soon returns when to look again at a job that waits for an upstream until at. It enforces a
+// minimum delay and spreads out jobs that wait for the same moment.
 func Soon(at time.Time) time.Time {
 	if least := time.Now().Add(Retry / 2); at.Before(least) {
 		at = least
@@ -117,7 +118,8 @@ func Earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 	return at
 }
 
-// NotStarted returns which start deadline a job has missed, or nil if it was started or has time.
+// NotStarted returns the error for the start deadline that a job has missed, or nil if it has
+// missed none.
 func NotStarted(job task.Job, now time.Time) *errcode.Error {
 	if by, waits := task.StartBy(job); !waits || now.Before(by) {
 		return nil

@@ -11,8 +11,7 @@ import (
 const maxDeliveries = 10
 
 // CheckPoison ends a job that was delivered too often without progress, because it may be killing
-// its holders. It judges each job once, after its log was read. A job is suspect from half of those
-// deliveries on.
+// its holders. It judges each job once, after its log was read.
 func (j *Job) CheckPoison(end func(*errcode.Error) error) error {
 	if n := j.unprogressed(); !j.judged && n > maxDeliveries && !j.Record.last().Terminal() {
 		return end(errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, n))
@@ -21,8 +20,8 @@ func (j *Job) CheckPoison(end func(*errcode.Error) error) error {
 	return nil
 }
 
-// Suspect reports whether a job that passed CheckPoison was delivered often, to this holder or
-// earlier ones.
+// Suspect reports whether a job that passed CheckPoison has used up more than half of the
+// deliveries that it may have without progress.
 func (j *Job) Suspect() bool { return j.judged && j.unprogressed() > maxDeliveries/2 }
 
 // unprogressed returns the number of deliveries since the job's last event.

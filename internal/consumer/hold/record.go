@@ -18,31 +18,33 @@ import (
 
 // Record is a holder's view of its job's log: the last event, and its own writes. Ending and
 // Superseded are safe for concurrent use. Everything else belongs to the goroutine that works on
-// the job, reads included: they unpack.
+// the job. That includes reads, which may unpack the event.
 type Record struct {
 	log     *joblog.Log
 	metrics *telemetry.RouteMetrics
 
-	entry   joblog.Entry      // zero until the log was read; use last
-	packed  []byte            // the entry's job, which is nil until needed; nil if not packed
+	entry   joblog.Entry      // zero until the log has been read; use last
+	packed  []byte            // the entry's job, encoded; nil if it was never packed
 	shown   genbusv1.JobPhase // the phase in the metrics
 	unheard []string          // nonces of commits that were never answered
-	// vanished suspects the log, after it was read.
+	// vanished is the suspicion that the log no longer exists.
 	vanished staleCheck
 
-	version atomic.Uint64 // of entry; unread before that
-	upTo    atomic.Uint64 // sequence up to which entry is the job's last event; 0 before that
+	version atomic.Uint64 // of entry; unread until the log has been read
+	upTo    atomic.Uint64 // entry is current up to this sequence; 0 before the first read
 	ending  atomic.Bool   // the last event that was written or attempted is the job's end
 }
 
-// unread exceeds every version: before the log was read, nothing in it takes the job from a holder.
+// unread exceeds every version, so that no event counts as another replica's before the log has
+// been read.
 const unread = math.MaxUint64
 
-// last returns the last known event, or zero until the log was read.
+// last returns the last known event, or zero until the log has been read.
 func (r *Record) last() joblog.Entry {
 	if r.entry.Job == nil && r.packed != nil {
 		video := new(genbusv1.VideoTask)
-		if err := proto.Unmarshal(r.packed, video); err != nil { // never: Marshal refuses what Unmarshal does
+		// This cannot fail: Marshal rejects whatever Unmarshal would.
+		if err := proto.Unmarshal(r.packed, video); err != nil {
 			return joblog.Entry{}
 		}
 		r.entry.Job = video
@@ -51,8 +53,8 @@ func (r *Record) last() joblog.Entry {
 }
 
 // pack stores a video's last event as bytes until it is needed. They take a third of the memory,
-// and the garbage collector does not scan them: most held tasks wait for their next poll. Events
-// never change, so the bytes are made once.
+// and the garbage collector does not scan them. This pays off because most held tasks are waiting
+// for their next poll. Events never change, so the bytes are made once.
 func (r *Record) pack() {
 	video, ok := r.entry.Job.(*genbusv1.VideoTask)
 	if !ok {
@@ -68,7 +70,7 @@ func (r *Record) pack() {
 	r.entry.Job = nil
 }
 
-// Phase returns the job's phase in the log, or unspecified until that was read.
+// Phase returns the job's phase in the log, or unspecified until the log has been read.
 func (r *Record) Phase() genbusv1.JobPhase {
 	if r.last().Job == nil {
 		return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
@@ -76,13 +78,13 @@ func (r *Record) Phase() genbusv1.JobPhase {
 	return r.last().Job.GetExecution().GetPhase()
 }
 
-// upstreamID returns the upstream's task ID, as far as the log has it.
+// upstreamID returns the upstream's task ID, or "" if the log does not have it.
 func (r *Record) upstreamID() string {
 	v, _ := r.last().Job.(*genbusv1.VideoTask)
 	return v.GetUpstreamTaskId()
 }
 
-// write stores an event after last and sets it.
+// write stores an event after sequence last, which becomes the last known event.
 func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
 	r.ending.Store(e.Terminal())
 	entry, err := r.log.Commit(ctx, e, last)
@@ -110,15 +112,15 @@ func (r *Record) show(phase genbusv1.JobPhase) {
 }
 
 // Unheard reports whether an event is this holder's own commit that was never answered. The event's
-// writer proves less: the process may have held the job before.
+// writer would not be proof enough: this process may have held the job before.
 func (r *Record) Unheard(e joblog.Entry) bool { return slices.Contains(r.unheard, e.Nonce) }
 
-// Ending reports whether the last event that was written or attempted is the job's end. News of the
-// log is then ignored: the write itself finds out.
+// Ending reports whether the last event that was written or attempted is the job's end. Reports of
+// newer events are then ignored, because the write itself detects a conflict.
 func (r *Record) Ending() bool { return r.ending.Load() }
 
 // Superseded reports whether current takes the job from this holder: the job has ended, or another
-// replica has continued it. Our own end does not.
+// replica has continued it. Our own end does not count.
 func (r *Record) Superseded(current joblog.Entry) bool {
 	return !r.Ending() && (current.Terminal() || r.byOther(current))
 }

@@ -20,12 +20,12 @@ type Held interface {
 	Confirm()
 	// HandOver returns the message as soon as no call is running.
 	HandOver()
-	// Tell returns details for operators that no event has. The result must not be changed.
+	// Tell returns, for operators, details that no event contains. The result must not be changed.
 	Tell() *genbusv1.HeldJob
 }
 
-// shards spreads the extensions of many held messages over a third of AckWait, and the locking over
-// the jobs.
+// shards is the number of shards of a registry. They spread the extensions of many held messages
+// over a third of AckWait, and reduce lock contention.
 const shards = 32
 
 // registry holds this process's held jobs by ID.

@@ -26,7 +26,7 @@ type Request struct {
 	name    subject.JobName
 	seq     uint64             // of the work item
 	item    *genbusv1.WorkItem // nil once the upstream is known to have the task
-	missed  staleCheck         // suspects the body
+	missed  staleCheck         // of the body
 	buried  bool               // a dead letter of the job's end is stored
 	lookUps []*genbusv1.LookUp // of a task whose submission has an unknown outcome
 	heard   uint32             // the attempt whose outcome this holder knows, or 0
@@ -40,21 +40,22 @@ func (r *Request) Item() *genbusv1.WorkItem { return r.item }
 func (r *Request) Owes(job task.Job) bool {
 	x := job.GetExecution()
 	heard := x.GetSubmissionOutcomeUnknown() && r.heard == x.GetAttempt()
-	own := r.item == nil || task.SameRequest(r.item, x) // a stale item has another job's dead letter
+	// The dead letter of a stale item would be another job's.
+	own := r.item == nil || task.SameRequest(r.item, x)
 	return own && !r.buried && !heard && task.LeavesDeadLetter(job)
 }
 
 // LookedUp keeps a look-up of the job's upstream task for the dead letter.
 func (r *Request) LookedUp(l *genbusv1.LookUp) { r.lookUps = append(r.lookUps, l) }
 
-// Heard records that this holder knows an attempt's outcome: the upstream has no task of it, or a
+// Heard records that this holder knows an attempt's outcome: the upstream has no task for it, or a
 // dead letter names the task.
 func (r *Request) Heard(attempt uint32) { r.heard = attempt }
 
 // Release drops the work item, whose body may be large.
 func (r *Request) Release() { r.item = nil }
 
-// removed reports whether the work item was removed from its stream, as before an erasure.
+// removed reports whether the work item was removed from its stream, as happens before an erasure.
 func (r *Request) removed(ctx context.Context) (bool, error) {
 	return r.parts.Queue.Items.Removed(ctx, r.seq)
 }
@@ -85,8 +86,8 @@ func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
 	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.DeadLetters.PutJob(ctx, item, nil, f) })
 }
 
-// buryEnd stores the dead letter that the end of a job requires. Exception: another writer ended
-// the job as unknown, and this holder has heard the upstream since.
+// buryEnd stores the dead letter that the end of a job requires. It stores none if another writer
+// ended the job as unknown but this holder has since heard from the upstream.
 func (r *Request) buryEnd(ctx context.Context, job task.Job) error {
 	if !r.Owes(job) {
 		return nil

@@ -10,7 +10,7 @@ import (
 type deadlines struct {
 	limit  int
 	queue  deadlineQueue
-	forgot bool // since the last recall
+	forgot bool // a deadline was dropped since the last recall
 }
 
 // deadline is the time at which to check one job.

@@ -13,15 +13,15 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// stuckAfter is the delay after its deadline before a started job is checked. Its holder ends it at
-// the deadline, and a replica that takes it over soon after.
+// stuckAfter is how long after its deadline a started job is checked. By then its holder, or a
+// replica that has taken the job over, should have ended it.
 const stuckAfter = time.Minute
 
 // stuck returns the error that ends a started job which is past its deadline and has no work item:
 // GENBUS_WORK was purged or restored from an older backup, or the item was acknowledged by mistake.
-// No replica is given the job. A replica that still holds it ends it in the same way at its next
-// poll, and one of the two loses its compare-and-set. f is nil if the job is not stuck; again is
-// when to check it next, or zero for never.
+// Without the item, the job is delivered to no replica. A replica that still holds it ends it in
+// the same way at its next poll, and one of the two loses its compare-and-set. f is nil if the job
+// is not stuck; again is when to check it next, or zero for never.
 func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *errcode.Error, again time.Time, err error) {
 	by, started := task.EndBy(e.Job)
 	if !started {
@@ -43,8 +43,8 @@ func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *er
 	case !errors.Is(err, broker.ErrNoMessage):
 		return nil, time.Time{}, err
 	}
-	// An item goes after its job's end was stored. One that has just gone is not lost and must
-	// leave no dead letter.
+	// An item is removed after its job's end is stored. If that has just happened, the item is not
+	// lost, and no dead letter may be written.
 	if current, err := p.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
 		return nil, now, err
 	}
@@ -56,7 +56,7 @@ func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *er
 }
 
 // inlineFault returns the error of an inline chat whose end was not stored. Its events are best
-// effort: its caller may have had the whole reply, or the replica has died with the chat.
+// effort: its caller may have had the whole reply, or the replica may have died during the chat.
 func inlineFault(c *genbusv1.Chat) *errcode.Error {
 	return errcode.New(errcode.DeadlineExceeded, "the end of inline chat %s was not recorded, and its time is over; its caller may have had the whole reply", c.GetId())
 }

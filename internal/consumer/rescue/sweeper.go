@@ -28,13 +28,14 @@ const (
 	// maxDeadlines bounds the start deadlines that one process knows, and separately the deadlines
 	// of started jobs, at some 150 bytes each.
 	maxDeadlines = 200_000
-	// recallAgain is the delay after the log could not be read for dropped deadlines.
+	// recallAgain is the delay before a failed read of the log for dropped deadlines is retried.
 	recallAgain = time.Minute
-	// sweepSpread is the longest delay after its deadline until a job is ended, if the broker
-	// answers. Every replica picks its moment at random, so that mostly one has ended the job
-	// before the others try.
+	// sweepSpread is how long after its deadline a job is ended at the latest, if the broker
+	// answers. Every replica picks a random moment, so that usually one has ended the job before
+	// the others try.
 	sweepSpread = 500 * time.Millisecond
-	// sweeps bounds the jobs that one process ends at a time. Two processes of a fleet do.
+	// sweeps bounds the jobs that one process ends at a time. In a fleet, usually two processes do
+	// this.
 	sweeps = 32
 )
 
@@ -56,7 +57,7 @@ type Sweeper struct {
 
 	mu sync.Mutex
 	// starts has the times by which jobs must be started, and ends the times at which started jobs
-	// are checked. Neither displaces the other.
+	// are checked. Each has its own limit, so that neither displaces the other.
 	starts, ends *deadlines
 	recalling    bool          // the log is being read for dropped deadlines
 	stopRecall   func()        // ends that read; nil before the first
@@ -68,7 +69,8 @@ func New(o Options) *Sweeper {
 	return &Sweeper{parts: o, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
 }
 
-// Notice records the deadline in an event.
+// Notice records the deadline that an event names, or drops the job's deadline if the job has
+// ended.
 func (s *Sweeper) Notice(n joblog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +96,7 @@ func (s *Sweeper) notice(n joblog.Notice) {
 		s.ringForCapacity()
 		return
 	}
-	// Clone the names: they are part of a message's memory.
+	// Clone the names, which would otherwise keep a whole message in memory.
 	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID)})
 }
 
@@ -112,8 +114,8 @@ func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 	}
 }
 
-// put records a job's only deadline, slightly delayed. It does nothing if Forget has replaced to.
-// Callers hold mu.
+// put records a job's deadline, slightly delayed, in place of any earlier one. It does nothing if
+// Forget has replaced to. Callers hold mu.
 func (s *Sweeper) put(to *deadlines, d deadline) {
 	if to != s.starts && to != s.ends {
 		return
@@ -164,8 +166,8 @@ func (s *Sweeper) Run() {
 	}
 }
 
-// recall reads the log for dropped deadlines once half of the limit is free. Without it, a stuck
-// job whose deadline was dropped would stay until a replica starts.
+// recall reads the log for dropped deadlines once half of the limit is free. Without it, a job
+// whose deadline was dropped would stay stuck until some replica restarts.
 func (s *Sweeper) recall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +281,8 @@ func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (
 		return time.Time{}, err
 	}
 	if e.Terminal() {
-		// It has ended since it was chosen, perhaps by an earlier Check that could not finish it. A
-		// job without an item has no holder that would.
+		// It has ended since it was chosen, perhaps by an earlier Check that could not finish it.
+		// If the job has no item, no holder will finish it.
 		return time.Time{}, s.afterEnd(ctx, e)
 	}
 	f := hold.NotStarted(e.Job, now)
@@ -309,8 +311,8 @@ func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (
 }
 
 // afterEnd stores the feed copy and removes the job from the queue. It may be repeated. If the
-// process dies before, the holder that gets the item does this. Without an item, the feed lacks the
-// end, which the log has.
+// process dies before that, the holder that receives the item does it. Without an item, the end is
+// in the log but missing from the feed.
 func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
 	if err := s.parts.Log.Finish(ctx, ended); err != nil {
 		return err

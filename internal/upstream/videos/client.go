@@ -1,5 +1,5 @@
-// Package videos implements the compatible Videos API, /v1/videos, as published by OpenAI and
-// served by gateways: the client, the create bodies, and the forms in which clients send them. The
+// Package videos implements the Videos API, /v1/videos, as published by OpenAI and served by
+// compatible gateways: the client, the create bodies, and the forms in which clients send them. The
 // client makes one call at a time; polling and reading content are up to the caller.
 // internal/api/httpapi serves the paths.
 package videos
@@ -56,8 +56,8 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. 400 task_not_exist and 404 are errors, because servers may answer
-// a create before they store the task.
+// Poll reads the state of a task. 400 task_not_exist and 404 are returned as errors, not as a
+// failed task, because servers may answer a create before they store the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
 }

@@ -83,7 +83,7 @@ func (d *dataURL) setParams(pairs []string) {
 }
 
 // head returns everything before the data, for Base64 data. It is ASCII without quotes, backslashes
-// and control characters.
+// or control characters.
 func (d dataURL) head() string {
 	var b strings.Builder
 	_, _ = b.WriteString("data:" + d.mediaType)
@@ -128,8 +128,8 @@ func isFileName(name string) bool {
 	return len(name) <= maxFileName && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// extension does not use the mime package, whose result depends on the machine, because all
-// replicas must send the same bytes.
+// extension returns the file name extension for a media type. It does not use the mime package,
+// whose result depends on the machine, because all replicas must send the same bytes.
 func extension(mediaType string) string {
 	switch mediaType {
 	case "image/png":

@@ -45,9 +45,9 @@ func (e *TooLargeError) Error() string {
 //
 // Errors are *body.FieldError, *TooLargeError, or wrap the error of reading the request, such as
 // *http.MaxBytesError. The caller must bound the request, because its preamble and part headers do
-// not count here. A form without its last boundary is refused. Exception: mime/multipart takes a
-// form truncated within a part's header for complete, which only the request's own framing can
-// detect.
+// not count here. A form without its last boundary is refused, unless it is truncated within a
+// part's header: mime/multipart treats such a form as complete, and only the request's own framing
+// can reveal that it is not.
 func FromMultipart(r *multipart.Reader, limit int64) (raw []byte, err error) {
 	f := form{limit: limit, left: limit}
 	for {
@@ -131,8 +131,8 @@ func (f *form) body() ([]byte, error) {
 	return raw, nil
 }
 
-// text returns the JSON of a field. Whatever its characters, quoting it takes at most a few times
-// the limit of memory.
+// text returns the JSON of a field. Whatever characters the field contains, quoting it takes no
+// more memory than a few times the limit.
 func (f *form) text(p formPart) ([]byte, error) {
 	text, err := f.readText(p)
 	size := int64(len(text))

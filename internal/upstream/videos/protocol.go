@@ -28,7 +28,7 @@ var (
 
 var modelRule = body.Rule{Name: "model", Required: true, Wrong: body.IsModel}
 
-// optionalRules leaves the durations and sizes that a model supports to the upstream.
+// optionalRules does not check which durations and sizes a model supports. The upstream does.
 var optionalRules = []body.Rule{
 	{Name: "seconds", Wrong: body.IsSeconds},
 	{Name: "size", Wrong: isSize},

@@ -119,8 +119,8 @@ func asForm(jobID string, d body.Document, file string) (out []byte, contentType
 	if err != nil {
 		return nil, "", fmt.Errorf("%s %w", inputReference, err)
 	}
-	// With fails on a truncated stored body. Its remaining members would make a form that is paid
-	// for.
+	// With fails if the stored body is truncated. A form with only the remaining members might be
+	// accepted and charged for.
 	if err := d.With(inputReference, []byte("null")).Err(); err != nil {
 		return nil, "", err
 	}
