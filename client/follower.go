@@ -172,7 +172,7 @@ func (f *follower) warn(err error) {
 	f.trouble = err
 	if time.Since(f.told) >= warnEvery {
 		f.told = time.Now()
-		f.c.log.Warn("a job cannot be followed; trying again", "job_id", f.id, "error", err)
+		f.c.log.Warn("could not follow job, retrying", "job_id", f.id, "error", err)
 	}
 }
 

@@ -182,7 +182,7 @@ func (s *subscription) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	if err := s.c.js.DeleteConsumer(ctx, s.c.names.Tasks(), s.name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		s.c.log.Debug("a reader without a name stays until its time is over", "consumer", s.name, "error", err)
+		s.c.log.Debug("could not delete consumer, left to expire", "consumer", s.name, "error", err)
 	}
 }
 
@@ -203,7 +203,7 @@ func (s *subscription) work(ctx context.Context) error {
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoMessages):
 			s.refresh(ctx)
 		case ctx.Err() == nil:
-			s.c.log.Warn("the feed of finished jobs cannot be read; trying again", "error", err, "wait", wait.String())
+			s.c.log.Warn("could not read feed, retrying", "error", err, "wait", wait.String())
 			_ = pause(ctx, wait) // the loop looks at ctx
 			wait = min(2*wait, maxRebind)
 			s.rebind(ctx, consumer)
@@ -234,7 +234,7 @@ func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 	}
 	consumer, err := s.bind(ctx)
 	if err != nil {
-		s.c.log.Debug("the reader could not be made again", "error", err)
+		s.c.log.Debug("could not recreate consumer", "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -247,7 +247,7 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	done, err := s.decode(m)
 	if err != nil {
 		// It would not become one by coming again.
-		s.c.log.Error("a message that is no finished job", "subject", m.Subject(), "error", err)
+		s.c.log.Error("dropped message that is not a finished job", "subject", m.Subject(), "error", err)
 		_ = m.Term() // what is lost of it comes again
 		return
 	}
@@ -263,7 +263,7 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	defer job.extend()() // until it is settled
 	err = s.handle(ctx, done)
 	if err != nil {
-		s.c.log.Log(ctx, failedLevel(ctx), "a handler failed; the job comes again", "job_id", done.ID, "delivery", done.Delivery, "error", err)
+		s.c.log.Log(ctx, failedLevel(ctx), "handler failed, job will be redelivered", "job_id", done.ID, "delivery", done.Delivery, "error", err)
 		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // lost: it comes after ackWait
 		return
 	}

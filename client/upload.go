@@ -120,7 +120,7 @@ func (c *Client) discard(ctx context.Context, upload string) {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.ChunksOf(bucket, upload)))
 	}
 	if err != nil {
-		c.log.Debug("an upload stays until its time is over", "object", upload, "error", err)
+		c.log.Debug("could not delete upload, left to expire", "object", upload, "error", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	} else {
 		log.Info("listening", "http", b.httpAddress(), "grpc", b.GRPCAddr().String(), "nats", b.natsAddress())
 		if b.idle() {
-			log.Warn("no upstream is configured, so every request is refused: set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY, or GENBUS_CONFIG, or start with --sandbox")
+			log.Warn("refusing all requests, no upstream configured")
 		}
 	}
 	defer announce(ctx, log)()
@@ -66,7 +66,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 func announce(ctx context.Context, log *slog.Logger) func() bool {
 	tell := func(state process.State) {
 		if err := process.Notify(state); err != nil {
-			log.Warn("a message to the supervisor was lost", telemetry.KeyError, err)
+			log.Warn("could not notify supervisor", telemetry.KeyError, err)
 		}
 	}
 	tell(process.Ready)

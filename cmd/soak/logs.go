@@ -10,7 +10,7 @@ import (
 )
 
 // alarms are what a log of the service must never say.
-var alarms = []string{`"panic`, "panic: ", "WARNING: DATA RACE", "a transition that is not allowed", "fatal error"}
+var alarms = []string{`"panic`, "panic: ", "WARNING: DATA RACE", " cannot go from ", "fatal error"}
 
 // complaints are the lines of the replicas' logs that must not be there.
 func (f *fleet) complaints() []check.Violation {
@@ -34,7 +34,7 @@ func (f *fleet) complaints() []check.Violation {
 
 // keepsIndex is what the service says when it begins to keep the index of jobs. With an
 // embedded broker it says nothing, for there is no other replica.
-const keepsIndex = `"this replica keeps the index of jobs"`
+const keepsIndex = `"started serving the job index"`
 
 // keeps counts how often a replica has begun to keep the index.
 func (f *fleet) keeps() (n int) {

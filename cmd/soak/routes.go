@@ -39,8 +39,8 @@ func (s *storm) reload(ctx context.Context, draining string) error {
 
 // What the service says of a reload.
 const (
-	reloaded    = `"configuration reloaded`
-	notReloaded = `"the configuration was not reloaded`
+	reloaded    = `"reloaded configuration`
+	notReloaded = `"could not reload configuration`
 )
 
 // reload has a replica take its configuration in which a route is draining. One that

@@ -129,7 +129,7 @@ func (s *Streams) updateObjectStores(ctx context.Context) error {
 		return nil
 	}
 	if err := list.Err(); err != nil {
-		s.admin.log.Warn("could not list the object stores; they keep their settings until the next start", "error", err)
+		s.admin.log.Warn("could not list object stores, settings not updated", "error", err)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (s *Streams) recreated(name string) {
 	s.mu.Lock()
 	s.lost[name]++
 	s.mu.Unlock()
-	s.admin.log.Error("a stream was gone, with all that was in it, and is created again", "stream", name)
+	s.admin.log.Error("recreated lost stream, its messages are gone", "stream", name)
 }
 
 // Recreated is how often this process found that a stream was lost, and created it again.
@@ -302,7 +302,7 @@ func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, 
 	s.logged[want.Name] = difference
 	s.mu.Unlock()
 	if !before {
-		s.admin.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
+		s.admin.log.Warn("stream settings differ, applied at next start", "stream", want.Name, "changes", fields)
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func (s *Streams) updateStream(ctx context.Context, want jetstream.StreamConfig,
 		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
 	}
 	s.admin.reads.unreplicated.learn(down, stream.CachedInfo())
-	s.admin.log.Info("stream updated", "stream", want.Name, "changes", fields)
+	s.admin.log.Info("updated stream", "stream", want.Name, "changes", fields)
 	return nil
 }
 

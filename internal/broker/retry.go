@@ -26,7 +26,7 @@ func (a *admin) RetryUntilLeader(ctx context.Context, what string, f func(contex
 		if err == nil || !passing(err) {
 			return err
 		}
-		a.log.Warn("JetStream does not answer yet", "to", what, "error", err)
+		a.log.Warn("waiting for JetStream", "to", what, "error", err)
 		if Wait(ctx, wait) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}

@@ -82,7 +82,7 @@ func (l *fetchLog) failed(err error) {
 	if l.away = away; away {
 		err = errors.New("not connected to NATS; this is said once for each outage")
 	}
-	l.log.Warn("fetch failed", "consumer", l.consumer, "error", err)
+	l.log.Warn("could not fetch messages", "consumer", l.consumer, "error", err)
 }
 
 // went ends an outage.
@@ -133,7 +133,7 @@ func (f *fetcher) handBack(late []jetstream.Msg) {
 			err = d.Settle(hold.Return())
 		}
 		if err != nil {
-			f.c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)
+			f.c.Logger.Warn("could not return message, awaiting redelivery", "subject", m.Subject(), "error", err)
 		}
 	}
 	f.free.release(len(late))

@@ -73,7 +73,7 @@ func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task
 	if err := d.Put(ctx, letter, item.GetId(), "unfound"); err != nil {
 		return err
 	}
-	d.Logger.Warn("an attached task was never found; its dead letter is there again", telemetry.JobAttrs(joblog.NameOf(item), item.GetRoute(), "code", code)...)
+	d.Logger.Warn("restored dead letter, attached task was never found", telemetry.JobAttrs(joblog.NameOf(item), item.GetRoute(), "code", code)...)
 	return nil
 }
 

@@ -195,5 +195,5 @@ func (c *record) awaitEnd(most time.Duration) {
 func (c *record) drop(events int, err error) {
 	c.err = err
 	c.r.o.Metrics.InlineDropped(events)
-	c.r.o.Logger.Debug("events of an inline chat dropped", telemetry.KeyJobID, c.first.Job.GetId(), "events", events, telemetry.KeyError, err)
+	c.r.o.Logger.Debug("dropped inline chat events", telemetry.KeyJobID, c.first.Job.GetId(), "events", events, telemetry.KeyError, err)
 }

@@ -130,7 +130,7 @@ func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply
 	if err != nil {
 		c.err = err
 		c.r.o.Metrics.InlineDropped(1)
-		c.r.o.Logger.Warn("the reply of an inline chat is missing in its event", telemetry.KeyJobID, id, telemetry.KeyError, err)
+		c.r.o.Logger.Warn("could not store inline chat reply, omitted from event", telemetry.KeyJobID, id, telemetry.KeyError, err)
 	}
 	return out
 }
@@ -180,7 +180,7 @@ func (c *record) discardReply(ctx context.Context, event task.Event, current job
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	if err := c.r.o.Bodies.Delete(ctx, publisher.BodyOf(ours.GetReplyRef())); err != nil {
-		c.r.o.Logger.Warn("a stored reply that no event names stays until it expires", "object", ours.GetReplyRef().GetName(), "error", err)
+		c.r.o.Logger.Warn("could not delete unreferenced reply, left to expire", "object", ours.GetReplyRef().GetName(), "error", err)
 	}
 }
 

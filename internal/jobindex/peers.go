@@ -146,7 +146,7 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 			case a.Error == "" && (!current || a.AsOf >= q.Upto):
 				return a, nil
 			case a.Error != "" && asking.Err() == nil: // else it is not known what it would have answered
-				p.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
+				p.logger.Debug("could not query job index of replica", "replica", a.replica, "error", a.Error)
 				p.failed(a.replica, time.Now())
 			}
 		case <-hedge.C:

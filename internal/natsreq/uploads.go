@@ -125,6 +125,6 @@ func (u *Uploads) Remove(ctx context.Context, up *Upload) {
 		return
 	}
 	if err := u.bodies.Delete(context.WithoutCancel(ctx), up.Object); err != nil {
-		u.log.Warn("an upload stays until its time is over", "object", up.Object.Name, "bucket", up.Object.Bucket, telemetry.KeyError, err)
+		u.log.Warn("could not delete upload, left to expire", "object", up.Object.Name, "bucket", up.Object.Bucket, telemetry.KeyError, err)
 	}
 }

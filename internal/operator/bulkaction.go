@@ -228,7 +228,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.With(s.about()).Error("panic in a step of a bulk action", telemetry.KeyError, p, "stack", string(debug.Stack()))
+			r.log.With(s.about()).Error("panic in bulk action step", telemetry.KeyError, p, "stack", string(debug.Stack()))
 			changed, err = false, errcode.New(errcode.Internal, "a bug in genbus stopped this step")
 		}
 	}()
@@ -249,7 +249,7 @@ func (r *run) add(done result) error {
 	switch {
 	case done.err != nil:
 		addFailure(r.progress, done.step, code, done.err)
-		r.log.With(done.step.about()).Warn("bulk action left a job or dead letter", telemetry.KeyCode, string(code))
+		r.log.With(done.step.about()).Warn("skipped item in bulk action", telemetry.KeyCode, string(code))
 	case done.changed:
 		r.progress.Changed++
 	}

@@ -137,7 +137,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 			return c.noKey(err, last)
 		}
 		if last != nil {
-			c.chooser.pool.logger.Info("chat moves on", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
+			c.chooser.pool.logger.Info("moved chat to another upstream key", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
 				"from", from.String(), "to", slot.id.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyUpstreamCode, last.Code)
 		}
 		last, from = c.try(ctx, req, slot, call), slot.id

@@ -95,7 +95,7 @@ func (c *Console) write(w http.ResponseWriter, r *http.Request, code int, name s
 func (c *Console) render(name, part string, p page) []byte {
 	var b bytes.Buffer
 	if err := c.templates[name].ExecuteTemplate(&b, part, p); err != nil {
-		c.Logger.Error("a page of the console cannot be rendered", "page", name, telemetry.KeyError, err)
+		c.Logger.Error("could not render console page", "page", name, telemetry.KeyError, err)
 		return []byte(`<main id="main"><p class="error">This page cannot be shown; the log of the service says why.</p></main>`)
 	}
 	return b.Bytes()

@@ -52,7 +52,7 @@ func runAsync(log *slog.Logger, run func() error) <-chan error {
 		var err error
 		defer func() {
 			if p := recover(); p != nil {
-				log.Error("panic in a part of a gRPC call", telemetry.KeyError, p, "stack", string(debug.Stack()))
+				log.Error("panic in gRPC call", telemetry.KeyError, p, "stack", string(debug.Stack()))
 				err = core.PanicFault()
 			}
 			done <- err

@@ -31,7 +31,7 @@ func (j *Job) Load(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read the log: %w", err)
 	case meaning == joblog.Removed:
-		j.Logger().Info("a job was erased before it began")
+		j.Logger().Info("skipped job erased before it began")
 		return ErrNotOurs
 	case meaning == joblog.StaleItem:
 		return j.staleItem()
@@ -48,7 +48,7 @@ func (j *Job) Load(ctx context.Context) error {
 	// holder's extensions keep it, by its sequence; if not, it comes again after AckWait, and
 	// is taken.
 	if !j.holder.Alone && j.Record.begunElsewhere(d) {
-		j.Logger().Info("a job that another replica has begun with came for the first time; it is taken if it comes again")
+		j.Logger().Info("skipped first delivery of job begun by another replica")
 		return ErrNotOurs
 	}
 	j.holder.Metrics.Resumed(j.Name().Kind, task.PhaseWord(j.Record.Phase()))
@@ -63,7 +63,7 @@ func (j *Job) begin(ctx context.Context) error {
 	}
 	current, err := j.holder.Queue.Items.Confirm(ctx, j.Record.last())
 	if err != nil {
-		j.Logger().Warn("it is not known whether a job still has its work item", telemetry.KeyError, err)
+		j.Logger().Warn("could not confirm work item of job", telemetry.KeyError, err)
 		return Return()
 	}
 	return j.adopt(ctx, current)
@@ -176,7 +176,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 		return fmt.Errorf("the log of the held job is gone, and its work item cannot be read: %w", err)
 	}
 	if removed {
-		j.Logger().Info("a held job was erased", telemetry.KeyUpstreamID, j.Record.upstreamID())
+		j.Logger().Info("dropped erased job", telemetry.KeyUpstreamID, j.Record.upstreamID())
 		return ErrNotOurs
 	}
 	if next.Job == nil || !next.Terminal() {
@@ -191,7 +191,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 			return Until(again)
 		}
 	}
-	j.Logger().Error("the log of a held job is gone", telemetry.KeyUpstreamID, j.Record.upstreamID())
+	j.Logger().Error("lost log of held job", telemetry.KeyUpstreamID, j.Record.upstreamID())
 	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.Name().ID, j.Record.upstreamID())
 	if err := j.Request.bury(ctx, j.Record.last().Job, f); err != nil {
 		return err

@@ -148,7 +148,7 @@ func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 		a.failed = a.missing != nil
 	}
 	if err := a.keepLong(ctx, s); err != nil {
-		a.task.held.Logger().Warn("what is too long of a result could not be stored", telemetry.KeyError, err)
+		a.task.held.Logger().Warn("could not store long result", telemetry.KeyError, err)
 		if !errors.Is(err, broker.ErrFull) && !a.archiveOver() {
 			return hold.For(hold.Retry)
 		}
@@ -207,7 +207,7 @@ func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error
 // copyLater waits for the next try, longer each time. Only a new reason is worth
 // an event.
 func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) error {
-	a.task.held.Logger().Warn("a result could not be copied; it is tried again", telemetry.KeyError, a.missing)
+	a.task.held.Logger().Warn("could not archive result, retrying", telemetry.KeyError, a.missing)
 	news := string(a.missing.Code) != a.task.video().GetArchive().GetError().GetCode()
 	if news {
 		if release, ok := a.task.holder().Log.Capacity.ReserveProgress(ctx, a.task.held.Entry().Event); ok {
@@ -425,7 +425,7 @@ func (a *archiving) discardInherited(ctx context.Context) {
 		current, err = a.task.holder().Log.Get(ctx, a.task.held.Name())
 	}
 	if err != nil {
-		a.task.held.Logger().Warn("copies of earlier holders stay until they expire", telemetry.KeyError, err)
+		a.task.held.Logger().Warn("could not list copies of earlier holders, left to expire", telemetry.KeyError, err)
 		return
 	}
 	if !joblog.SameJob(a.task.held.Entry(), current) {

@@ -143,7 +143,7 @@ func (p *polling) afterFailure(err error) error {
 	}
 	p.failing.Store(failing)
 	p.count(telemetry.PollFailed)
-	p.task.held.Logger().Debug("poll failed", logged(err)...)
+	p.task.held.Logger().Debug("could not poll upstream", logged(err)...)
 	p.task.schedulePoll(p.failures)
 	return hold.Until(p.task.pollAt)
 }

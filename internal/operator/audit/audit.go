@@ -60,7 +60,7 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // it was made all the same, or may have been
 	}
 	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // a caller that has gone away did it all the same
-		l.Logger.WarnContext(ctx, "the outcome of an operator's action is not recorded; its record has none",
+		l.Logger.WarnContext(ctx, "could not record outcome of operator action",
 			telemetry.KeySequence, begun, telemetry.KeyOp, r.GetAction(), telemetry.KeyError, lost)
 	}
 	return err
@@ -219,7 +219,7 @@ func (l Log) between(ctx context.Context, pattern string, from, before uint64) (
 		}
 		r := &genbusv1.AuditRecord{}
 		if err := proto.Unmarshal(m.Data, r); err != nil {
-			l.Logger.WarnContext(ctx, "an audit record cannot be read", telemetry.KeySequence, m.Seq, telemetry.KeyError, err)
+			l.Logger.WarnContext(ctx, "could not decode audit record", telemetry.KeySequence, m.Seq, telemetry.KeyError, err)
 		} else {
 			out = append(out, &genbusv1.StoredAuditRecord{Sequence: m.Seq, Record: r})
 		}

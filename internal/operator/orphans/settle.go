@@ -92,7 +92,7 @@ func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.Or
 	case errors.Is(err, errUnsure), ctx.Err() != nil, broker.Unavailable(err):
 		return err
 	default:
-		p.Logger.Warn("left a job of an unconfigured route", "subject", orphan.Subject, "error", err)
+		p.Logger.Warn("skipped job of unconfigured route", "subject", orphan.Subject, "error", err)
 		out.Left = append(out.Left, &genbusv1.OrphanLeft{Tenant: n.Tenant, Id: n.ID, Reason: err.Error()})
 	}
 	return nil
