@@ -182,7 +182,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	last, err := f.c.read(ctx, f.c.names.Tasks(), streamread.Last(f.subject))
 	if errors.Is(err, streamread.ErrNoMessage) {
 		if f.seq > 0 || f.version > 0 {
-			return fmt.Errorf("%w (any more: it was erased)", notFound(f.kind, f.id))
+			return fmt.Errorf("%w (it was erased)", notFound(f.kind, f.id))
 		}
 		return nil
 	}

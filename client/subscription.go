@@ -83,7 +83,7 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	case err == nil:
 		was := old.CachedInfo().Config
 		if reads := filtersOf(was); !sameSubjects(reads, s.filters) {
-			return nil, fmt.Errorf("a reader %s is there and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to begin again",
+			return nil, fmt.Errorf("consumer %s already exists and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to start over",
 				cfg.Durable, strings.Join(reads, ", "), strings.Join(s.filters, ", "), s.c.names.Tasks())
 		}
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = was.DeliverPolicy, was.OptStartSeq, was.OptStartTime
@@ -355,7 +355,7 @@ func (s *subscription) decode(m jetstream.Msg) (Finished, error) {
 		Delivery: meta.NumDelivered, Video: e.video, Chat: e.chat,
 	}
 	if !e.ended || done.EventID == "" || e.id != name.ID {
-		return Finished{}, errors.New("it is no terminal event of the job that its subject names")
+		return Finished{}, errors.New("it is not a terminal event of the job named by its subject")
 	}
 	return done, nil
 }

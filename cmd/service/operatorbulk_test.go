@@ -59,7 +59,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if err := os.WriteFile(list, []byte("17 task_1\n\n18\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := c.run("bulk", "attach", list, "--yes"); code != command.ExitNotPossible || !strings.Contains(out, "2 of the list are not there") || !strings.Contains(out, "dead letter 17 (") {
+	if out, code := c.run("bulk", "attach", list, "--yes"); code != command.ExitNotPossible || !strings.Contains(out, "2 on the list were not found") || !strings.Contains(out, "dead letter 17 (") {
 		t.Errorf("bulk attach of letters that there never were: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(list, []byte("17 task_1 x\n"), 0o600); err != nil {

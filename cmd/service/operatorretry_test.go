@@ -28,7 +28,7 @@ func TestOperatorRetryCommand(t *testing.T) {
 	if !strings.HasPrefix(body, `{"`) || !strings.HasSuffix(body, "}\n") || !strings.Contains(body, "secret") {
 		t.Fatalf("printed %q", body)
 	}
-	if out, code := c.run("jobs", "body", old, "--reply"); code != command.ExitNotFound || !strings.Contains(out, "no reply of "+old+" is stored") {
+	if out, code := c.run("jobs", "body", old, "--reply"); code != command.ExitNotFound || !strings.Contains(out, "the reply of "+old+" is not stored") {
 		t.Errorf("%d %q", code, out)
 	}
 	path := filepath.Join(t.TempDir(), "request.json")

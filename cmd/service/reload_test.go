@@ -264,7 +264,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 		reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat, "{name: two, kind: chat, upstream: up, models: [chat-two]}"): "route two (chat) is new",
 	} {
 		err := w.with(t, text+"tenants: {default: {max_jobs: 1}}\n")
-		if err == nil || !strings.Contains(err.Error(), want+"; restart the replicas one after the other") {
+		if err == nil || !strings.Contains(err.Error(), want+"; restart the replicas one by one") {
 			t.Errorf("%q: %v", want, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 type serveCommand struct {
 	Config  string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
-	Sandbox bool   `help:"Start the sandbox too, a fake upstream with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
+	Sandbox bool   `help:"Also start the sandbox, a fake upstream with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
 }
 
 // Run serves until ctx ends.
@@ -101,6 +101,6 @@ func sandboxBanner(url string) string {
 	if url == "http://"+config.Default().Sandbox.Addr {
 		text += fmt.Sprintf("  GENBUS_CONFIG=examples/sandbox.yaml %s serve          # every protocol\n", programCommand(os.Args[0]))
 	}
-	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus leaves them alone,\n" +
-		"and where another configuration has a route of the same name its held jobs end as upstream_removed.\n"
+	return text + "Use the same setting at every start while genbus has jobs there: without it genbus leaves them alone,\n" +
+		"and if another configuration has a route of the same name, its held jobs end as upstream_removed.\n"
 }

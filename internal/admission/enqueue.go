@@ -19,7 +19,7 @@ const enqueueTries = 5
 
 // errNotThere says that the stream was "full" for an id that neither it nor the
 // log has.
-var errNotThere = errors.New("neither the streams of work nor the log have the job")
+var errNotThere = errors.New("neither the work streams nor the log have the job")
 
 // placed is what there is for an id: its work item, and when that was seen in the queue; or,
 // where the job has ended meanwhile, what the log has of it.
@@ -111,7 +111,7 @@ func full(route string, waiting uint64) error {
 
 // fullStream is for a stream that has no room for a job of any route.
 func fullStream(route string) error {
-	return errcode.New(errcode.QueueFull, "the queue has no room for a job of route %s or of another one (nats.streams.work); nothing was accepted, try again later", route).
+	return errcode.New(errcode.QueueFull, "the queue is full for route %s and all others (nats.streams.work); nothing was accepted, try again later", route).
 		WithRetryAfter(fullRetry)
 }
 

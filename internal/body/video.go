@@ -28,7 +28,7 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 // storedError is for a request that is not here: NATS alone carries names of
 // uploads, and reads them before it asks for a body.
 func storedError() error {
-	return Errorf("stored", "is for messages on NATS only; send the request as it is")
+	return Errorf("stored", "works only in NATS messages; send the request itself")
 }
 
 func rawBody(raw []byte) (Document, error) {

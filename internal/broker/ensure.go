@@ -195,7 +195,7 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 			return false, err // it names the stream
 		}
 		if jobs.State.Msgs > 0 {
-			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
+			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give up these jobs",
 				s.admin.names.Tasks(), name, jobs.State.Msgs, name)
 		}
 	}
@@ -311,7 +311,7 @@ func (s *Streams) updateStream(ctx context.Context, want jetstream.StreamConfig,
 	down, _ := s.admin.reads.link.state.now()
 	stream, err := s.admin.js.UpdateStream(ctx, want)
 	if err != nil {
-		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
+		return fmt.Errorf("change stream %s from %s: %w", want.Name, strings.Join(fields, ", "), err)
 	}
 	s.admin.reads.unreplicated.learn(down, stream.CachedInfo())
 	s.admin.log.Info("updated stream", "stream", want.Name, "changes", fields)

@@ -15,15 +15,15 @@ import (
 // returns means that there was no answer: the message may be stored or not.
 var (
 	// ErrWrongSequence: the expected last sequence was not the last (10071).
-	ErrWrongSequence = errors.New("the subject's last sequence is another one")
+	ErrWrongSequence = errors.New("the subject's last sequence differs")
 	// ErrInFlight: another write on the subject is under way (10164, 10158).
 	ErrInFlight = errors.New("another write on the subject is in flight")
 	// ErrFull: the stream, or the subject, is full (10077).
 	ErrFull = errors.New("the stream is full")
 	// ErrStorage: the storage of the server, or of its account, is used up. It is ErrFull too.
-	ErrStorage = errors.New("the storage of JetStream is used up")
+	ErrStorage = errors.New("JetStream storage is full")
 	// ErrAccountLimit: a limit of the NATS account forbids it, until an operator raises that.
-	ErrAccountLimit = errors.New("a limit of the NATS account forbids it")
+	ErrAccountLimit = errors.New("a NATS account limit forbids it")
 	// ErrTooLarge: the message exceeds a size limit; it was not stored.
 	ErrTooLarge = errors.New("the message is too large")
 	// ErrRefused: the server refused for another reason; it was not stored.
@@ -38,7 +38,7 @@ var (
 
 var (
 	// ErrBodyLost says that a stored body is gone or damaged.
-	ErrBodyLost = errors.New("the stored body is gone or damaged")
+	ErrBodyLost = errors.New("the stored body is missing or damaged")
 	// ErrBodyTooLarge says that a body is larger than the caller allows.
 	ErrBodyTooLarge = errors.New("the body is too large")
 )
@@ -158,11 +158,11 @@ func CutOff(err error) bool {
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrStorage):
-		return "the storage of JetStream, or of its account, is used up"
+		return "JetStream storage, or its account's, is full"
 	case errors.Is(err, ErrAccountLimit):
-		return "a limit of the NATS account forbids it: " + text(err)
+		return "a NATS account limit forbids it: " + text(err)
 	case errors.Is(err, ErrFull):
-		return "JetStream has no room"
+		return "JetStream is full"
 	case errors.Is(err, ErrTooLarge):
 		return "the message is too large for JetStream"
 	case isAny(err, errNotConnected, nats.ErrDisconnected, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting):

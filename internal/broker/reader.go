@@ -51,7 +51,7 @@ func (r *reader) At(ctx context.Context, stream string, seq uint64) (Stored, err
 }
 
 // errUnsettled says that a message was read which may not be on disk.
-var errUnsettled = errors.New("it is part of a batch whose sync was not confirmed")
+var errUnsettled = errors.New("the message is part of a batch whose sync was not confirmed")
 
 // get reads a message where it costs least and is as it is at the leader.
 func (r *reader) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {

@@ -19,7 +19,7 @@ const (
 // cluster has no leader, for up to a minute. A refusal ends it at once. f is
 // given a bounded context, and is harmless to repeat.
 func (a *admin) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream could not do it within %s", what, leaderTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream did not finish within %s", what, leaderTimeout))
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := try(ctx, f)

@@ -33,7 +33,7 @@ const (
 
 // ErrUnknown is the error of Now as long as the clock was not compared with the
 // broker's, or not lately.
-var ErrUnknown = errors.New("this replica's clock was not compared with the broker's lately, so that it takes no jobs and ends none by time")
+var ErrUnknown = errors.New("this replica's clock has not been compared with the broker's recently, so it accepts no jobs and ends none by time")
 
 // WrongError is the error of Now while the clock is wrong.
 type WrongError struct {
@@ -45,7 +45,7 @@ func (e *WrongError) Error() string {
 	if far < 0 {
 		far, way = -far, "behind"
 	}
-	return fmt.Sprintf("this replica's clock is %s %s the broker's, so that it takes no jobs and ends none by time", far.Round(time.Millisecond), way)
+	return fmt.Sprintf("this replica's clock is %s %s the broker's, so it accepts no jobs and ends none by time", far.Round(time.Millisecond), way)
 }
 
 // Refuses reports whether an error is of Now: by this clock nothing is to be judged.

@@ -102,7 +102,7 @@ func (c *Consumer) Drain(ctx context.Context) error {
 	}
 	c.stopWorking(hold.ErrShutdown)
 	<-done
-	return fmt.Errorf("the grace period ended with running calls; another replica, or the next start, goes on with their jobs: %w", context.Cause(ctx))
+	return fmt.Errorf("the grace period ended with running calls; another replica or the next start continues their jobs: %w", context.Cause(ctx))
 }
 
 // reconnected makes sure of what is held before anything new is fetched: the

@@ -80,7 +80,7 @@ func (l *fetchLog) failed(err error) {
 		return
 	}
 	if l.away = away; away {
-		err = errors.New("not connected to NATS; this is said once for each outage")
+		err = errors.New("not connected to NATS (logged once per outage)")
 	}
 	l.log.Warn("could not fetch messages", "consumer", l.consumer, "error", err)
 }

@@ -27,7 +27,7 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 		return d, nil, false
 	}
 	if item.GetId() == "" || item.GetTenant() == "" {
-		c.unreadable(m, d, errors.New("the work item names no job"))
+		c.unreadable(m, d, errors.New("the work item has no job ID or tenant"))
 		return d, nil, false
 	}
 	return d, item, true

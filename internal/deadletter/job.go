@@ -59,14 +59,14 @@ func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 		return d.PutUnfound(ctx, item, job, end)
 	}
 	return d.PutJob(ctx, item, job, errcode.New(errcode.SubmissionUnknown,
-		"job %s ended (%s) while it could not be known whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
+		"job %s ended (%s) while it was unknown whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
 }
 
 // PutUnfound stores the letter that an attached job was made of as it was, but for the
 // job, which ends with a code: it names the upstream's id that it named then.
 func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
 	code := job.GetExecution().GetUnconfirmed()
-	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s); no poll is known to have found that task there",
+	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s and ended (%s); no recorded poll found that task",
 		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), end)
 	letter := Letter(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()

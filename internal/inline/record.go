@@ -34,10 +34,10 @@ const (
 const eventsOfRecord = 2
 
 // errPatience is why a step was given up.
-var errPatience = errors.New("the events of an inline chat are not waited for any longer")
+var errPatience = errors.New("waited too long for the events of an inline chat")
 
 // errMemory is why a reply is not kept.
-var errMemory = errors.New("the events of inline chats hold too much memory")
+var errMemory = errors.New("the events of inline chats use too much memory")
 
 // outcome is how a chat ended.
 type outcome struct {

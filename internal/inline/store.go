@@ -103,7 +103,7 @@ func (c *record) flush(ctx context.Context) uint64 {
 func (c *record) terminal(ctx context.Context, chunks uint64) (task.Event, error) {
 	job, ok := c.entry.Job.(*genbusv1.Chat)
 	if !ok {
-		return task.Event{}, fmt.Errorf("the log of %s holds no chat", c.entry.Job.GetId())
+		return task.Event{}, fmt.Errorf("the log of %s has no chat", c.entry.Job.GetId())
 	}
 	now := time.Now()
 	switch fault := c.outcome.fault; {

@@ -164,7 +164,7 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 	case asking.Err() == nil: // they are gone, or not ready any more
 		return answer{}, ErrCatchingUp
 	}
-	return answer{}, fmt.Errorf("the replicas that keep the index of jobs: %w", broker.ErrNoAnswer)
+	return answer{}, fmt.Errorf("query the job index of other replicas: %w", broker.ErrNoAnswer)
 }
 
 // search asks one replica that has the index ready, and the next where it does not answer:

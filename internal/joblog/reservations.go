@@ -48,7 +48,7 @@ type figuresRead struct {
 }
 
 // errNoCapacity is the answer where there is not enough room.
-var errNoCapacity = errors.New("there is no room in the task log")
+var errNoCapacity = errors.New("the task log is full")
 
 // Release returns what was reserved: it is stored, so that the next figures include it, or
 // will never be. Until then it counts in addition to all figures.

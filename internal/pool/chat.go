@@ -32,7 +32,7 @@ func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
 		chooser: chooser.Among(func(a UpstreamKey) bool { return clients(a) != nil }), clients: clients, total: total,
-		late: fmt.Errorf("the chat was not over within %v: %w", total, context.DeadlineExceeded),
+		late: fmt.Errorf("the chat did not finish within %v: %w", total, context.DeadlineExceeded),
 	}
 }
 
@@ -217,7 +217,7 @@ func (c *Chat) noKey(err error, last *upstream.Error) error {
 		return upstream.NotSent(opChat, fmt.Errorf("route %s has no upstream", c.chooser.route.Name))
 	}
 	e := &upstream.Error{
-		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " takes a chat now; try again later",
+		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " accepts a chat now; try again later",
 		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
 	}
 	if busy.told != nil {

@@ -14,7 +14,7 @@ import (
 const listAgain = 5 * time.Minute
 
 // errNotListed says that the consumers are not listed for a while, as no answer came.
-var errNotListed = errors.New("the consumers could not be listed")
+var errNotListed = errors.New("could not list consumers")
 
 // unanswered reports whether a list failed as no answer came, and nothing else is known to be
 // wrong: so it is where a user of NATS may not list consumers. Any other error passes.

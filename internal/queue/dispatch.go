@@ -29,12 +29,12 @@ const (
 
 var (
 	// errFull says that the stream of ready jobs has no room.
-	errFull = errors.New("the stream of work is full")
+	errFull = errors.New("the work stream is full")
 	// errNotStored says that the leader of the stream of waiting jobs is behind the node of
 	// which the job was heard.
-	errNotStored = errors.New("the job is not stored by the leader yet")
+	errNotStored = errors.New("the leader has not stored the job yet")
 	// errOutdated says that all that is known of the backlog is of another stream.
-	errOutdated = errors.New("the stream of waiting jobs was created again")
+	errOutdated = errors.New("the backlog stream was recreated")
 )
 
 // jobDispatcher dispatches single jobs of a route's backlog.

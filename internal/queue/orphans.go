@@ -30,7 +30,7 @@ const orphansWithin = time.Minute
 
 // Orphans returns the routes that have jobs and are not configured, by kind and name.
 func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("jobs without a route were not found within %s", orphansWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("listing jobs of unconfigured routes took longer than %s", orphansWithin))
 	defer cancel()
 	found, err := q.readyOrphans(ctx)
 	if err != nil {
@@ -215,7 +215,7 @@ func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64
 }
 
 // ErrPageToken says that a token is not one that Page returned.
-var ErrPageToken = errors.New("the page token is not one of this list")
+var ErrPageToken = errors.New("the page token does not belong to this list")
 
 // Page returns up to size items of a route, first the ready ones, from where token says:
 // "" for the first page, or what the page before returned as next. next is "" after the

@@ -13,7 +13,7 @@ import (
 
 // errSealed is what net/http sees when it reads a request body after the
 // outcome was decided.
-var errSealed = errors.New("the request was given up")
+var errSealed = errors.New("the request was abandoned")
 
 // errTooLate is what net/http sees when it comes to write a request after its
 // deadline.

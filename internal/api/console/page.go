@@ -96,7 +96,7 @@ func (c *Console) render(name, part string, p page) []byte {
 	var b bytes.Buffer
 	if err := c.templates[name].ExecuteTemplate(&b, part, p); err != nil {
 		c.Logger.Error("could not render console page", "page", name, telemetry.KeyError, err)
-		return []byte(`<main id="main"><p class="error">This page cannot be shown; the log of the service says why.</p></main>`)
+		return []byte(`<main id="main"><p class="error">This page cannot be shown; see the service log.</p></main>`)
 	}
 	return b.Bytes()
 }
@@ -120,15 +120,15 @@ type message struct{ Code, JobID, Back string }
 // done are what a page says after an action, by the word in its address: a link can have it
 // say nothing else.
 var done = map[string]string{
-	"cancelled": "The job was cancelled. One that had ended stays as it was.",
+	"cancelled": "The job was cancelled, unless it had already ended.",
 	"erased":    "The job was erased.",
-	"retried":   "The request was submitted again, as this job.",
-	"redriven":  "The request was sent again, as this job.",
-	"found":     "The upstream has the task. Attach it without an id: the upstream is asked again then.",
-	"unseen":    "The upstream sees no such task now. That does not prove that there is none.",
+	"retried":   "The request was submitted again as this job.",
+	"redriven":  "The request was sent again as this job.",
+	"found":     "The upstream has the task. Attach it without an ID; genbus looks it up again.",
+	"unseen":    "The upstream does not find the task now. It may still exist.",
 	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",
-	"attached":  "The upstream's task is followed, as this job.",
+	"attached":  "This job now follows the upstream's task.",
 	"dropped":   "The dead letter was removed.",
-	"paused":    "The route is paused: waiting jobs wait, and held jobs go on.",
-	"resumed":   "The route goes on.",
+	"paused":    "The route is paused: waiting jobs wait, held jobs continue.",
+	"resumed":   "The route is running again.",
 }

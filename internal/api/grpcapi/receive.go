@@ -40,7 +40,7 @@ func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	case err := <-runAsync(log, read):
 		return err
 	case <-timer.C:
-		return errcode.New(errcode.InvalidRequest, "the call's message did not arrive whole within %s", within)
+		return errcode.New(errcode.InvalidRequest, "the call's message did not arrive completely within %s", within)
 	}
 }
 

@@ -137,7 +137,7 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 	}
 	for _, path := range []string{"/genbus/v1/videos", "/genbus/v1/chats"} {
 		a := w.Post(path, `{"stored":{"name":"upload-a","size":"1"}}`)
-		if a.Status != 400 || a.ErrorCode(t) != "invalid_request" || !strings.Contains(a.Body, "send the request as it is") {
+		if a.Status != 400 || a.ErrorCode(t) != "invalid_request" || !strings.Contains(a.Body, "send the request itself") {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 	}

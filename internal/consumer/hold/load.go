@@ -153,7 +153,7 @@ func (j *Job) staleItem() error {
 // lost ends a job whose log was lost with its first event. Its request is kept: the letter
 // is all that is left of it.
 func (j *Job) lost(ctx context.Context) error {
-	f := errcode.New(errcode.LogLost, "the log of job %s is gone, so its upstream was not called", j.Name().ID)
+	f := errcode.New(errcode.LogLost, "job %s was not sent to its upstream because its log is missing", j.Name().ID)
 	if err := j.Request.buryLost(ctx, f); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	defer cancel()
 	removed, err := j.Request.removed(ctx)
 	if err != nil {
-		return fmt.Errorf("the log of the held job is gone, and its work item cannot be read: %w", err)
+		return fmt.Errorf("the held job's log is missing, and its work item cannot be read: %w", err)
 	}
 	if removed {
 		j.Logger().Info("dropped erased job", telemetry.KeyUpstreamID, j.Record.upstreamID())
@@ -192,7 +192,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 		}
 	}
 	j.Logger().Error("lost log of held job", telemetry.KeyUpstreamID, j.Record.upstreamID())
-	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.Name().ID, j.Record.upstreamID())
+	f := errcode.New(errcode.LogLost, "the log of job %s is missing, and its outcome is unknown; its upstream ID was %q", j.Name().ID, j.Record.upstreamID())
 	if err := j.Request.bury(ctx, j.Record.last().Job, f); err != nil {
 		return err
 	}

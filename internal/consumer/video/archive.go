@@ -152,7 +152,7 @@ func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 		if !errors.Is(err, broker.ErrFull) && !a.archiveOver() {
 			return hold.For(hold.Retry)
 		}
-		a.missing = errcode.New(errcode.ArchiveFailed, "job %s: keep what is too long of its result: %w", a.task.held.Name().ID, err)
+		a.missing = errcode.New(errcode.ArchiveFailed, "job %s: store its long result: %w", a.task.held.Name().ID, err)
 	}
 	e, err := task.Completed(a.task.video(), time.Now(), a.taskResult(s))
 	return a.task.held.End(ctx, e, err)
@@ -350,7 +350,7 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	}
 	missing := a.missing
 	if all := len(a.result.Videos); missing == nil && len(s.Videos) < all {
-		missing = errcode.New(errcode.ArchiveFailed, "job %s: the upstream names %d results, and the event has room for the first %d", a.task.held.Name().ID, all, len(s.Videos))
+		missing = errcode.New(errcode.ArchiveFailed, "job %s: the upstream returned %d results; the event holds only the first %d", a.task.held.Name().ID, all, len(s.Videos))
 	}
 	if len(a.stored) > 0 || missing != nil {
 		r.Archive = &genbusv1.Archive{Files: a.stored}
@@ -473,7 +473,7 @@ func usage(s upstream.VideoState) *genbusv1.Usage {
 
 func failure(s upstream.VideoState) *genbusv1.TaskError {
 	if s.Err == nil {
-		return errcode.New(errcode.UpstreamFailed, "the upstream reports that the task failed, and gives no reason").TaskError()
+		return errcode.New(errcode.UpstreamFailed, "the upstream reported that the task failed and gave no reason").TaskError()
 	}
 	f := routes.Fault(s.Err)
 	f.Code, f.Message = errcode.UpstreamFailed, s.Err.Message

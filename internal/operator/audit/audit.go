@@ -46,9 +46,9 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 	begun, err := l.put(ctx, r)
 	switch {
 	case errors.Is(err, broker.ErrFull):
-		return errcode.New(errcode.StorageFull, "nothing was done: the stream of what operators did has no room for the record; raise nats.streams.ops.max_bytes").Because(err)
+		return errcode.New(errcode.StorageFull, "nothing was done: the audit log is full; raise nats.streams.ops.max_bytes").Because(err)
 	case err != nil:
-		return errcode.New(errcode.BrokerUnavailable, "nothing was done, as it could not be recorded: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+		return errcode.New(errcode.BrokerUnavailable, "nothing was done, because the audit log could not record it: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
 	err = do(r)
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
@@ -191,7 +191,7 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 func (l Log) bounds(ctx context.Context, token string) (first, before uint64, err error) {
 	if token != "" {
 		if before, err = strconv.ParseUint(token, 10, 64); err != nil || before == 0 {
-			return 0, 0, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+			return 0, 0, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 		}
 	}
 	s, err := l.Broker.Stream(ctx, l.Broker.Names().Ops())

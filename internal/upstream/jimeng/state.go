@@ -106,7 +106,7 @@ func (c *client) completed(word string, candidates ...string) upstream.VideoStat
 			return s
 		}
 	}
-	return failedState(word, &upstream.Error{Message: "the upstream reports done without a video"})
+	return failedState(word, &upstream.Error{Message: "the upstream reported done without a video"})
 }
 
 // failedState fills in what is common to all failures that a query reports.
