@@ -42,7 +42,7 @@ func TestOperatorRetryCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := c.ok("jobs", "retry", old, "--edit", path)
-	if second := c.ok("jobs", "retry", old, "--tenant", "acme", "--edit", path); !strings.HasPrefix(first, old+" was submitted again as job video_") || newJob(second) != newJob(first) {
+	if second := c.ok("jobs", "retry", old, "--tenant", "acme", "--edit", path); !strings.HasPrefix(first, "submitted "+old+" again as job video_") || newJob(second) != newJob(first) {
 		t.Errorf("printed %q and %q", first, second)
 	}
 	w.awaitStatus(t, newJob(first), "completed")

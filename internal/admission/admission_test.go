@@ -340,7 +340,7 @@ func TestUsedUpStorageIsNoOutage(t *testing.T) {
 		t.Errorf("a publish: %v", err)
 	}
 	_, err = setup(t, b).Admit(t.Context(), video("", "a cat"))
-	if errcode.CodeOf(err) != errcode.StorageFull || !strings.Contains(err.Error(), "used up") {
+	if errcode.CodeOf(err) != errcode.StorageFull || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("a request: %v", err)
 	}
 }

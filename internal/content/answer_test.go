@@ -119,15 +119,15 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 		handler http.HandlerFunc
 		says    string
 	}{
-		"page":            {answer(200, "text/html; charset=utf-8", "<p>log in</p>"), "a page"},
-		"page, untyped":   {answer(200, "", "<!DOCTYPE html><p>log in</p>"), "a page"},
+		"page":            {answer(200, "text/html; charset=utf-8", "<p>log in</p>"), "a web page"},
+		"page, untyped":   {answer(200, "", "<!DOCTYPE html><p>log in</p>"), "a web page"},
 		"JSON error":      {answer(200, "application/json", `{"code":"task_failed","message":"gone wrong"}`), "gone wrong"},
 		"JSON error code": {answer(200, "application/json", `{"code":1303}`), "1303"},
 		"JSON, untyped":   {answer(200, "", ` {"message":"gone wrong"}`), "gone wrong"},
 		"JSON, as bytes":  {answer(200, "application/octet-stream", `{"message":"gone wrong"}`), "gone wrong"},
-		"JSON, no URL":    {answer(200, "application/json", `{"id":"video_1","url":""}`), "names no URL"},
-		"JSON, cut":       {answer(200, "application/json", `{"url":"http`), "names no URL"},
-		"JSON, a list":    {answer(200, "application/problem+json", `[]`), "names no URL"},
+		"JSON, no URL":    {answer(200, "application/json", `{"id":"video_1","url":""}`), "JSON without a URL"},
+		"JSON, cut":       {answer(200, "application/json", `{"url":"http`), "JSON without a URL"},
+		"JSON, a list":    {answer(200, "application/problem+json", `[]`), "JSON without a URL"},
 		"JSON, huge":      {answer(200, "application/json", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), "more than 1048576 bytes"},
 		"accepted":        {answer(202, "video/mp4", ""), "202 Accepted"},
 		"no content":      {answer(204, "", ""), "204 No Content"},

@@ -143,7 +143,7 @@ func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, *time.Time
 	resp, err := w.send(callCtx, u)
 	if err != nil {
 		late.Stop()
-		err = w.broken(ctx, callCtx, u, "no answer came", err)
+		err = w.broken(ctx, callCtx, u, "no answer", err)
 		cancel(errClosed)
 		return nil, nil, err
 	}

@@ -83,7 +83,7 @@ func TestQueriesAreKnown(t *testing.T) {
 		if strings.HasSuffix(target, "=done") && !strings.Contains(f.Message, "JOB_STATUS_FAILED") {
 			t.Errorf("%s: %v does not say what is a status", target, f)
 		}
-		if strings.Contains(target, "king=") && !strings.Contains(f.Message, "known are kind") {
+		if strings.Contains(target, "king=") && !strings.Contains(f.Message, "use one of kind") {
 			t.Errorf("%s: %v", target, got)
 		}
 	}

@@ -131,7 +131,7 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 			return err
 		},
 	} {
-		if err := call(t.Context()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "NATS only") {
+		if err := call(t.Context()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "only in NATS messages") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -84,7 +84,7 @@ func TestReadRefuses(t *testing.T) {
 		{"POST", "/text2video", `{"external_task_id":5}`, errcode.InvalidRequest, "external_task_id: is a number; it must be a string"},
 		{"POST", "/text2video", `{"external_task_id":"a b"}`, errcode.InvalidRequest, "external_task_id: must be 1 to 128 printable ASCII characters without spaces"},
 		{"POST", "/text2video", `{"external_task_id":"` + aJobID + `"}`, errcode.InvalidRequest, "external_task_id: looks like a task ID; choose another one"},
-		{"GET", "/text2video/a%20b", "", errcode.TaskNotFound, "there is no task with this id; it is neither a task id nor an external_task_id"},
+		{"GET", "/text2video/a%20b", "", errcode.TaskNotFound, "task not found; the ID is neither a task ID nor an external_task_id"},
 		{"GET", "/text2video?pageNum=0", "", errcode.InvalidRequest, "pageNum: must be a whole number from 1 to 1000"},
 		{"GET", "/text2video?pageNum=1001", "", errcode.InvalidRequest, "pageNum: must be a whole number from 1 to 1000"},
 		{"GET", "/text2video?pageSize=x", "", errcode.InvalidRequest, "pageSize: must be a whole number from 1 to 500"},
