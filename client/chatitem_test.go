@@ -7,7 +7,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// TestTextOfAChatItem is that of the first choice, in either form of content.
+// TestTextOfAChatItem checks that Text reads only the first choice, in both forms of content.
 func TestTextOfAChatItem(t *testing.T) {
 	t.Parallel()
 	item := client.ChatItem{Chunk: &genbusv1.ChatChunk{Blocks: [][]byte{

@@ -1,11 +1,9 @@
-// Package client is genbus for Go programs: it asks for videos and chats over NATS,
-// follows a job from its first event to its end, and reads the feed of what has
-// ended. It is not a client for HTTP and gRPC, which need none of their own, and it
-// cannot cancel or list jobs, which NATS has no subjects for.
+// Package client submits videos and chats to genbus over NATS, follows their jobs, and reads the
+// feed of finished jobs. Cancelling and listing jobs need HTTP or gRPC: NATS has no subjects for
+// them.
 //
-// A Client needs a connection of nats.go that the program has made, and stays out of
-// its way: the program chooses servers, credentials and handlers, and closes it. All
-// calls are safe for concurrent use, and end with their context.
+// A Client uses a nats.go connection that the program creates, configures and closes. All methods
+// are safe for concurrent use and return when their context ends.
 //
 //	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
 //	...
@@ -14,10 +12,10 @@
 //	task, err := c.SubmitVideo(ctx, request)
 //	task, err = c.WaitVideo(ctx, task.GetId())
 //
-// A whole program is in examples/client.
+// The directory examples/client has a complete program.
 //
-// Errors that have a meaning are of type *Error, and compare with the codes of this
-// package: errors.Is(err, client.ErrQueueFull).
+// Errors with a code are of type *Error. Compare them with the codes of this package:
+// errors.Is(err, client.ErrQueueFull).
 package client
 
 import (
@@ -36,36 +34,35 @@ import (
 // Kind is the kind of a job.
 type Kind string
 
-// The kinds.
+// Kinds of jobs.
 const (
 	Video Kind = "video"
 	Chat  Kind = "chat"
 )
 
-// Options are the options of a Client. The zero value is a good one for a genbus
-// without API keys.
+// Options configures a Client. The zero value suits a genbus without API keys.
 type Options struct {
-	// Tenant in whose name is asked, and whose jobs are read: 1 to 64 of
+	// Tenant submits the requests and owns the jobs that are read: 1 to 64 characters of
 	// [A-Za-z0-9_-]. Default: "default".
 	Tenant string
-	// Prefix is the first part of all subjects, nats.prefix of genbus. Default:
+	// Prefix is the first part of all subjects, the setting nats.prefix of genbus. Default:
 	// "genbus".
 	Prefix string
-	// Wait bounds a request whose context ends later, with all its repetitions.
-	// Default: 30 s.
+	// Wait bounds one request including its retries, unless its context ends earlier. Default:
+	// 30 s.
 	Wait time.Duration
-	// Reread is how often a follower looks at the log although nothing came: the
-	// cheap way in which events arrive may lose one. Default: 10 s.
+	// Reread is how often a follower rereads the log without being notified. It finds events that
+	// were lost on their live subject, which does not guarantee delivery. Default: 10 s.
 	Reread time.Duration
-	// Notice hears what genbus tells of a job that SubmitVideo or SubmitChat sent, in addition
-	// to its state: NoticeRoutePaused. It is called before they return, and may be nil.
+	// Notice receives notices about an accepted job, such as NoticeRoutePaused, before SubmitVideo
+	// or SubmitChat returns. Default: notices are dropped.
 	Notice func(jobID, notice string)
-	// Logger hears of what is survived: lost connections, streams that cannot be read,
-	// handlers that fail. It never hears of prompts and results. Default: nothing is logged.
+	// Logger receives problems that the client recovers from: lost connections, unreadable streams,
+	// failing handlers. Prompts and results are never logged. Default: no logging.
 	Logger *slog.Logger
 }
 
-// Client asks genbus and hears from it, as one tenant.
+// Client sends requests to genbus and reads jobs, as one tenant.
 type Client struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -77,12 +74,11 @@ type Client struct {
 	log    *slog.Logger
 }
 
-// NoticeRoutePaused says that a job waits because an operator has paused its route.
+// NoticeRoutePaused reports that a job waits because an operator has paused its route.
 const NoticeRoutePaused = string(ErrRoutePaused)
 
-// New returns a client on a connection. The connection may be in the middle of a
-// reconnect; give it nats.MaxReconnects(-1) if it is to outlive long outages. It
-// fails for a tenant or a prefix that is no legal name.
+// New returns a client on nc, which may be reconnecting. Set nats.MaxReconnects(-1) on nc to
+// survive long outages. New fails if the tenant or the prefix is not a legal name.
 func New(nc *nats.Conn, o Options) (*Client, error) {
 	c := &Client{nc: nc, tenant: cmp.Or(o.Tenant, "default"), wait: cmp.Or(o.Wait, 30*time.Second), reread: cmp.Or(o.Reread, 10*time.Second), notice: o.Notice, log: o.Logger}
 	if c.log == nil {
@@ -101,13 +97,14 @@ func New(nc *nats.Conn, o Options) (*Client, error) {
 	return c, nil
 }
 
-// JobID is the id of the job that a request with a RequestId makes, or has made. It is
-// known before the request is sent.
+// JobID returns the ID of the job that a request with this RequestId creates for the client's
+// tenant. The ID depends only on its arguments and the tenant, so it is known before the request is
+// sent.
 func (c *Client) JobID(kind Kind, requestID string) string {
 	return subject.JobID(subject.Kind(kind), c.tenant, subject.RequestSource(requestID))
 }
 
-// pause waits, or less if ctx ends, and then says why it ended.
+// pause waits for d. If ctx ends first, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

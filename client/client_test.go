@@ -21,8 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
-// TestLinksNoServer: programs that use the client must not carry a NATS server, nor
-// genbus itself.
+// TestLinksNoServer checks that the package links neither a NATS server nor the service.
 func TestLinksNoServer(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
@@ -42,7 +41,7 @@ func TestLinksNoServer(t *testing.T) {
 	}
 }
 
-// TestCodesAreThoseOfTheTable, each under the name that it has there.
+// TestCodesAreThoseOfTheTable checks that the package has a constant for every code of the table.
 func TestCodesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("code.go")
@@ -96,8 +95,8 @@ func TestVideoFromRequestToResult(t *testing.T) {
 	}
 }
 
-// collect follows a task to its end, and gives the versions of its events.
-func collect(t *testing.T, c *client.Client, ctx context.Context, id string, after uint64) (versions []uint64) { //nolint:revive // as tests have it
+// collect follows a task to its end and returns the versions of its events.
+func collect(t *testing.T, c *client.Client, ctx context.Context, id string, after uint64) (versions []uint64) { //nolint:revive // t first, as in other test helpers
 	t.Helper()
 	for e, err := range c.FollowVideo(ctx, id, after) {
 		if err != nil {
@@ -129,7 +128,7 @@ func TestChatIsFollowedToItsReply(t *testing.T) {
 	}
 }
 
-// follow reads a chat without gaps.
+// follow reads a chat to its end and fails on a gap.
 func follow(ctx context.Context, t *testing.T, c *client.Client, id string) (text string, blocks int, end *genbusv1.Chat) {
 	t.Helper()
 	for i, err := range c.FollowChat(ctx, id) {
@@ -148,7 +147,7 @@ func follow(ctx context.Context, t *testing.T, c *client.Client, id string) (tex
 	return text, blocks, end
 }
 
-// TestBreakingOff: a loop may end at any item, of a job that goes on or has ended.
+// TestBreakingOff checks that a loop may stop at any item, whether the job is running or has ended.
 func TestBreakingOff(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}})
@@ -186,7 +185,7 @@ func TestBreakingOff(t *testing.T) {
 	}
 }
 
-// content is the text of a whole reply.
+// content returns the text of a complete reply.
 func content(ctx context.Context, t *testing.T, c *client.Client, chat *genbusv1.Chat) string {
 	t.Helper()
 	data, err := c.Reply(ctx, chat)
@@ -206,7 +205,7 @@ func content(ctx context.Context, t *testing.T, c *client.Client, chat *genbusv1
 	return reply.Choices[0].Message.Content
 }
 
-// TestPublishedRequestHasItsID before anybody has seen it.
+// TestPublishedRequestHasItsID checks that publishing returns the ID that the job will have.
 func TestPublishedRequestHasItsID(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond, ChunkInterval: time.Millisecond}})
@@ -227,8 +226,8 @@ func TestPublishedRequestHasItsID(t *testing.T) {
 	}
 }
 
-// TestLargeRequests go by the object store, by both ingresses, and the same one again is the
-// same job.
+// TestLargeRequests checks that both ingresses upload a request larger than a message, and that
+// repeating it returns the same job.
 func TestLargeRequests(t *testing.T) {
 	t.Parallel()
 	url := brokertest.AloneOf(t, 1<<20).ClientURL()
@@ -236,7 +235,7 @@ func TestLargeRequests(t *testing.T) {
 	c, ctx := connect(t, url, client.Options{Tenant: "acme"}), within(t, brokertest.Patience)
 	large := func(id string) *genbusv1.VideoRequest {
 		r := video("sandbox-video", id)
-		image := "data:image/png;base64," + strings.Repeat("A", 2<<20) // a message ends at 1 MiB
+		image := "data:image/png;base64," + strings.Repeat("A", 2<<20) // max_payload is 1 MiB
 		r.GetVideo().Image = &image
 		return r
 	}
@@ -297,13 +296,13 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: NATS without genbus.
+// TestNobodyThere checks the errors of a NATS server without genbus.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	alone := startNATS(t, t.TempDir(), -1)
 	defer stopNATS(alone)
 	c, ctx := connect(t, alone.ClientURL(), client.Options{Wait: 3 * time.Second}), within(t, brokertest.Patience)
-	var sending sync.WaitGroup // each one tries until Options.Wait is over
+	var sending sync.WaitGroup // each tries until Options.Wait has passed
 	sending.Go(func() {
 		_, err := c.SubmitVideo(ctx, video("sandbox-video", ""))
 		var e *client.Error

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// ways are those of a request to genbus, each with its subject.
+// ways has each kind of request with its subject.
 var ways = map[string]struct {
 	subject string
 	send    func(c *client.Client, ctx context.Context) error
@@ -26,7 +26,8 @@ var ways = map[string]struct {
 	}},
 }
 
-// TestNothingWasSent where the time of a call was over before, or its connection closed.
+// TestNothingWasSent checks that a canceled call or a closed connection reports
+// ErrBrokerUnavailable: nothing was sent.
 func TestNothingWasSent(t *testing.T) {
 	t.Parallel()
 	url := brokertest.Alone(t).ClientURL()
@@ -44,8 +45,8 @@ func TestNothingWasSent(t *testing.T) {
 	}
 }
 
-// TestWhatWasSentBeforeACloseMayBeAccepted: the program, or nats.go, closes the connection
-// while the answer is awaited.
+// TestWhatWasSentBeforeACloseMayBeAccepted checks that closing the connection while waiting for the
+// answer reports ErrAcceptanceUnknown.
 func TestWhatWasSentBeforeACloseMayBeAccepted(t *testing.T) {
 	t.Parallel()
 	server := brokertest.Alone(t)
@@ -69,7 +70,7 @@ func TestWhatWasSentBeforeACloseMayBeAccepted(t *testing.T) {
 	}
 }
 
-// dial returns a connection, and a client that has it.
+// dial returns a connection and a client on it.
 func dial(t *testing.T, url string) (*nats.Conn, *client.Client) {
 	t.Helper()
 	nc, err := nats.Connect(url)

@@ -16,57 +16,55 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Code is the meaning of an error, a word that never changes (docs/errors.md). It is
-// an error itself, for errors.Is.
-type Code string //nolint:errname // it is a word, which happens to be an error
+// Code is the meaning of an error. Codes never change; docs/errors.md lists them. A Code is itself
+// an error, for errors.Is.
+type Code string //nolint:errname // a word that also serves as an error
 
-// Error is the code.
+// Error returns the code.
 func (c Code) Error() string { return string(c) }
 
-// Retry reports whether the same request may succeed later. Codes that this version
-// does not know may not.
+// Retry reports whether the same request may succeed later. It is false for codes that this version
+// does not know.
 func (c Code) Retry() bool { return errcode.MeaningOf(errcode.Code(c)).Retry }
 
-// Error is why a request was refused, or why a job has no result.
+// Error is the reason why a request was refused or a job has no result.
 type Error struct {
-	// Code is the meaning. Never empty.
+	// Code is the meaning. It is never empty.
 	Code Code
-	// Message says what happened, to which job, and what to do; for people.
+	// Message says what happened, to which job, and what to do, for people.
 	Message string
-	// JobID is the job that the error is about; empty for none, or when it is not known.
+	// JobID names the job that failed; empty if unknown or not about a job.
 	JobID string
-	// RequestID is the id under which the request was sent; set when it is not known
-	// whether it was accepted. Sent again with it, it is the same job.
+	// RequestID is the ID under which the request was sent. It is set if the request may have been
+	// accepted; retrying with it cannot create a second job.
 	RequestID string
-	// Retry is true when the same request may succeed: a refused one after RetryAfter,
-	// that of a job that failed as a new job.
+	// Retry reports whether the request may succeed later: the same request after RetryAfter if it
+	// was refused, a new job if its job failed.
 	Retry bool
-	// RetryAfter is how long to wait before; 0 when nothing is known.
+	// RetryAfter is how long to wait before a retry, at most 24 h; 0 if unknown.
 	RetryAfter time.Duration
-	// Param is the field of the request that is wrong; empty when the error is about
-	// none.
+	// Param is the request field that is wrong; empty if the error is not about a field.
 	Param string
-	// UpstreamCode and UpstreamHTTPStatus are what the upstream said; empty and 0 when
-	// it said nothing.
+	// UpstreamCode and UpstreamHTTPStatus come from the upstream's answer; empty and 0 without one.
 	UpstreamCode       string
 	UpstreamHTTPStatus int
 	// Err is the cause, or nil.
 	Err error
 }
 
-// Error gives the code and the message.
+// Error returns the code and the message.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// Is compares with a Code.
+// Is reports whether target is the error's Code.
 func (e *Error) Is(target error) bool {
 	code, ok := target.(Code)
 	return ok && code == e.Code
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrorOf is the error that a job ended with, as events hold it; nil for none.
+// ErrorOf returns the error in a job's terminal event as an *Error; nil if e is nil.
 func ErrorOf(e *genbusv1.TaskError, jobID string) error {
 	if e == nil {
 		return nil
@@ -82,7 +80,7 @@ func errorOf(e *genbusv1.TaskError, jobID string) *Error {
 	}
 }
 
-// maxRetryAfter is what an advice to wait is cut to.
+// maxRetryAfter bounds the advice to wait.
 const maxRetryAfter = 24 * time.Hour
 
 func seconds(s float64) time.Duration {
@@ -92,7 +90,7 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Min(s, maxRetryAfter.Seconds()) * float64(time.Second))
 }
 
-// refusal reads an answer that is an error; nil for one that is none.
+// refusal returns the error that a reply carries, or nil.
 func refusal(m *nats.Msg) *Error {
 	code := m.Header.Get(subject.HeaderErrorCode)
 	if code == "" {
@@ -109,15 +107,15 @@ func refusal(m *nats.Msg) *Error {
 	return out
 }
 
-// again reports whether a refused request is sent again without asking the caller:
-// another replica, or the same in a moment, takes it.
+// again reports whether the client retries a refused request on its own: another replica, or the
+// same one a moment later, may accept it.
 func again(e *Error) bool {
 	return e.Code == ErrShuttingDown || e.Code == ErrBrokerUnavailable || e.Code == ErrClockWrong
 }
 
-// refusedSince is what the server has refused to this user of streams or buckets since
-// before was the connection's last error; nil for nothing. The last error stays for good,
-// and a refusal of something else says nothing of these.
+// refusedSince returns the permission error of the connection that names one of the streams or
+// buckets, or nil. before is the last error at the start of the operation: a connection keeps its
+// last error forever, so that one proves nothing.
 func (c *Client) refusedSince(before error, names ...string) error {
 	now := c.nc.LastError()
 	about := func(name string) bool { return strings.Contains(now.Error(), name) }
@@ -127,8 +125,8 @@ func (c *Client) refusedSince(before error, names ...string) error {
 	return now
 }
 
-// lost is the last error of a connection that explains why there is no answer, in words;
-// empty for none.
+// lost returns a suffix for messages if the connection's last error, a permission or authorization
+// error, may explain the missing answer; otherwise an empty string.
 func lost(nc *nats.Conn) string {
 	if err := nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrAuthorization) {
 		return "; the connection's last error: " + err.Error()

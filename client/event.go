@@ -7,32 +7,32 @@ import (
 	"github.com/genbus/genbus/internal/event"
 )
 
-// DecodeVideoEvent reads an event of a video task as a subscription or a consumer of
-// genbus.task, genbus.done or genbus.live.task brings it, in either encoding.
+// DecodeVideoEvent decodes a video event from a message on genbus.task, genbus.done or
+// genbus.live.task. The header says whether data is Protobuf or JSON. It fails on malformed data.
 func DecodeVideoEvent(header nats.Header, data []byte) (*genbusv1.VideoTaskEvent, error) {
 	e := &genbusv1.VideoTaskEvent{}
 	return e, event.Decode(header, data, e)
 }
 
-// DecodeChatEvent is DecodeVideoEvent for chats.
+// DecodeChatEvent decodes a chat event, like DecodeVideoEvent.
 func DecodeChatEvent(header nats.Header, data []byte) (*genbusv1.ChatEvent, error) {
 	e := &genbusv1.ChatEvent{}
 	return e, event.Decode(header, data, e)
 }
 
-// DecodeChunk reads a message of genbus.chunk or genbus.live.chunk, in either encoding.
+// DecodeChunk decodes a message on genbus.chunk or genbus.live.chunk, in Protobuf or JSON.
 func DecodeChunk(header nats.Header, data []byte) (*genbusv1.ChatChunk, error) {
 	c := &genbusv1.ChatChunk{}
 	return c, event.Decode(header, data, c)
 }
 
-// DecodeUsage reads a message of genbus.usage, in either encoding.
+// DecodeUsage decodes a message on genbus.usage, in Protobuf or JSON.
 func DecodeUsage(header nats.Header, data []byte) (*genbusv1.UsageEvent, error) {
 	u := &genbusv1.UsageEvent{}
 	return u, event.Decode(header, data, u)
 }
 
-// Terminal reports whether a job with this status has come to its end.
+// Terminal reports whether a job with this status has ended.
 func Terminal(s genbusv1.JobStatus) bool {
 	switch s {
 	case genbusv1.JobStatus_JOB_STATUS_COMPLETED, genbusv1.JobStatus_JOB_STATUS_FAILED, genbusv1.JobStatus_JOB_STATUS_CANCELLED:
@@ -42,7 +42,7 @@ func Terminal(s genbusv1.JobStatus) bool {
 	}
 }
 
-// jobEvent is an event of either kind.
+// jobEvent is an event of a video or a chat.
 type jobEvent struct {
 	id      string
 	version uint64

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
-// run gives an example a client of a real service, which runs in this process.
+// run runs an example with a client of a real service in this process.
 func run(example func(ctx context.Context, c *client.Client) error) {
 	dir, err := os.MkdirTemp("", "genbus-example-")
 	if err != nil {
@@ -35,7 +35,7 @@ func run(example func(ctx context.Context, c *client.Client) error) {
 	stopping.Go(func() error { return errors.Join(service.Stop(), os.RemoveAll(dir)) })
 }
 
-// stopping stops the services of the examples that have ended, while the next ones run.
+// stopping stops the services of finished examples while the next examples run.
 var stopping errgroup.Group
 
 func call(url string, example func(ctx context.Context, c *client.Client) error) error {
@@ -53,7 +53,7 @@ func call(url string, example func(ctx context.Context, c *client.Client) error)
 	return example(ctx, c)
 }
 
-// Ask for a video and wait for it. The same RequestId again is the same task.
+// Request a video and wait for it. The same RequestId always returns the same task.
 func Example() {
 	run(func(ctx context.Context, c *client.Client) error {
 		task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
@@ -67,7 +67,7 @@ func Example() {
 		}
 		done, err := c.WaitVideo(ctx, task.GetId())
 		if err != nil {
-			return err // an *Error, when the task failed
+			return err // an *Error if the task failed
 		}
 		fmt.Println(done.GetStatus(), len(done.GetVideos()), "video")
 		return nil
@@ -75,7 +75,7 @@ func Example() {
 	// Output: JOB_STATUS_COMPLETED 1 video
 }
 
-// Follow a task. To go on later, give the version of the last event instead of 0.
+// Follow a task. To resume later, pass the version of the last event instead of 0.
 func ExampleClient_FollowVideo() {
 	run(func(ctx context.Context, c *client.Client) error {
 		id, err := c.PublishVideo(ctx, &genbusv1.VideoRequest{
@@ -106,7 +106,7 @@ func ExampleClient_FollowVideo() {
 	// completed at version true
 }
 
-// Print the reply of a chat as it grows.
+// Print a chat's reply as it grows.
 func ExampleClient_FollowChat() {
 	run(func(ctx context.Context, c *client.Client) error {
 		stream := true
@@ -131,8 +131,7 @@ func ExampleClient_FollowChat() {
 	// Output: You wrote 1 word in 5 characters. The sandbox goes on for as long as it is asked. The sandbox
 }
 
-// Read every finished video, and go on after the last one when the program is started
-// again.
+// Read every finished video, and resume after the last one when the program restarts.
 func ExampleClient_Subscribe() {
 	run(func(ctx context.Context, c *client.Client) error {
 		if _, err := c.PublishVideo(ctx, &genbusv1.VideoRequest{
@@ -148,14 +147,14 @@ func ExampleClient_Subscribe() {
 		return c.Subscribe(ctx, feed, func(_ context.Context, job client.Finished) error {
 			task := job.Video.GetTask()
 			fmt.Printf("order %s: %d video\n", task.GetLabels()["order"], len(task.GetVideos()))
-			stop()     // a real program reads on
-			return nil // the video is dealt with; an error would bring it again
+			stop()     // a real program would continue
+			return nil // acks the video; an error would redeliver it
 		})
 	})
 	// Output: order 7: 1 video
 }
 
-// Errors have codes, which are compared with errors.Is.
+// Compare error codes with errors.Is.
 func ExampleError() {
 	run(func(ctx context.Context, c *client.Client) error {
 		_, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{

@@ -16,7 +16,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// bareLog is a NATS server with the stream of the log, and no genbus.
+// bareLog is a NATS server with the stream of the log but no genbus.
 type bareLog struct {
 	t   *testing.T
 	ctx context.Context
@@ -48,7 +48,7 @@ func (b *bareLog) stream(cfg jetstream.StreamConfig) {
 	}
 }
 
-// ended puts the end of a video into the feed.
+// ended publishes a completed video to the feed.
 func (b *bareLog) ended(tenant, id string) {
 	b.t.Helper()
 	data, err := proto.Marshal(&genbusv1.VideoTaskEvent{Version: 2, Task: &genbusv1.VideoTask{
@@ -68,13 +68,14 @@ func (b *bareLog) put(tenant, id string, header nats.Header, data []byte) {
 	}
 }
 
-// jobID is a well-formed id.
+// jobID returns a well-formed ID.
 func jobID(n int) string {
 	letters := fmt.Sprintf("%026d", n)
 	return "video_" + strings.Map(func(r rune) rune { return 'a' + r - '0' }, letters)
 }
 
-// TestOneNameIsOneFeed: a reader never takes the jobs of another that chooses others.
+// TestOneNameIsOneFeed checks that Subscribe refuses a durable name that belongs to another feed,
+// which keeps its jobs.
 func TestOneNameIsOneFeed(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)
@@ -94,11 +95,11 @@ func TestOneNameIsOneFeed(t *testing.T) {
 	r.stop(t)
 }
 
-// TestFailingJobsDoNotStopTheFeed, however many there are.
+// TestFailingJobsDoNotStopTheFeed checks that the feed continues past any number of failing jobs.
 func TestFailingJobsDoNotStopTheFeed(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)
-	const failing = 1100 // more than a consumer of NATS lets wait by default
+	const failing = 1100 // above the default MaxAckPending of NATS consumers
 	for i := range failing + 1 {
 		b.ended("default", jobID(i))
 	}
@@ -114,7 +115,7 @@ func TestFailingJobsDoNotStopTheFeed(t *testing.T) {
 	r.stop(t)
 }
 
-// TestStrangeMessagesAreNoJobs: they are not handled as completed jobs.
+// TestStrangeMessagesAreNoJobs checks that malformed messages in the feed reach no handler.
 func TestStrangeMessagesAreNoJobs(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)
@@ -135,8 +136,8 @@ func TestStrangeMessagesAreNoJobs(t *testing.T) {
 	r.stop(t)
 }
 
-// TestChatIsFollowedWithoutItsChunks: their stream is in the memory of NATS, and comes
-// back when genbus does.
+// TestChatIsFollowedWithoutItsChunks checks that a missing chunk stream does not end FollowChat:
+// genbus recreates it.
 func TestChatIsFollowedWithoutItsChunks(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)
@@ -144,7 +145,7 @@ func TestChatIsFollowedWithoutItsChunks(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	enough, looks := errors.New("enough"), 0
 	_, err := b.js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.GENBUS_CHUNKS", func(*nats.Msg) {
-		if looks++; looks == 2 { // it has failed once, and goes on
+		if looks++; looks == 2 { // FollowChat continued after the first failure
 			cancel(enough)
 		}
 	})
@@ -158,8 +159,8 @@ func TestChatIsFollowedWithoutItsChunks(t *testing.T) {
 	}
 }
 
-// TestFollowingFromAVersionEnds where there is nothing to follow: without the stream, and
-// for a task that was erased.
+// TestFollowingFromAVersionEnds checks that resuming fails for an erased task and without the
+// stream.
 func TestFollowingFromAVersionEnds(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)

@@ -9,19 +9,17 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// FollowVideo yields the events of a task with a version above after (0 for all): what
-// there is, and then every new one, in order, none twice and none missing. It ends after
-// the terminal event. To go on another day, remember the version of the last event.
+// FollowVideo yields the events of a task with a version above after (0: all), in order, without
+// gaps or duplicates. It ends after the terminal event. To resume later, pass the version of the
+// last event seen.
 //
-// It outlives the loss of the connection, restarts of genbus and of NATS: it goes on
-// where it was as soon as it can, as long as nats.go reconnects. A task whose first event
-// is not there yet is waited for, so an id that is wrong but well-formed is too: bound
-// ctx, or ask GetVideo first.
+// It survives lost connections and restarts of genbus and NATS while nats.go keeps reconnecting. It
+// also waits for a task whose first event is not stored yet, and therefore for a well-formed ID
+// that does not exist: bound ctx, or call GetVideo first.
 //
-// An error comes last: ErrTaskNotFound for what is no id of a task, and for a task that was
-// erased meanwhile; ErrBrokerUnavailable where the log can never be read (no such stream,
-// no right to it); nats.ErrConnectionClosed; an event that cannot be read; the cause of
-// ctx's end.
+// An error is yielded last, with a nil event: ErrTaskNotFound if the ID is malformed or the task
+// was erased; ErrBrokerUnavailable if the log can never be read (no stream, no permission);
+// nats.ErrConnectionClosed; a decoding error; or the cause of ctx's end.
 func (c *Client) FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error] {
 	return func(yield func(*genbusv1.VideoTaskEvent, error) bool) {
 		f := &follower{c: c, kind: Video, id: id, version: after, event: func(e jobEvent) error {
@@ -36,8 +34,9 @@ func (c *Client) FollowVideo(ctx context.Context, id string, after uint64) iter.
 	}
 }
 
-// WaitVideo follows a task to its end and returns it. A task that failed or was cancelled
-// is returned together with the error that it ended with, an *Error.
+// WaitVideo follows a task to its end and returns it. If the task failed or was cancelled, it
+// returns the task and its error, an *Error. If following fails, it returns the latest state seen,
+// or nil, and the error of FollowVideo.
 func (c *Client) WaitVideo(ctx context.Context, id string) (*genbusv1.VideoTask, error) {
 	var task *genbusv1.VideoTask
 	for e, err := range c.FollowVideo(ctx, id, 0) {

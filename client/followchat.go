@@ -15,27 +15,25 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// ChatItem is one step of a chat. Exactly one of the fields is set.
+// ChatItem is one step of a chat. Exactly one field is set.
 type ChatItem struct {
-	// Event is a change of the chat. The first event of a later attempt starts the reply
-	// again.
+	// Event is a change of the chat. The first event of a new attempt restarts the reply.
 	Event *genbusv1.ChatEvent
-	// Chunk holds new blocks of the reply, which follow those before them in the same
-	// attempt. Blocks is empty and BlocksRef set where a block is too large for a
-	// message and the object store cannot be read.
+	// Chunk holds new blocks of the reply, which follow the earlier blocks of the same attempt. If
+	// a block is too large for a message and the object store cannot be read, Blocks is empty and
+	// BlocksRef is set.
 	Chunk *genbusv1.ChatChunk
-	// Gap says that blocks are missing for good here; the terminal event has the whole
-	// reply.
+	// Gap reports blocks that are lost. The terminal event has the complete reply.
 	Gap *genbusv1.ChatGap
 }
 
-// Text is what the item adds to the text of the first choice; empty for everything but
-// a chunk with text.
+// Text returns the text that the item adds to the first choice; empty unless the item is a chunk
+// with text.
 func (i ChatItem) Text() string {
 	var out strings.Builder
 	for _, block := range i.Chunk.GetBlocks() {
 		b, err := body.ParseChunk(block)
-		if err != nil { // what an upstream sent is for the caller to judge
+		if err != nil { // skip blocks that are not valid JSON; the caller gets them in Chunk
 			continue
 		}
 		for _, c := range b.GetChoices() {
@@ -47,12 +45,12 @@ func (i ChatItem) Text() string {
 	return out.String()
 }
 
-// FollowChat yields what a chat has, and then every new event and chunk, in order: no
-// block twice, none missing without a Gap, none of an attempt that a later one has
-// replaced. It ends after the terminal event, which comes last and has the whole reply.
+// FollowChat yields a chat's events and chunks in order, from the first. No block appears twice, a
+// missing block is reported as a Gap, and blocks of replaced attempts are skipped. It ends after
+// the terminal event, which has the complete reply.
 //
-// What FollowVideo says of lost connections, of ids and of errors holds here too; blocks
-// live in the memory of NATS, so a restart of NATS may leave a Gap.
+// Reconnecting, unknown IDs and errors work as in FollowVideo, with ErrChatNotFound. NATS keeps
+// blocks in memory, so restarting NATS may cause a Gap.
 func (c *Client) FollowChat(ctx context.Context, id string) iter.Seq2[ChatItem, error] {
 	return func(yield func(ChatItem, error) bool) {
 		r := &chunkReader{c: c, id: id, hand: func(i ChatItem) error {
@@ -68,8 +66,9 @@ func (c *Client) FollowChat(ctx context.Context, id string) iter.Seq2[ChatItem, 
 	}
 }
 
-// WaitChat follows a chat to its end and returns it. A chat that failed or was cancelled
-// is returned together with the error that it ended with, an *Error.
+// WaitChat follows a chat to its end and returns it. If the chat failed or was cancelled, it
+// returns the chat and its error, an *Error. If following fails, it returns the latest state seen,
+// or nil, and the error of FollowChat.
 func (c *Client) WaitChat(ctx context.Context, id string) (*genbusv1.Chat, error) {
 	var chat *genbusv1.Chat
 	for i, err := range c.FollowChat(ctx, id) {
@@ -84,9 +83,9 @@ func (c *Client) WaitChat(ctx context.Context, id string) (*genbusv1.Chat, error
 }
 
 const (
-	// settleWait is how long after a chat's end its last blocks are waited for.
+	// settleWait bounds the wait for the last blocks after a chat's end.
 	settleWait = 2 * time.Second
-	// unreadableWait is how long the end is held back while the blocks cannot be read.
+	// unreadableWait bounds how long the end is held back while the blocks cannot be read.
 	unreadableWait = 30 * time.Second
 )
 
@@ -97,17 +96,17 @@ type chunkReader struct {
 	hand func(ChatItem) error
 
 	attempt uint32
-	ahead   uint32 // a later attempt, of which blocks were seen and no event
-	next    uint64 // index of the block that is wanted next
-	seq     uint64 // of the last chunk that was read from the stream
-	// end is the terminal event, held back until the blocks before it are here.
+	ahead   uint32 // a later attempt whose blocks arrived before its event
+	next    uint64 // index of the next block
+	seq     uint64 // of the last chunk read from the stream
+	// end is the terminal event, held back until all blocks before it have arrived.
 	end   *genbusv1.ChatEvent
-	until time.Time // when they are given up
-	// patience is when they are given up although their stream could not be read.
+	until time.Time // when missing blocks become a gap
+	// patience is when the end is delivered even if the chunk stream cannot be read.
 	patience time.Time
 }
 
-// event takes an event of the chat's log.
+// event handles an event of the chat's log.
 func (r *chunkReader) event(e jobEvent) error {
 	r.enter(e.chat.GetChat().GetAttempt())
 	if !e.ended {
@@ -119,18 +118,18 @@ func (r *chunkReader) event(e jobEvent) error {
 	return nil
 }
 
-// enter goes on to a later attempt, whose blocks are counted from 0.
+// enter switches to a later attempt, whose blocks count from 0.
 func (r *chunkReader) enter(attempt uint32) {
 	if attempt > r.attempt {
 		r.attempt, r.next = attempt, 0
 	}
 }
 
-// waiting reports whether something is known to be still to come: blocks of a chat that
-// has ended, or the event that began an attempt.
+// waiting reports whether more is known to come: blocks of an ended chat, or the event that began
+// an attempt.
 func (r *chunkReader) waiting() bool { return r.end != nil || r.ahead > r.attempt }
 
-// arrived takes a live chunk. It is not whole when blocks before it are missing.
+// arrived handles a live chunk. whole is false if blocks before it are missing.
 func (r *chunkReader) arrived(ctx context.Context, m *nats.Msg) (whole bool, err error) {
 	chunk, err := DecodeChunk(m.Header, m.Data)
 	if err != nil {
@@ -142,8 +141,8 @@ func (r *chunkReader) arrived(ctx context.Context, m *nats.Msg) (whole bool, err
 	return true, r.take(ctx, chunk)
 }
 
-// catchUp hands on what the stream has beyond the last block, and the end once nothing is
-// missing before it, or nothing will come any more.
+// catchUp delivers the stream's chunks after the last block, then the end: once all blocks are
+// delivered, or no more can come.
 func (r *chunkReader) catchUp(ctx context.Context) error {
 	err := r.readOn(ctx)
 	if err != nil && (r.end == nil || !errors.Is(err, ErrBrokerUnavailable) || ctx.Err() != nil || time.Now().Before(r.patience)) {
@@ -154,7 +153,7 @@ func (r *chunkReader) catchUp(ctx context.Context) error {
 	}
 	if !r.whole() {
 		if err == nil && time.Now().Before(r.until) {
-			r.seq = 0 // a stream that was created again counts from 1
+			r.seq = 0 // a recreated stream counts from 1
 			return nil
 		}
 		if err := r.gap(); err != nil {
@@ -187,8 +186,8 @@ func (r *chunkReader) readOn(ctx context.Context) error {
 	}
 }
 
-// early reports whether the event that began a chunk's attempt is still to come. It is
-// waited for until the next look: that of an inline chat may have been dropped.
+// early reports whether the event that began the chunk's attempt is still missing. It waits for one
+// look only: an inline chat may have dropped that event.
 func (r *chunkReader) early(chunk *genbusv1.ChatChunk) bool {
 	if chunk.GetAttempt() <= max(r.attempt, r.ahead) {
 		return false
@@ -197,7 +196,7 @@ func (r *chunkReader) early(chunk *genbusv1.ChatChunk) bool {
 	return true
 }
 
-// whole reports whether every block that the end counts was handed on.
+// whole reports whether every block that the end counts was delivered.
 func (r *chunkReader) whole() bool {
 	return r.attempt != r.end.GetChat().GetAttempt() || r.next >= r.end.GetChat().GetChunkCount()
 }
@@ -206,13 +205,13 @@ func (r *chunkReader) gap() error {
 	return r.hand(ChatItem{Gap: &genbusv1.ChatGap{Reason: "gap", Attempt: r.attempt, Index: r.next}})
 }
 
-// take hands on the blocks of a chunk that are new.
+// take delivers the new blocks of a chunk.
 func (r *chunkReader) take(ctx context.Context, chunk *genbusv1.ChatChunk) error {
 	if chunk.GetAttempt() < r.attempt {
 		return nil
 	}
 	r.enter(chunk.GetAttempt())
-	count := max(uint64(len(chunk.GetBlocks())), 1) // one block where it is elsewhere
+	count := max(uint64(len(chunk.GetBlocks())), 1) // a stored block counts as one
 	if chunk.GetIndex()+count <= r.next {
 		return nil
 	}

@@ -13,38 +13,37 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// errEnded ends a follower that has nothing more to say.
+// errEnded stops a follower after its last event.
 var errEnded = errors.New("the follower has ended")
 
-// arrivals is how many messages may wait for a follower. What does not fit is read from
+// arrivals bounds the live messages buffered for a follower. Messages that do not fit are read from
 // the stream.
 const arrivals = 256
 
-// soon is when a follower looks again after a read that failed, or that did not have
-// what was heard of.
+// soon is the delay before the next look if a read failed or lacked an announced event.
 const soon = 300 * time.Millisecond
 
-// follower reads one job's log: live, and from the stream what is missing. Its methods
-// run in the caller's goroutine, and their error ends it.
+// follower reads one job's log: live events, and missing ones from the stream. Its methods run in
+// the caller's goroutine, and an error from any of them ends it.
 type follower struct {
 	c    *Client
 	kind Kind
 	id   string
-	// event takes the events in order.
+	// event handles events in order.
 	event func(jobEvent) error
-	// chunks are those of a chat; nil for a video.
+	// chunks reads the chunks of a chat; nil for a video.
 	chunks *chunkReader
 
-	lastError error     // of the connection, when this began
-	trouble   error     // of the last look; nil when it went well
-	told      time.Time // when the log heard of trouble last
-	version   uint64    // of the last event that was handed on
-	heard     uint64    // the highest version that was heard of
-	seq       uint64    // of the last event that was read from the stream
+	lastError error     // of the connection, when following began
+	trouble   error     // error of the last look, or nil
+	told      time.Time // when trouble was last logged
+	version   uint64    // of the last delivered event
+	heard     uint64    // highest version announced by a live event
+	seq       uint64    // of the last event read from the stream
 	subject   string
 	live      chan *nats.Msg
 	subs      []*nats.Subscription
-	dropped   int // messages that found no room
+	dropped   int // messages that did not fit into live
 }
 
 func (f *follower) follow(ctx context.Context) (err error) {
@@ -54,7 +53,7 @@ func (f *follower) follow(ctx context.Context) (err error) {
 	f.lastError = f.c.nc.LastError()
 	status := f.c.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer f.c.nc.RemoveStatusListener(status)
-	// Listening starts before anything is read, so that nothing falls between the two.
+	// Subscribe before the first read, so that no event falls between the two.
 	defer f.ignore()
 	if err := f.listen(); err != nil {
 		return err
@@ -107,24 +106,25 @@ func (f *follower) listen() error {
 
 func (f *follower) ignore() {
 	for _, s := range f.subs {
-		_ = s.Unsubscribe() // a closed connection has no subscription left
+		_ = s.Unsubscribe() // fails only on a closed connection, which has no subscriptions
 	}
 }
 
-// reconnected makes the next check a full one: what was published meanwhile had no
-// subscriber, and the stream of chunks may be another one.
+// reconnected restarts reading chunks from the first sequence: NATS may have recreated their
+// stream.
 func (f *follower) reconnected() {
 	if f.chunks != nil {
 		f.chunks.seq = 0
 	}
 }
 
-// look reads what is missing, and says when to look again.
+// look reads missing events and chunks and returns the delay until the next look.
 func (f *follower) look(ctx context.Context) (time.Duration, error) {
 	err := f.catchUp(ctx)
 	hopeless := f.hopeless(err)
 	if err == nil && f.chunks != nil {
-		// The chunks are in the memory of NATS: their stream may be gone, and comes back.
+		// The chunk stream is in NATS memory: if it is missing, genbus recreates it, so keep
+		// looking.
 		err = f.chunks.catchUp(ctx)
 	}
 	switch {
@@ -149,15 +149,15 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// hopeless reports whether err says that the log cannot be read, now or later: the server
-// has refused it to this user since this began, or the stream has never been there.
+// hopeless reports whether the log can never be read: since following began, the server denied it
+// to this user, or the stream has not existed.
 func (f *follower) hopeless(err error) bool {
 	var api *jetstream.APIError
 	noStream := errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound
 	return f.seq == 0 && f.heard == 0 && err != nil && (noStream || f.c.refusedSince(f.lastError, f.c.names.Tasks()) != nil)
 }
 
-// stopped is the end of ctx, and what kept the follower from reading until then.
+// stopped returns the cause of ctx's end, with the last trouble.
 func (f *follower) stopped(ctx context.Context) error {
 	if f.trouble != nil {
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), f.trouble)
@@ -165,7 +165,7 @@ func (f *follower) stopped(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// warnEvery is how often the log hears of the same trouble.
+// warnEvery is the interval at which the same trouble is logged.
 const warnEvery = time.Minute
 
 func (f *follower) warn(err error) {
@@ -176,8 +176,8 @@ func (f *follower) warn(err error) {
 	}
 }
 
-// catchUp hands on what the log has beyond the last event. Where nothing is new this is
-// one read.
+// catchUp delivers the log's events after the last delivered one. Without new events it takes one
+// read.
 func (f *follower) catchUp(ctx context.Context) error {
 	last, err := f.c.read(ctx, f.c.names.Tasks(), streamread.Last(f.subject))
 	if errors.Is(err, streamread.ErrNoMessage) {
@@ -213,7 +213,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// settled ends a follower whose caller knows the job's end already.
+// settled ends a follower whose caller already has the terminal event.
 func (f *follower) settled(last jobEvent) error {
 	if last.ended && f.chunks == nil {
 		return errEnded
@@ -221,7 +221,7 @@ func (f *follower) settled(last jobEvent) error {
 	return nil
 }
 
-// gone is for a message that was there a moment ago: the next look tells why it is not.
+// gone ignores that a message disappeared between two reads: the next look finds out why.
 func gone(err error) error {
 	if errors.Is(err, streamread.ErrNoMessage) {
 		return nil
@@ -229,7 +229,7 @@ func gone(err error) error {
 	return err
 }
 
-// arrived takes a live message. It is not whole when something before it is missing.
+// arrived handles a live message. whole is false if something before it is missing.
 func (f *follower) arrived(ctx context.Context, m *nats.Msg) (whole bool, err error) {
 	if f.chunks != nil && m.Subject == f.c.names.LiveChunk(f.c.tenant, f.id) {
 		whole, err = f.chunks.arrived(ctx, m)
@@ -254,7 +254,7 @@ func (f *follower) heardOf(m *nats.Msg) (whole bool, err error) {
 	return true, f.take(e)
 }
 
-// take hands on an event that is new.
+// take delivers an event unless it was delivered before.
 func (f *follower) take(e jobEvent) error {
 	if e.version <= f.version {
 		return nil
@@ -263,12 +263,12 @@ func (f *follower) take(e jobEvent) error {
 	return f.event(e)
 }
 
-// lostSome reports whether messages found no room since it was asked last.
+// lostSome reports whether the subscriptions dropped messages since the last call.
 func (f *follower) lostSome() bool {
 	before := f.dropped
 	f.dropped = 0
 	for _, s := range f.subs {
-		n, _ := s.Dropped() // a subscription that has ended counts no more
+		n, _ := s.Dropped() // an ended subscription drops nothing
 		f.dropped += n
 	}
 	return f.dropped > before

@@ -7,14 +7,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// delivery is a message that is told apart from others.
+// delivery is a message with a number, so that deliveries differ.
 type delivery struct {
 	jetstream.Msg
 	n int
 }
 
-// TestAJobIsInOneHand: a redelivery of a job in hand replaces its message and starts
-// nothing.
+// TestAJobIsInOneHand checks that redelivering a held job replaces its message and starts no second
+// handler.
 func TestAJobIsInOneHand(t *testing.T) {
 	t.Parallel()
 	s := &subscription{held: map[string]*heldJob{}, dealt: map[string]struct{}{}}
@@ -34,7 +34,7 @@ func TestAJobIsInOneHand(t *testing.T) {
 	}
 }
 
-// TestOldJobsAreForgotten: what is remembered has a bound.
+// TestOldJobsAreForgotten checks that dealt keeps at most maxDealt jobs, dropping the oldest.
 func TestOldJobsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := &subscription{dealt: map[string]struct{}{}}

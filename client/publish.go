@@ -12,18 +12,18 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// PublishVideo puts a request into the inbox, which takes it even while no genbus runs,
-// and returns the id that its job will have. It is stored then, and not yet accepted: a
-// request that turns out to be wrong becomes a failed job and a dead letter.
+// PublishVideo stores a request in the inbox, the stream GENBUS_REQUESTS, and returns the ID of its
+// future job. This works even while genbus is down. The request is stored but not yet accepted: an
+// invalid one becomes a failed job and a dead letter.
 //
-// What SubmitVideo says of RequestId, repetition and size holds here. Errors are
-// *Error: ErrQueueFull when the inbox is full, ErrBrokerUnavailable and
+// RequestId, retries and large requests work as in SubmitVideo. Errors are *Error:
+// ErrInvalidRequest, ErrBodyTooLarge, ErrQueueFull if the inbox is full, ErrBrokerUnavailable and
 // ErrAcceptanceUnknown.
 func (c *Client) PublishVideo(ctx context.Context, r *genbusv1.VideoRequest) (id string, err error) {
 	return c.publish(ctx, request{kind: Video, message: r, id: r.GetRequestId()})
 }
 
-// PublishChat is PublishVideo for a chat.
+// PublishChat stores a chat request in the inbox, like PublishVideo.
 func (c *Client) PublishChat(ctx context.Context, r *genbusv1.ChatRequest) (id string, err error) {
 	return c.publish(ctx, request{kind: Chat, message: r, id: r.GetRequestId()})
 }
@@ -42,14 +42,15 @@ func (c *Client) publish(ctx context.Context, r request) (id string, err error) 
 	return c.JobID(r.kind, r.id), nil
 }
 
-// Codes of JetStream.
+// Error codes of JetStream.
 const (
-	codeStoreFailed     jetstream.ErrorCode = 10077 // a limit of the stream, mostly
+	codeStoreFailed     jetstream.ErrorCode = 10077 // usually a limit of the stream
 	codeNoSpace         jetstream.ErrorCode = 10023 // "insufficient resources"
 	codeMessageTooLarge jetstream.ErrorCode = 10054
 )
 
-// notStored gives a refusal of JetStream its meaning.
+// notStored translates an error of JetStream: a full inbox to ErrQueueFull, a message that is too
+// large to ErrBodyTooLarge.
 func notStored(err error) error {
 	var api *jetstream.APIError
 	switch {

@@ -15,26 +15,26 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// readWait is how long one read waits for its answer.
+// readWait bounds the wait for the answer to one read.
 const readWait = 5 * time.Second
 
-// GetVideo reads a task as it is now. The error is ErrTaskNotFound for an id that no task
-// of the tenant has, or not yet: one that was published may still be waiting for
-// admission.
+// GetVideo returns a task's current state, from its last event in the stream GENBUS_TASKS. It
+// returns ErrTaskNotFound if the tenant has no task with this ID, or not yet: a published request
+// may still wait for admission. It returns ErrBrokerUnavailable if the stream cannot be read.
 func (c *Client) GetVideo(ctx context.Context, id string) (*genbusv1.VideoTask, error) {
 	e, err := c.last(ctx, Video, id)
 	return e.video.GetTask(), err
 }
 
-// GetChat is GetVideo for a chat; the error is ErrChatNotFound.
+// GetChat returns a chat's current state, like GetVideo, with ErrChatNotFound.
 func (c *Client) GetChat(ctx context.Context, id string) (*genbusv1.Chat, error) {
 	e, err := c.last(ctx, Chat, id)
 	return e.chat.GetChat(), err
 }
 
-// Reply is the whole reply of a completed chat, the upstream's JSON byte for byte. A
-// long one is read from the tenant's object store, which needs rights there, within a
-// minute unless ctx has a deadline. It is nil for a chat that has none.
+// Reply returns the complete reply of a completed chat: the upstream's JSON, unchanged. It is nil
+// if the chat has no reply. A reply above 256 KiB is read from the tenant's object store, which
+// needs permissions there; this takes at most a minute unless ctx has a deadline.
 func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error) {
 	if chat.GetReplyRef() == nil {
 		return chat.GetReplyJson(), nil
@@ -46,12 +46,11 @@ func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error)
 	return reply, nil
 }
 
-// objectWait bounds the reading of an object where the caller's context has no end;
-// nats.go's own bound is for a single message.
+// objectWait bounds the reading of an object if the caller's context has no deadline. The limit in
+// nats.go applies to single messages.
 const objectWait = time.Minute
 
-// object reads what is too large for a message, and checks that it is what the message
-// names.
+// object reads an object and checks its SHA-256 against ref.
 func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -63,7 +62,7 @@ func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, err
 		return nil, fmt.Errorf("object store %s: %w", ref.GetBucket(), err)
 	}
 	data, err := store.GetBytes(ctx, ref.GetName())
-	// Any node of a cluster may have been asked, also one that does not know of it yet.
+	// A cluster node may answer that does not have the object yet.
 	for wait := firstPause; errors.Is(err, jetstream.ErrObjectNotFound) && wait < maxPause && pause(ctx, wait) == nil; wait *= 2 {
 		data, err = store.GetBytes(ctx, ref.GetName())
 	}
@@ -76,7 +75,7 @@ func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, err
 	return data, nil
 }
 
-// last reads a job's last event.
+// last returns a job's last event.
 func (c *Client) last(ctx context.Context, kind Kind, id string) (jobEvent, error) {
 	subj, err := c.logSubject(kind, id)
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *Client) last(ctx context.Context, kind Kind, id string) (jobEvent, erro
 	return decodeEvent(kind, m.Header, m.Data)
 }
 
-// logSubject is where the events of a job are. An id that is none is not found.
+// logSubject returns the subject of a job's events. A malformed ID is not found.
 func (c *Client) logSubject(kind Kind, id string) (string, error) {
 	if k, ok := subject.KindOf(id); !ok || Kind(k) != kind {
 		return "", notFound(kind, id)
@@ -108,8 +107,8 @@ func notFound(kind Kind, id string) *Error {
 	return &Error{Code: code, JobID: id, Message: fmt.Sprintf("tenant has no %s %.80q", noun, id)}
 }
 
-// read reads one message of a stream from its streamread. Errors are streamread.ErrNoMessage,
-// and a *Error (ErrBrokerUnavailable) where the stream could not be reached.
+// read reads one message of a stream. Errors: streamread.ErrNoMessage without a match, and an
+// *Error (ErrBrokerUnavailable) if the stream cannot be read.
 func (c *Client) read(ctx context.Context, stream string, r streamread.Request) (streamread.Message, error) {
 	data, err := r.Encode()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestALongReplyIsTheOneThatIsNamed: it may not be seen at once, and nothing else is
-// taken for it.
+// TestALongReplyIsTheOneThatIsNamed checks that Reply waits for an object that is not visible yet,
+// and rejects one with another SHA-256.
 func TestALongReplyIsTheOneThatIsNamed(t *testing.T) {
 	t.Parallel()
 	server, ctx := brokertest.Alone(t), within(t, brokertest.Patience)

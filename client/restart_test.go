@@ -23,8 +23,7 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// startNATS starts a server with its data in dir; port -1 is a free one. stopNATS stops
-// it.
+// startNATS starts a server with its data in dir; port -1 picks a free one. Stop it with stopNATS.
 func startNATS(t *testing.T, dir string, port int) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -60,8 +59,8 @@ func startSandbox(t *testing.T, o sandbox.Options) string {
 	return up.URL()
 }
 
-// TestFollowOutlivesRestarts: of the service alone, of NATS alone, and of both in one
-// process, in the middle of a video. No event is missing and none comes twice.
+// TestFollowOutlivesRestarts checks that restarting the service, NATS, or both in one process in
+// the middle of a video neither loses nor repeats an event.
 func TestFollowOutlivesRestarts(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -107,8 +106,8 @@ func TestFollowOutlivesRestarts(t *testing.T) {
 	}
 }
 
-// TestChatOutlivesARestart of the service: a later attempt starts the reply again, and
-// the blocks of the last one are the reply.
+// TestChatOutlivesARestart checks that a chat interrupted by a service restart continues with a new
+// attempt, whose blocks are the reply.
 func TestChatOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	w := newRestarts(t)
@@ -153,7 +152,7 @@ type restarts struct {
 	service *servicetest.Running
 	options servicetest.Options
 
-	unfinished atomic.Bool // set: the upstream's videos stay in progress
+	unfinished atomic.Bool // keeps the upstream's videos in progress
 }
 
 func newRestarts(t *testing.T) *restarts {
@@ -166,7 +165,7 @@ func newRestarts(t *testing.T) *restarts {
 	return w
 }
 
-// newEmbedded is a service with its NATS server in one process, at an address that stays.
+// newEmbedded starts a service with an embedded NATS server at a fixed address.
 func newEmbedded(t *testing.T) *restarts {
 	t.Helper()
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
@@ -177,7 +176,7 @@ func newEmbedded(t *testing.T) *restarts {
 	return w
 }
 
-// upstream is a sandbox whose polls are answered here while unfinished is set.
+// upstream starts a sandbox behind a proxy that answers polls itself while unfinished is set.
 func (w *restarts) upstream() string {
 	w.t.Helper()
 	target, err := url.Parse(startSandbox(w.t, sandbox.Options{}))
@@ -198,7 +197,7 @@ func (w *restarts) upstream() string {
 	}))
 	w.t.Cleanup(func() {
 		front.Close()
-		transport.CloseIdleConnections() // those to the sandbox
+		transport.CloseIdleConnections() // to the sandbox
 	})
 	return front.URL
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// attemptWait is how long one sending of a request waits for its answer. genbus gives
-// up on a request after 30 s, but an answer that was lost never comes.
+// attemptWait bounds the wait for the answer to one attempt. genbus answers within 30 s, but a lost
+// answer never comes.
 const attemptWait = 10 * time.Second
 
-// Waits between two sendings of a request.
+// Delays between two attempts.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// errNotSent says that this request was never sent: its upload failed, or its time was over
-// or its connection closed before.
+// errNotSent reports an attempt that sent nothing: its upload failed, its time was over, or the
+// connection was closed.
 var errNotSent = errors.New("the request was not sent")
 
-// sending is a request on its way.
+// sending is a request being sent.
 type sending struct {
 	c       *Client
 	r       request
 	subject string
-	m       *nats.Msg // nil: to be made
-	upload  string    // object that m names; empty for none
-	absent  bool      // no sending can have been accepted
+	m       *nats.Msg // nil: not encoded yet
+	upload  string    // object that m names, or empty
+	absent  bool      // no attempt can have been accepted
 }
 
-// send sends a request until it is known what became of it, or ctx ends.
+// send sends a request until its outcome is known or ctx ends.
 func (c *Client) send(ctx context.Context, r request, subj string, deliver func(context.Context, *nats.Msg) error) (err error) {
 	s := &sending{c: c, r: r, subject: subj, absent: true}
 	defer func() {
@@ -46,7 +46,7 @@ func (c *Client) send(ctx context.Context, r request, subj string, deliver func(
 			c.discard(ctx, s.upload)
 		}
 	}()
-	var before error // what became of the last sending
+	var before error // error of the last attempt that was sent
 	for wait := firstPause; ; wait = min(2*wait, maxPause) {
 		err := s.once(ctx, deliver)
 		if err == nil {
@@ -72,7 +72,7 @@ func (s *sending) once(ctx context.Context, deliver func(context.Context, *nats.
 			return err
 		}
 	}
-	// nats.go says the same of what it has sent.
+	// nats.go returns the same errors after sending a message, so check before.
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx))
 	}
@@ -84,8 +84,8 @@ func (s *sending) once(ctx context.Context, deliver func(context.Context, *nats.
 	return deliver(ctx, s.m)
 }
 
-// encode makes the message. A random id is a header: the caller's own message stays as it
-// is.
+// encode builds the message. A random ID goes into a header, so that the caller's message stays
+// unchanged.
 func (s *sending) encode(ctx context.Context) error {
 	m := nats.NewMsg(s.subject)
 	if s.r.random {
@@ -99,7 +99,7 @@ func (s *sending) encode(ctx context.Context) error {
 	}
 	if !s.c.fits(m) {
 		s.upload, err = s.c.store(ctx, s.r.kind, m)
-		if err != nil { // it may be there all the same
+		if err != nil { // part of the object may be stored
 			s.c.discard(ctx, s.upload)
 			s.upload = ""
 			return err
@@ -109,14 +109,13 @@ func (s *sending) encode(ctx context.Context) error {
 	return nil
 }
 
-// judge gives the end of a request whose sending failed, or nil when it is to be sent
-// again.
+// judge returns the final error of a failed attempt, or nil to retry.
 func (s *sending) judge(err error) error {
 	var refused *Error
 	switch {
 	case final(err):
 		if errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, errNotSent) {
-			s.absent = false // it closed while the answer was awaited
+			s.absent = false // it closed while waiting for the answer
 		}
 		return s.unanswered(err)
 	case errors.Is(err, errNotSent), errors.Is(err, nats.ErrNoResponders):
@@ -129,28 +128,29 @@ func (s *sending) judge(err error) error {
 		s.spend()
 		return nil
 	case again(refused), refused.Retry && !s.absent:
-		// The rate is looked at before what was accepted is: it says nothing of a sending
-		// before this one.
+		// genbus checks the rate limit before duplicates, so a refusal does not rule out that an
+		// earlier attempt was accepted.
 		return nil
 	default:
 		return refused
 	}
 }
 
-// spend makes the next attempt upload again: genbus removes an upload as soon as it has
-// dealt with the message that names it.
+// spend makes the next attempt upload again: genbus removes an upload once it has processed the
+// message that names it.
 func (s *sending) spend() {
 	if s.upload != "" {
 		s.m, s.upload = nil, ""
 	}
 }
 
-// final reports whether a connection cannot send the message, now or later.
+// final reports whether this connection can never send the message.
 func final(err error) bool {
 	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject)
 }
 
-// unanswered is the error of a request whose outcome is not known.
+// unanswered returns the error of a request without a final answer: ErrBrokerUnavailable if no
+// attempt can have been accepted, otherwise ErrAcceptanceUnknown.
 func (s *sending) unanswered(err error) error {
 	if s.absent {
 		return &Error{

@@ -11,11 +11,11 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// TestTheLastSendingSaysWhy: the time of a request is over just when it was to be sent again.
-// Its error still says what became of the sending before.
+// TestTheLastSendingSaysWhy checks that a request whose time ends during a retry still reports the
+// error of the last attempt.
 func TestTheLastSendingSaysWhy(t *testing.T) {
 	t.Parallel()
-	for range 50 { // which of the two is seen first is chance
+	for range 50 { // the context and the timer end together, and either may win
 		synctest.Test(t, func(t *testing.T) {
 			c, err := New(&nats.Conn{}, Options{})
 			if err != nil {

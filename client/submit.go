@@ -12,50 +12,48 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// SubmitVideo asks for a video by request-reply, and returns the task once it is
-// accepted: stored, so that it ends even after a crash. A RequestId that
-// was used before returns the task that it created, in its present state.
+// SubmitVideo requests a video by request-reply and returns the task once it is accepted: genbus
+// has stored it and will finish it even after a crash. A RequestId that was used before returns the
+// existing task in its current state.
 //
-// A request without a RequestId gets a random one, so that it can be sent again when
-// its answer is lost: it makes one job, however often it arrives. It is sent again until
-// ctx ends or Options.Wait has passed, also while genbus is away. One that is larger
-// than a message of NATS goes to the tenant's object store first; that needs rights
-// there.
+// A request without a RequestId gets a random one, so retries never create a second job.
+// SubmitVideo retries until ctx ends or Options.Wait has passed, even while genbus is down. A
+// request larger than a NATS message is uploaded to the tenant's object store first, which needs
+// permissions there.
 //
-// Errors are *Error: the refusals of docs/errors.md; ErrBrokerUnavailable when genbus was
-// not there, so that nothing was accepted; ErrAcceptanceUnknown when it is not known, with
-// the JobID that the task has if there is one, and the RequestID to send it again with.
+// Errors are *Error: a refusal (docs/errors.md); ErrBrokerUnavailable if genbus did not answer and
+// nothing was accepted; ErrAcceptanceUnknown if the outcome is unknown, with the JobID that the
+// task would have and the RequestID for a retry.
 func (c *Client) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error) {
 	answer := &genbusv1.CreateVideoTaskResponse{}
 	err := c.call(ctx, request{kind: Video, message: r, id: r.GetRequestId()}, answer)
 	return answer.GetTask(), err
 }
 
-// SubmitChat is SubmitVideo for a chat, which is queued. FollowChat gives its reply as it
-// grows.
+// SubmitChat submits a queued chat, like SubmitVideo. FollowChat yields its reply as it grows.
 func (c *Client) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error) {
 	answer := &genbusv1.SubmitChatCompletionResponse{}
 	err := c.call(ctx, request{kind: Chat, message: r, id: r.GetRequestId()}, answer)
 	return answer.GetChat(), err
 }
 
-// request is what is sent.
+// request is a request before it is encoded.
 type request struct {
 	kind    Kind
 	message proto.Message
 	id      string // idempotency key
-	random  bool   // it is none of the caller's
+	random  bool   // id was generated, not set by the caller
 }
 
-// prepare gives the request its id.
+// prepare sets a random id if the caller set none.
 func (r *request) prepare() {
 	if r.id == "" {
 		r.id, r.random = rand.Text(), true
 	}
 }
 
-// lower writes the names of headers as genbus does; propagation.HeaderCarrier has those
-// of HTTP.
+// lower renames trace headers to genbus's lower-case names; propagation.HeaderCarrier writes
+// HTTP's.
 func lower(h nats.Header) {
 	for key, name := range map[string]string{"Traceparent": subject.HeaderTraceParent, "Tracestate": subject.HeaderTraceState} {
 		if v, ok := h[key]; ok {
@@ -65,7 +63,7 @@ func lower(h nats.Header) {
 	}
 }
 
-// call sends a request until it is answered.
+// call sends a request and decodes its reply into answer.
 func (c *Client) call(ctx context.Context, r request, answer proto.Message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("no answer within %s", c.wait))
 	defer cancel()

@@ -14,49 +14,48 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// AllTenants chooses the jobs of every tenant, for programs whose NATS user may read
-// them.
+// AllTenants selects the jobs of every tenant. The NATS user needs permission to read them.
 const AllTenants = "*"
 
-// Feed chooses finished jobs. The zero value is every end of every job of the client's
-// tenant, from the oldest that is kept, and no place that is remembered.
+// Feed selects finished jobs. The zero value selects every finished job of the client's tenant,
+// from the oldest that is kept, and keeps no position.
 type Feed struct {
-	// Durable is the name under which NATS keeps the place of this reader: it goes on
-	// after the last job that it has dealt with, and programs with the same name share
-	// the jobs. 1 to 64 of [A-Za-z0-9_-]; all tenants' readers have their names in one
-	// place, so let it begin with the program's. A name belongs to what it chooses: with
-	// another Kind, Tenant or Status Subscribe fails. Empty: nothing is kept.
+	// Durable names the NATS consumer that keeps the reader's position: a restarted reader resumes
+	// after the last handled job, and programs with the same name share the jobs. 1 to 64
+	// characters of [A-Za-z0-9_-]. The readers of all tenants share one namespace, so start with
+	// the program's name. Subscribe fails if the name exists with another Kind, Tenant or Status.
+	// Empty: the position is not kept.
 	Durable string
-	// Kind chooses videos or chats. Empty: both.
+	// Kind selects videos or chats. Empty: both.
 	Kind Kind
-	// Tenant chooses another tenant, or AllTenants. Empty: the client's.
+	// Tenant selects another tenant, or AllTenants. Empty: the client's tenant.
 	Tenant string
-	// Status chooses one end: COMPLETED, FAILED or CANCELLED. UNSPECIFIED: every end.
+	// Status selects one terminal status: COMPLETED, FAILED or CANCELLED. UNSPECIFIED: all three.
 	Status genbusv1.JobStatus
-	// From is where a reader begins that has no place yet. The zero value: with the
-	// oldest job that is kept.
+	// From is where a reader without a position starts. The zero value: at the oldest job that is
+	// kept.
 	From Start
 	// Parallel is how many jobs are handled at a time. Default: 1.
 	Parallel int
 }
 
-// Start is where in the feed a reader begins.
+// Start is a position in the feed where a reader starts.
 type Start struct {
 	policy jetstream.DeliverPolicy
 	at     time.Time
 }
 
-// FromNow begins with what finishes from now on.
+// FromNow starts with jobs that finish from now on.
 func FromNow() Start { return Start{policy: jetstream.DeliverNewPolicy} }
 
-// FromTime begins with what finished at a time or later.
+// FromTime starts with jobs that finished at t or later.
 func FromTime(t time.Time) Start {
 	return Start{policy: jetstream.DeliverByStartTimePolicy, at: t}
 }
 
-// Finished is a job that has come to its end.
+// Finished is a finished job.
 type Finished struct {
-	// EventID is the same in every delivery: what was handled under it is done.
+	// EventID is the same in every delivery of the job. Use it to detect duplicates.
 	EventID string
 	Kind    Kind
 	Tenant  string
@@ -69,7 +68,7 @@ type Finished struct {
 	Chat *genbusv1.ChatEvent
 }
 
-// Err is the error that the job ended with, an *Error; nil for one that completed.
+// Err returns the job's error, an *Error; nil if the job completed.
 func (f Finished) Err() error {
 	if f.Video != nil {
 		return ErrorOf(f.Video.GetTask().GetError(), f.ID)
@@ -77,18 +76,16 @@ func (f Finished) Err() error {
 	return ErrorOf(f.Chat.GetChat().GetError(), f.ID)
 }
 
-// Subscribe hands finished jobs to handle until ctx ends, and then returns nil when the
-// handlers in hand have returned. A job whose handler returns nil is done with; one
-// whose handler fails comes again, after a second at first and a minute at most, as often
-// as it takes. A handler may take its time: no other handler of this program is given
-// the job meanwhile, and none of another program as long as NATS is there.
+// Subscribe passes finished jobs to handle until ctx ends. It then waits for running handlers and
+// returns nil. If a handler returns nil, its job is acked. If it fails, the job is redelivered,
+// after 1 s at first and 1 min at most, until it succeeds. A handler may take any time: the job is
+// not given to another handler of this call, and while NATS is reachable not to another program.
 //
-// Delivery is at least once. A handler that must not act twice remembers
-// Finished.EventID.
+// Delivery is at least once. A handler that must not act twice on a job remembers Finished.EventID.
 //
-// It outlives restarts of NATS and of genbus. It fails when it cannot begin: without
-// genbus's streams, without the right to read them, or with a Feed that is none; and
-// with nats.ErrConnectionClosed when nats.go gives the connection up.
+// Subscribe survives restarts of NATS and genbus. It fails if it cannot start (invalid Feed,
+// missing stream, no permission), and with nats.ErrConnectionClosed once nats.go gives up the
+// connection.
 func (c *Client) Subscribe(ctx context.Context, f Feed, handle func(context.Context, Finished) error) error {
 	filters, err := c.filters(f)
 	if err != nil {
@@ -107,7 +104,7 @@ func (c *Client) Subscribe(ctx context.Context, f Feed, handle func(context.Cont
 	return err
 }
 
-// filters are the subjects of a feed.
+// filters returns the subjects of a feed.
 func (c *Client) filters(f Feed) ([]string, error) {
 	tenant := cmp.Or(f.Tenant, c.tenant)
 	if tenant != AllTenants {

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
-// reader collects what a subscription brings.
+// reader collects the jobs of a subscription.
 type reader struct {
 	mu   sync.Mutex
 	ids  []string
@@ -27,7 +27,7 @@ type reader struct {
 	done chan error
 }
 
-// subscribe reads until stop; handle, when set, is called before a job counts as seen.
+// subscribe reads until stop. If set, handle runs before a job counts as seen.
 func subscribe(ctx context.Context, c *client.Client, f client.Feed, handle func(client.Finished) error) *reader {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reader{seen: make(chan string, 100), end: cancel, done: make(chan error, 1)}
@@ -48,7 +48,7 @@ func subscribe(ctx context.Context, c *client.Client, f client.Feed, handle func
 	return r
 }
 
-// next is the next job.
+// next returns the next job.
 func (r *reader) next(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	select {
@@ -62,7 +62,7 @@ func (r *reader) next(ctx context.Context, t *testing.T) string {
 	return ""
 }
 
-// stop gives all that came.
+// stop ends the subscription and returns every job seen.
 func (r *reader) stop(t *testing.T) []string {
 	t.Helper()
 	r.end()
@@ -72,7 +72,7 @@ func (r *reader) stop(t *testing.T) []string {
 	return r.ids
 }
 
-// finish makes a job that ends, and waits until its end is in the feed.
+// finish submits a video and waits until it has ended.
 func finish(ctx context.Context, t *testing.T, c *client.Client, model string) string {
 	t.Helper()
 	task, err := c.SubmitVideo(ctx, video(model, ""))
@@ -97,7 +97,7 @@ func TestSubscriptions(t *testing.T) {
 		r := subscribe(ctx, c, client.Feed{}, nil)
 		r.next(ctx, t)
 		r.next(ctx, t)
-		got, want := r.stop(t), []string{first, failed} // they come into the feed some time after their ends
+		got, want := r.stop(t), []string{first, failed} // jobs reach the feed some time after they end
 		slices.Sort(got)
 		if slices.Sort(want); !slices.Equal(got, want) {
 			t.Errorf("read %v, want %v", got, want)
@@ -120,7 +120,7 @@ func TestSubscriptions(t *testing.T) {
 		r.next(ctx, t)
 		r.stop(t)
 		second := finish(ctx, t, c, good)
-		feed.From = client.FromNow() // it has a place, so this says nothing
+		feed.From = client.FromNow() // ignored, because the reader has a position
 		r = subscribe(ctx, c, feed, nil)
 		if got := r.next(ctx, t); got != second {
 			t.Errorf("it goes on with %s, want %s", got, second)
@@ -176,7 +176,7 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-// consumers are those of the log.
+// consumers returns the names of the log's consumers.
 func consumers(ctx context.Context, t *testing.T, url string) (names []string) {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -202,7 +202,8 @@ func consumers(ctx context.Context, t *testing.T, url string) (names []string) {
 	return names
 }
 
-// TestSubscriptionOutlivesRestarts: of NATS, and the loss of its consumer.
+// TestSubscriptionOutlivesRestarts checks that a subscription survives a NATS restart and the loss
+// of its consumer.
 func TestSubscriptionOutlivesRestarts(t *testing.T) {
 	brokertest.Full(t, "restarts NATS")
 	t.Parallel()
@@ -228,15 +229,15 @@ func TestSubscriptionOutlivesRestarts(t *testing.T) {
 	}
 }
 
-// TestNothingIsMissedWhereTheConsumerIsLost, even by a reader that was to begin now and
-// has had nothing yet.
+// TestNothingIsMissedWhereTheConsumerIsLost checks that losing the consumer skips no job, even for
+// a reader that started with FromNow and has received none.
 func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
 	t.Parallel()
 	w := newRestarts(t)
 	c, ctx := connect(t, w.url, client.Options{}), within(t, 2*time.Minute)
 	const model = "sandbox-video:duration_ms=50"
 	before := finish(ctx, t, c, model)
-	// A job may be seen to have ended before it is in the feed.
+	// A job may be seen as ended before it is in the feed.
 	feed := subscribe(ctx, c, client.Feed{}, nil)
 	if got := feed.next(ctx, t); got != before {
 		t.Errorf("the feed begins with %s, want %s", got, before)
@@ -258,7 +259,8 @@ func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
 	}
 }
 
-// TestSubscriptionEndsWithItsConnection: nats.go has given it up.
+// TestSubscriptionEndsWithItsConnection checks that Subscribe returns nats.ErrConnectionClosed once
+// the connection is closed.
 func TestSubscriptionEndsWithItsConnection(t *testing.T) {
 	brokertest.Full(t, "waits ten seconds for a lost connection")
 	t.Parallel()
@@ -274,7 +276,7 @@ func TestSubscriptionEndsWithItsConnection(t *testing.T) {
 	}
 	ctx := within(t, time.Minute)
 	r := subscribe(ctx, c, client.Feed{}, nil)
-	for there := 0; there < 2 && ctx.Err() == nil; { // the service has one
+	for there := 0; there < 2 && ctx.Err() == nil; { // the service has one consumer
 		there = len(consumers(ctx, t, s.NATSURL()))
 	}
 	nc.Close()

@@ -17,12 +17,12 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Times of a reader.
+// Timing of a reader.
 const (
-	ackWait     = 30 * time.Second // until a job that a dead program had goes to another
-	forgetAfter = time.Hour        // of a reader without a durable name that is gone
+	ackWait     = 30 * time.Second // before NATS redelivers the job of a dead program
+	forgetAfter = time.Hour        // before NATS removes an abandoned consumer without a durable name
 	pullWait    = 20 * time.Second
-	firstRetry  = time.Second // of a job whose handler failed
+	firstRetry  = time.Second // redelivery delay after a failed handler
 	maxRetry    = time.Minute
 	firstRebind = 250 * time.Millisecond // after the consumer was lost
 	maxRebind   = 5 * time.Second
@@ -35,21 +35,21 @@ type subscription struct {
 	filters []string
 	handle  func(context.Context, Finished) error
 
-	binding sync.Mutex // held while the consumer is made; taken before mu
-	name    string     // of the consumer; made up where the feed has none
+	binding sync.Mutex // held while binding; taken before mu
+	name    string     // generated consumer name if the feed has none
 
 	mu       sync.Mutex
 	consumer jetstream.Consumer
-	stream   time.Time // when the stream was made
-	floor    uint64    // everything up to here is dealt with; 0 before the first bind
-	looked   time.Time // when the floor was read
-	// held are the jobs in hand, by their event. A delivery of one that is in hand already
-	// (NATS was away for longer than ackWait) only replaces its message.
+	stream   time.Time // when the stream was created
+	floor    uint64    // every message up to here was acked; 0 before the first bind
+	looked   time.Time // when floor was read
+	// held has the jobs whose handlers run, by event. If NATS was away for longer than ackWait, a
+	// job may be delivered again while it is held; the delivery only replaces its message.
 	held map[string]*heldJob
-	// dealt are the newest jobs that were acknowledged: one whose acknowledgement was lost,
-	// or that comes again with a consumer that was, is not handled again here.
+	// dealt records the newest acked jobs, so that a redelivery after a lost ack or a recreated
+	// consumer is not handled again.
 	dealt     map[string]struct{}
-	dealtList []string // in their order, the oldest first
+	dealtList []string // oldest first
 }
 
 // maxDealt bounds dealt.
@@ -58,7 +58,7 @@ const maxDealt = 4096
 // heldJob is a job whose handler runs.
 type heldJob struct {
 	mu sync.Mutex
-	m  jetstream.Msg // the newest delivery: acknowledgements of earlier ones have no effect
+	m  jetstream.Msg // newest delivery; acks of earlier ones have no effect
 }
 
 func (h *heldJob) newest() jetstream.Msg {
@@ -67,9 +67,8 @@ func (h *heldJob) newest() jetstream.Msg {
 	return h.m
 }
 
-// bind makes the consumer, or finds it. One that is there keeps its place, wherever the
-// feed would begin; one that was lost begins where this reader knows that it was, or a
-// little before.
+// bind creates the consumer or finds it. An existing consumer keeps its position, whatever
+// Feed.From says. A lost one restarts at this reader's last known position, or slightly before.
 func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.c.wait, fmt.Errorf("no answer within %s", s.c.wait))
 	defer cancel()
@@ -101,7 +100,7 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	return consumer, nil
 }
 
-// filtersOf are the subjects that a consumer reads.
+// filtersOf returns the subjects that a consumer reads.
 func filtersOf(cfg jetstream.ConsumerConfig) []string {
 	if cfg.FilterSubject != "" {
 		return []string{cfg.FilterSubject}
@@ -114,13 +113,13 @@ func sameSubjects(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// config is the consumer as the feed wants it, in a stream that was made at a time.
+// config returns the consumer configuration for a stream created at made.
 func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 	cfg := jetstream.ConsumerConfig{
 		Durable: s.feed.Durable, FilterSubjects: s.filters,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1,
-		// Jobs whose handlers failed wait among those that are not acknowledged: with a limit, that many would stop the feed.
-		// Nothing else piles up there, as each worker pulls one.
+		// Jobs whose handlers failed stay pending, so a limit would stop the feed once that many
+		// fail. Each worker pulls one job at a time, so nothing else accumulates.
 		MaxAckPending: -1,
 		DeliverPolicy: s.feed.From.policy,
 	}
@@ -136,8 +135,8 @@ func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.stream.IsZero(): // the first time
-	case !s.stream.Equal(made): // another stream, whose sequences start again: all of it is new
+	case s.stream.IsZero(): // first bind
+	case !s.stream.Equal(made): // recreated stream: its sequences restart, and every message is new
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverAllPolicy, nil
 	default:
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartSequencePolicy, s.floor+1, nil
@@ -145,15 +144,15 @@ func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 	return cfg
 }
 
-// note remembers how far the consumer is, for all who share it.
+// note records the consumer's position, which all its readers share. The caller holds mu.
 func (s *subscription) note(info *jetstream.ConsumerInfo) {
 	s.floor, s.looked = info.AckFloor.Stream, time.Now()
-	if info.Delivered.Consumer == 0 { // nothing yet: this is where it begins
+	if info.Delivered.Consumer == 0 { // nothing delivered yet: Delivered is the start
 		s.floor = info.Delivered.Stream
 	}
 }
 
-// refresh reads how far the consumer is, every now and then.
+// refresh rereads the consumer's position at most once per pullWait.
 func (s *subscription) refresh(ctx context.Context) {
 	s.mu.Lock()
 	due, consumer := time.Since(s.looked) >= pullWait, s.consumer
@@ -164,7 +163,7 @@ func (s *subscription) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	info, err := consumer.Info(ctx)
-	if err != nil { // the next pull says so, too
+	if err != nil { // the next pull reports it, too
 		return
 	}
 	s.mu.Lock()
@@ -174,7 +173,7 @@ func (s *subscription) refresh(ctx context.Context) {
 	}
 }
 
-// leave removes a consumer that has no durable name.
+// leave removes a consumer without a durable name.
 func (s *subscription) leave(ctx context.Context) {
 	if s.feed.Durable != "" || s.c.nc.IsClosed() {
 		return
@@ -186,8 +185,7 @@ func (s *subscription) leave(ctx context.Context) {
 	}
 }
 
-// work handles one job after the other until ctx ends, or the connection is closed for
-// good.
+// work handles jobs one at a time until ctx ends or the connection is closed for good.
 func (s *subscription) work(ctx context.Context) error {
 	wait := firstRebind
 	for ctx.Err() == nil {
@@ -204,7 +202,7 @@ func (s *subscription) work(ctx context.Context) error {
 			s.refresh(ctx)
 		case ctx.Err() == nil:
 			s.c.log.Warn("could not read feed, retrying", "error", err, "wait", wait.String())
-			_ = pause(ctx, wait) // the loop looks at ctx
+			_ = pause(ctx, wait) // the loop checks ctx
 			wait = min(2*wait, maxRebind)
 			s.rebind(ctx, consumer)
 		}
@@ -212,7 +210,7 @@ func (s *subscription) work(ctx context.Context) error {
 	return nil
 }
 
-// next pulls one job: what waits here for a handler would wait too long.
+// next pulls a single job: a prefetched one could exceed ackWait before its handler starts.
 func next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
@@ -225,7 +223,7 @@ func (s *subscription) current() jetstream.Consumer {
 	return s.consumer
 }
 
-// rebind makes the consumer again, unless another worker has.
+// rebind recreates the consumer unless another worker already has.
 func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 	s.binding.Lock()
 	defer s.binding.Unlock()
@@ -242,17 +240,17 @@ func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 	s.consumer = consumer
 }
 
-// take has one job handled, and settles it.
+// take handles one delivery and acks it, or naks it with a delay.
 func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	done, err := s.decode(m)
 	if err != nil {
-		// It would not become one by coming again.
+		// Redelivery would not fix it.
 		s.c.log.Error("dropped message that is not a finished job", "subject", m.Subject(), "error", err)
-		_ = m.Term() // what is lost of it comes again
+		_ = m.Term() // if lost, it is redelivered
 		return
 	}
 	if s.wasDealt(done.EventID) {
-		_ = m.Ack() // lost: it comes once more
+		_ = m.Ack() // if lost, it is redelivered
 		return
 	}
 	job, fresh := s.hold(done.EventID, m)
@@ -260,15 +258,15 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 		return
 	}
 	defer s.release(done.EventID)
-	defer job.extend()() // until it is settled
+	defer job.extend()() // until acked
 	err = s.handle(ctx, done)
 	if err != nil {
 		s.c.log.Log(ctx, failedLevel(ctx), "handler failed, job will be redelivered", "job_id", done.ID, "delivery", done.Delivery, "error", err)
-		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // lost: it comes after ackWait
+		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // if lost, it is redelivered after ackWait
 		return
 	}
 	s.deal(done.EventID)
-	_ = job.newest().Ack() // lost: it comes once more
+	_ = job.newest().Ack() // if lost, it is redelivered
 }
 
 func (s *subscription) wasDealt(event string) bool {
@@ -278,7 +276,7 @@ func (s *subscription) wasDealt(event string) bool {
 	return ok
 }
 
-// deal remembers a job that was dealt with, in the place of the oldest.
+// deal remembers an acked job, in place of the oldest if there are maxDealt.
 func (s *subscription) deal(event string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +288,7 @@ func (s *subscription) deal(event string) {
 	s.dealtList = append(s.dealtList, event)
 }
 
-// hold registers a job in hand. It is not fresh when it was in hand before.
+// hold registers a job whose handler is about to run. fresh is false if the handler already runs.
 func (s *subscription) hold(event string, m jetstream.Msg) (job *heldJob, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +309,7 @@ func (s *subscription) release(event string) {
 	delete(s.held, event)
 }
 
-// failedLevel is lower for a handler that was told to stop.
+// failedLevel is lower for handlers that failed because ctx ended.
 func failedLevel(ctx context.Context) slog.Level {
 	if ctx.Err() != nil {
 		return slog.LevelDebug
@@ -319,7 +317,7 @@ func failedLevel(ctx context.Context) slog.Level {
 	return slog.LevelWarn
 }
 
-// extend keeps a job from being given to another reader while its handler works.
+// extend extends the ack deadline while the handler runs, so that NATS does not redeliver the job.
 func (h *heldJob) extend() (stop func()) {
 	tick, end := time.NewTicker(ackWait/3), make(chan struct{})
 	var extending sync.WaitGroup
@@ -328,7 +326,7 @@ func (h *heldJob) extend() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				_ = h.newest().InProgress() // lost: the next one is in time
+				_ = h.newest().InProgress() // if lost, the next one is still in time
 			case <-end:
 				return
 			}

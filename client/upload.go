@@ -17,15 +17,15 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// fits reports whether a message is one that NATS takes. Its headers are set.
+// fits reports whether m fits into a NATS message. The headers of m must be set.
 func (c *Client) fits(m *nats.Msg) bool {
 	limit := c.nc.MaxPayload()                    // 0 before the first connection
-	return limit == 0 || int64(m.Size()) <= limit // counts the subject too, which NATS does not
+	return limit == 0 || int64(m.Size()) <= limit // Size counts the subject, too, which the limit does not
 }
 
-// store puts a request that is larger than a message into the tenant's object store, and
-// has the message name it instead. It fails with errNotSent where it may be tried again; the
-// object with that name may be there then too, whole or in part.
+// store uploads a request to the tenant's object store and replaces the data of m with a reference.
+// An error that wraps errNotSent may be retried. After any error, the object may exist in whole or
+// in part.
 func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string, err error) {
 	before := c.nc.LastError()
 	ref, err := c.upload(ctx, m.Data)
@@ -49,7 +49,7 @@ func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string
 	return ref.GetName(), err
 }
 
-// refusedByServer reports whether JetStream has answered, and would again.
+// refusedByServer reports whether JetStream answered with an error that a retry would get again.
 func refusedByServer(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.Code < http.StatusInternalServerError
@@ -58,8 +58,8 @@ func refusedByServer(err error) bool {
 // uploadWait bounds one upload.
 const uploadWait = 30 * time.Second
 
-// upload stores data as an object whose chunks have its name for their NUID: discard finds
-// them by it, and it is one token, for which NATS users have rights.
+// upload stores data as an object whose chunks use its name as their NUID. discard finds them by
+// that name, and it is a single token, as NATS permissions expect.
 func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, error) {
 	ctx, cancel := context.WithTimeout(ctx, uploadWait)
 	defer cancel()
@@ -75,8 +75,8 @@ func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, er
 	return &genbusv1.BlobRef{Name: info.Name, Size: info.Size, Sha256: sum[:]}, err
 }
 
-// publishPart publishes a part of an upload, and waits for its answer no longer than for that
-// to a request: one that was lost never comes, and the next upload needs time too.
+// publishPart publishes a part of an upload and waits at most attemptWait: a lost answer never
+// comes, and the next upload needs time, too.
 func (c *Client) publishPart(ctx context.Context, m *nats.Msg) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptWait, fmt.Errorf("no answer within %s", attemptWait))
 	defer cancel()
@@ -87,8 +87,8 @@ func (c *Client) publishPart(ctx context.Context, m *nats.Msg) error {
 	return err
 }
 
-// connected gives a context that ends also when the connection is lost: the answers to what
-// was sent before never come, and nats.go would wait for them all the same.
+// connected returns a context that also ends when the connection is lost: nats.go would keep
+// waiting for answers that can no longer arrive.
 func (c *Client) connected(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	lost := c.nc.StatusChanged(nats.RECONNECTING)
@@ -103,8 +103,8 @@ func (c *Client) connected(ctx context.Context) (_ context.Context, stop func())
 	}
 }
 
-// discard removes an upload that genbus has not read, with time of its own. What cannot be
-// removed stays until the bucket's time is over.
+// discard removes an upload that genbus has not read, even after ctx has ended. If removing fails,
+// the upload expires with its bucket.
 func (c *Client) discard(ctx context.Context, upload string) {
 	if upload == "" || c.nc.IsClosed() {
 		return
@@ -113,7 +113,7 @@ func (c *Client) discard(ctx context.Context, upload string) {
 	defer cancel()
 	bucket := c.names.Bodies(c.tenant)
 	stream, err := c.js.Stream(ctx, objectwrite.Stream(bucket))
-	if err == nil { // the description first: what has one is whole
+	if err == nil { // description first: an object that has one is taken for complete
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.InfoOf(bucket, upload)))
 	}
 	if err == nil {
@@ -124,9 +124,8 @@ func (c *Client) discard(ctx context.Context, upload string) {
 	}
 }
 
-// bucket makes the tenant's object store where it is not there. genbus makes it for the
-// tenant's first large body; where this is that, it gets copies and a lifetime like those of
-// the log.
+// bucket creates the tenant's object store if it is missing. Usually genbus creates it for the
+// tenant's first large body. Its storage, replicas and lifetime are copied from the log's stream.
 func (c *Client) bucket(ctx context.Context) error {
 	name := c.names.Bodies(c.tenant)
 	_, err := c.js.ObjectStore(ctx, name)

@@ -20,7 +20,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// denying is a NATS server whose user app may not publish to some subjects.
+// denying starts a NATS server that denies its user app publishing to some subjects.
 func denying(t *testing.T, jetStream bool, subjects ...string) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -35,8 +35,8 @@ func denying(t *testing.T, jetStream bool, subjects ...string) *server.Server {
 	return s
 }
 
-// deniedPublishing is a client whose user may not publish to some subjects, and hears of
-// each refusal. wait bounds how long it tries a request.
+// deniedPublishing returns a client whose user may not publish to some subjects, its connection,
+// and a channel of the denials. wait is the client's Options.Wait.
 func deniedPublishing(t *testing.T, wait time.Duration, jetStream bool, subjects ...string) (*client.Client, *nats.Conn, <-chan error) {
 	t.Helper()
 	s := denying(t, jetStream, subjects...)
@@ -53,15 +53,15 @@ func deniedPublishing(t *testing.T, wait time.Duration, jetStream bool, subjects
 	return c, nc, refused
 }
 
-// large is a request that no message holds.
+// large returns a request larger than a message.
 func large(nc *nats.Conn) *genbusv1.VideoRequest {
 	r := video("sandbox-video", "")
 	r.GetVideo().Prompt = strings.Repeat("a", int(nc.MaxPayload()))
 	return r
 }
 
-// TestOldRefusalIsNoReason: an upload without an answer is tried again, whatever NATS
-// refused to this user before.
+// TestOldRefusalIsNoReason checks that an unanswered upload is retried even if NATS denied the user
+// something else earlier.
 func TestOldRefusalIsNoReason(t *testing.T) {
 	t.Parallel()
 	c, nc, refused := deniedPublishing(t, 500*time.Millisecond, false, "theirs")
@@ -71,7 +71,7 @@ func TestOldRefusalIsNoReason(t *testing.T) {
 	if err := <-refused; !errors.Is(err, nats.ErrPermissionViolation) {
 		t.Fatal(err)
 	}
-	if _, err := nc.SubscribeSync("$JS.API.>"); err != nil { // asked, and silent
+	if _, err := nc.SubscribeSync("$JS.API.>"); err != nil { // receives requests and never answers
 		t.Fatal(err)
 	}
 	if _, err := c.SubmitVideo(within(t, time.Minute), large(nc)); !errors.Is(err, client.ErrBrokerUnavailable) {
@@ -79,7 +79,7 @@ func TestOldRefusalIsNoReason(t *testing.T) {
 	}
 }
 
-// TestDeniedUploadIsToldAtOnce: another try would be denied too.
+// TestDeniedUploadIsToldAtOnce checks that a denied upload fails without a retry.
 func TestDeniedUploadIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	c, nc, _ := deniedPublishing(t, 3*time.Second, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
@@ -89,7 +89,8 @@ func TestDeniedUploadIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestLongHeadersAreCounted: what fits without them is uploaded with them.
+// TestLongHeadersAreCounted checks that a request is uploaded if its headers make it too large for
+// a message.
 func TestLongHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	c, nc, _ := deniedPublishing(t, 3*time.Second, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
@@ -112,8 +113,8 @@ func TestLongHeadersAreCounted(t *testing.T) {
 	}
 }
 
-// TestUploadOutlastsALeaderlessStream: chunks that no stream took are sent again, each as it
-// was. nats.go sends its buffer again, which holds another chunk by then.
+// TestUploadOutlastsALeaderlessStream checks that chunks without an answer are sent again with
+// their own bytes. nats.go would resend its buffer, which holds another chunk then.
 func TestUploadOutlastsALeaderlessStream(t *testing.T) {
 	t.Parallel()
 	_, nc, _ := deniedPublishing(t, 0, false)
@@ -127,10 +128,10 @@ func TestUploadOutlastsALeaderlessStream(t *testing.T) {
 	}
 	t.Cleanup(broker.Close)
 	const bucket = "GENBUS_BODIES_default"
-	sent := make(chan uint64, 10) // how much the client had sent when it asked for the object store
+	sent := make(chan uint64, 10) // messages the client had sent when it asked for the object store
 	if _, err := broker.Subscribe("$JS.API.STREAM.INFO.OBJ_"+bucket, func(m *nats.Msg) {
 		sent <- nc.Stats().OutMsgs
-		_ = m.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"OBJ_` + bucket + `"},"state":{}}`)) // the client sees where it is missing
+		_ = m.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"OBJ_` + bucket + `"},"state":{}}`)) // if this fails, the client gets no answer and the test fails
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestUploadOutlastsALeaderlessStream(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
 	defer cancel()
-	go c.SubmitVideo(ctx, request) //nolint:errcheck // no one answers it
+	go c.SubmitVideo(ctx, request) //nolint:errcheck // nothing answers it
 	for before := <-sent; nc.Stats().OutMsgs == before; {
 		select {
 		case before = <-sent:
@@ -176,8 +177,8 @@ func TestUploadOutlastsALeaderlessStream(t *testing.T) {
 	}
 }
 
-// TestUploadIsRepeatedAfterAReconnect: a chunk whose answer went with the connection is waited
-// for no longer. The next upload begins as soon as there is a connection again.
+// TestUploadIsRepeatedAfterAReconnect checks that a lost connection ends the wait for a chunk's
+// answer, and that the next upload starts once reconnected.
 func TestUploadIsRepeatedAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	for name, reconnect := range map[string]func(*server.Server, *nats.Conn) error{
@@ -207,7 +208,7 @@ func TestUploadIsRepeatedAfterAReconnect(t *testing.T) {
 			chunks := make(chan string, 10)
 			for subject, hear := range map[string]nats.MsgHandler{
 				"$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default": func(m *nats.Msg) {
-					_ = m.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"OBJ_GENBUS_BODIES_default"},"state":{}}`)) // the client sees where it is missing
+					_ = m.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"OBJ_GENBUS_BODIES_default"},"state":{}}`)) // if this fails, the client gets no answer and the test fails
 				},
 				"$O.GENBUS_BODIES_default.C.>": func(m *nats.Msg) { chunks <- m.Subject },
 			} {
@@ -245,7 +246,7 @@ func TestUploadIsRepeatedAfterAReconnect(t *testing.T) {
 	}
 }
 
-// bucketOf makes the object store of the client's tenant, and gives its stream.
+// bucketOf creates the object store of the client's tenant and returns its stream.
 func bucketOf(t *testing.T, nc *nats.Conn) jetstream.Stream {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -262,9 +263,9 @@ func bucketOf(t *testing.T, nc *nats.Conn) jetstream.Stream {
 	return stream
 }
 
-// TestFailedUploadLeavesNothing: neither one without a description, nor one that no genbus
-// has read. The rights of its user are those of any program that stores objects, whose
-// chunks have one token after $O.BUCKET.C.
+// TestFailedUploadLeavesNothing checks that neither an incomplete upload nor one that genbus never
+// read stays. The user has the usual permissions for storing objects, whose chunk subjects have one
+// token after $O.BUCKET.C.
 func TestFailedUploadLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -278,7 +279,7 @@ func TestFailedUploadLeavesNothing(t *testing.T) {
 			t.Parallel()
 			_, nc, _ := deniedPublishing(t, 0, true, row.denied)
 			stream := bucketOf(t, nc)
-			c, err := client.New(nc, client.Options{Wait: 5 * time.Second}) // a busy machine stores its chunks in that
+			c, err := client.New(nc, client.Options{Wait: 5 * time.Second}) // time for a busy machine to store its chunks
 			if err != nil {
 				t.Fatal(err)
 			}

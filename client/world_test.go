@@ -18,12 +18,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// As programs with traces have it.
+	// Programs with tracing set it so.
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	goleak.VerifyTestMain(tests{brokertest.Tests{M: m}}, brokertest.Leaks()...)
 }
 
-// tests runs the tests and the examples of the package.
+// tests runs the package's tests and examples.
 type tests struct{ brokertest.Tests }
 
 // Run also waits until the services of the examples have stopped.
@@ -36,7 +36,7 @@ func (x tests) Run() int {
 	return code
 }
 
-// connect returns a client with a connection of its own.
+// connect returns a client on its own connection.
 func connect(t testing.TB, url string, o client.Options) *client.Client {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
@@ -51,7 +51,7 @@ func connect(t testing.TB, url string, o client.Options) *client.Client {
 	return c
 }
 
-// within bounds a test.
+// within returns a context that bounds a test.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)

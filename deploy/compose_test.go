@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// composition is compose.yaml, in the short forms that it uses.
+// composition is compose.yaml, with the short syntax that it uses.
 type composition struct {
 	Name     string
 	Hardened yaml.Node `yaml:"x-hardened"`
@@ -64,8 +64,8 @@ func compose(t *testing.T) (c composition) {
 	return c
 }
 
-// TestComposeIsWhole: what it names is there, nothing is published beyond this machine,
-// and every process is shut in.
+// TestComposeIsWhole proves that compose.yaml refers only to existing files, volumes and secrets,
+// publishes ports only on loopback, and restricts every container.
 func TestComposeIsWhole(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
@@ -104,8 +104,8 @@ func TestComposeIsWhole(t *testing.T) {
 	}
 }
 
-// TestComposeWaitsForHealth: replicas for the servers of NATS, which are asked; they may
-// end in peace; and "up --wait" fails where a container has no health to wait for.
+// TestComposeWaitsForHealth proves that replicas wait for healthy NATS servers and have time to
+// stop, and that every container has a health check, without which "up --wait" fails.
 func TestComposeWaitsForHealth(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
@@ -129,7 +129,7 @@ func TestComposeWaitsForHealth(t *testing.T) {
 	}
 }
 
-// composeConfig loads the configuration of a replica as it would.
+// composeConfig loads the configuration of a replica from its environment, mounts and secrets.
 func composeConfig(t *testing.T, s composed) *config.Config {
 	t.Helper()
 	var env []string
@@ -153,8 +153,8 @@ func composeConfig(t *testing.T, s composed) *config.Config {
 	return cfg
 }
 
-// TestComposeServersOfNATS: the servers start from deploy/nats as it is, with the
-// variables that nats.sh makes of the secrets that secrets.sh makes. Both scripts run.
+// TestComposeServersOfNATS proves that the servers accept the configuration in deploy/nats with the
+// variables that nats.sh sets from the secrets of secrets.sh. It runs both scripts.
 func TestComposeServersOfNATS(t *testing.T) {
 	for _, tool := range []string{"sh", "od", "env"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -203,7 +203,7 @@ func TestComposeServersOfNATS(t *testing.T) {
 	}
 }
 
-// makeSecrets runs a copy of secrets.sh, twice: what is there stays.
+// makeSecrets runs a copy of secrets.sh twice, to check that the second run keeps the secrets.
 func makeSecrets(t *testing.T) (dir string) {
 	t.Helper()
 	at := t.TempDir()
@@ -226,7 +226,7 @@ func makeSecrets(t *testing.T) (dir string) {
 	return dir
 }
 
-// natsEnvironment is what nats.sh gives the server.
+// natsEnvironment returns the environment that nats.sh gives the server.
 func natsEnvironment(t *testing.T, secrets string) string {
 	t.Helper()
 	script := strings.NewReplacer("/run/secrets", secrets, "exec nats-server -c /etc/nats/cluster.conf", "env").Replace(content(t, "compose/nats.sh"))

@@ -16,7 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// TestAlertsLeadToTheConsole: each names a view that exists, with filters that the view reads.
+// TestAlertsLeadToTheConsole proves that each alert links to an existing view of the console, with
+// filters that the view reads.
 func TestAlertsLeadToTheConsole(t *testing.T) {
 	t.Parallel()
 	views := consoleViews(t)
@@ -49,8 +50,7 @@ func TestAlertsLeadToTheConsole(t *testing.T) {
 	}
 }
 
-// consoleViews are the patterns of the console's views below its path, each with the names of
-// the parameters that its loader reads.
+// consoleViews maps the pattern of each console view to the query parameters that its loader reads.
 func consoleViews(t *testing.T) map[string][]string {
 	t.Helper()
 	functions := map[string]*ast.FuncDecl{}
@@ -85,8 +85,8 @@ func consoleViews(t *testing.T) map[string][]string {
 	return out
 }
 
-// parametersOf are the literal names that get, number and values are asked for in what is below
-// a node, and in the functions of the package that it names.
+// parametersOf returns the literal arguments of get, number and values below root, including
+// package functions that it calls.
 func parametersOf(root ast.Node, functions map[string]*ast.FuncDecl, seen map[string]bool) (names []string) {
 	ast.Inspect(root, func(n ast.Node) bool {
 		var asked ast.Expr
@@ -113,7 +113,6 @@ func parametersOf(root ast.Node, functions map[string]*ast.FuncDecl, seen map[st
 	return names
 }
 
-// literal is the value of a string in the source.
 func literal(e ast.Expr) (string, bool) {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
@@ -123,7 +122,7 @@ func literal(e ast.Expr) (string, bool) {
 	return value, err == nil
 }
 
-// goFiles are the syntax trees of a package without its tests.
+// goFiles returns the syntax trees of a package without its tests.
 func goFiles(t *testing.T, dir string) (out []*ast.File) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))

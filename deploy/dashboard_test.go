@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// dashboard is what the tests look at.
 type dashboard struct {
 	ID         *int   `json:"id"`
 	UID        string `json:"uid"`
@@ -55,7 +54,7 @@ type source struct {
 	UID  string `json:"uid"`
 }
 
-// chosen is the data source that is selected when the dashboard is imported.
+// chosen is the data source that the user selects on import.
 var chosen = source{Type: "prometheus", UID: "${datasource}"}
 
 func readDashboard(t *testing.T) dashboard {
@@ -80,7 +79,8 @@ var (
 	variableUse = regexp.MustCompile(`\$\{?(\w+)\}?`)
 )
 
-// TestPanelsAskForWhatExists: their queries, and the labels of their legends.
+// TestPanelsAskForWhatExists proves that the queries and legends of all panels name existing
+// metrics and labels.
 func TestPanelsAskForWhatExists(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -119,8 +119,8 @@ func checkTarget(t *testing.T, p panel, q target, variables []string) {
 	}
 }
 
-// TestTheDashboardCanBeImported: it names no data source and no id of one
-// Grafana, and its panels do not overlap.
+// TestTheDashboardCanBeImported proves that the dashboard contains no data source or ID of a
+// particular Grafana, and that its panels do not overlap.
 func TestTheDashboardCanBeImported(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -160,7 +160,7 @@ func overlap(a, b place) bool {
 	return a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H
 }
 
-// TestEveryMetricIsShown, or is one of those that stand for nothing by themselves.
+// TestEveryMetricIsShown proves that every genbus metric appears in a panel.
 func TestEveryMetricIsShown(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}

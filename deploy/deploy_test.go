@@ -1,7 +1,6 @@
-// Package deploy_test checks that what is deployed with the service matches what the
-// service has: a dashboard and alerts name metrics and labels that exist, in
-// queries that parse, and each alert has its section in the runbook and leads to a view
-// of the console. It says nothing about the thresholds.
+// Package deploy_test checks the files of deploy against the service. Dashboard and alerts must
+// contain valid queries of existing metrics and labels, and each alert needs a runbook section and
+// a view of the console. Thresholds are not checked.
 package deploy_test
 
 import (
@@ -17,15 +16,15 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// metric is a family of the registry.
+// metric is a metric family.
 type metric struct {
 	kind   string // COUNTER, GAUGE or HISTOGRAM
 	labels []string
-	// values are those that series exist with before anything happened.
+	// values are the label values of series that exist before the first event.
 	values map[string][]string
 }
 
-// metrics are those of a process in which everything was counted once.
+// metrics returns the families of a process that has counted everything once.
 var metrics = sync.OnceValue(func() map[string]metric {
 	m := telemetry.NewMetrics("test")
 	routes := make([]*telemetry.RouteMetrics, 0, len(subject.Kinds))
@@ -37,8 +36,8 @@ var metrics = sync.OnceValue(func() map[string]metric {
 	for _, r := range routes {
 		countEverything(reflect.ValueOf(r))
 	}
-	m.Orphaned([]telemetry.OrphanedJobs{{Kind: subject.Video, Route: "r", Jobs: 1}}) // those of no route are none
-	m.Draining(subject.Video, "r", 1)                                                // every other call ends it
+	m.Orphaned([]telemetry.OrphanedJobs{{Kind: subject.Video, Route: "r", Jobs: 1}}) // reflection passed an empty slice, which sets no series
+	m.Draining(subject.Video, "r", 1)                                                // NotDraining, called after Draining, removed the series
 	all := gather(m)
 	for name, f := range all {
 		f.values = fixed[name].values
@@ -67,7 +66,7 @@ func gather(m *telemetry.Metrics) map[string]metric {
 	return out
 }
 
-// countEverything calls every method with something that is counted.
+// countEverything calls every method, with 1 for numbers.
 func countEverything(v reflect.Value) {
 	for i := range v.NumMethod() {
 		f := v.Method(i)
@@ -91,7 +90,7 @@ func countEverything(v reflect.Value) {
 
 var histogramSeries = regexp.MustCompile(`_(?:bucket|sum|count)$`)
 
-// family is the name under which the registry has a series.
+// family returns the name of the family that a series belongs to.
 func family(series string) string {
 	name := histogramSeries.ReplaceAllString(series, "")
 	if metrics()[name].kind == "HISTOGRAM" {
@@ -100,13 +99,13 @@ func family(series string) string {
 	return series
 }
 
-// reporter is what a check tells of what is wrong.
+// reporter receives the failures of a check.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// checkQuery reads a query and holds every selector in it against the registry.
+// checkQuery parses a query and checks its selectors against the registry.
 func checkQuery(t reporter, text string) query {
 	t.Helper()
 	q, err := parseQuery(text)
@@ -139,8 +138,8 @@ func checkSelector(t reporter, text string, s selector) {
 	}
 }
 
-// enumerated are labels whose values the code lists. Those of outcome and event
-// stand in the registry from the start.
+// enumerated returns the possible values of a label. The registry has all values of outcome and
+// event from the start.
 var enumerated = map[string]func(metric) []string{
 	"kind":   func(metric) []string { return []string{"video", "chat"} },
 	"status": func(metric) []string { return []string{"completed", "failed", "cancelled"} },
@@ -160,7 +159,7 @@ func checkMatcher(t reporter, text string, f metric, m matcher) {
 		t.Errorf("%s\nthere is no label %s; there are %v", text, m.label, f.labels)
 	}
 	if strings.Contains(m.value, "$") {
-		return // a variable of the dashboard
+		return // a dashboard variable
 	}
 	for word := range strings.SplitSeq(m.value, "|") {
 		values, listed := enumerated[m.label]
@@ -174,8 +173,8 @@ func checkMatcher(t reporter, text string, f metric, m matcher) {
 	}
 }
 
-// TestTheRegistryIsKnown: were the reflection to miss something, the tests here
-// would refuse what is right.
+// TestTheRegistryIsKnown proves that metrics finds labels through reflection. Otherwise these tests
+// would reject valid queries.
 func TestTheRegistryIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, labels := range map[string]string{
@@ -189,8 +188,7 @@ func TestTheRegistryIsKnown(t *testing.T) {
 	}
 }
 
-// TestWrongQueriesAreFound: the checks of this package fail for what they are
-// there for.
+// TestWrongQueriesAreFound proves that the checks of this package reject wrong queries.
 func TestWrongQueriesAreFound(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -213,7 +211,6 @@ func TestWrongQueriesAreFound(t *testing.T) {
 	}
 }
 
-// complaints counts what a check found.
 type complaints struct {
 	n int
 }

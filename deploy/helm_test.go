@@ -19,8 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// rendered is what a replica is made of, of the documents that Helm made of a set of
-// values. That Kubernetes knows all their fields, tools/helm sees to.
+// rendered has the fields of a rendered document that concern a replica. tools/helm checks the
+// others.
 type rendered struct {
 	Kind string
 	Data map[string]string
@@ -61,7 +61,7 @@ type probe struct {
 	HTTPGet struct{ Path, Scheme string } `yaml:"httpGet"`
 }
 
-// renderings are the sets' documents, by name.
+// renderings returns the rendered documents by set of values.
 func renderings(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("helm/testdata/*.values.yaml")
@@ -76,14 +76,14 @@ func renderings(t *testing.T) map[string]string {
 	return out
 }
 
-// TestRenderingsAreOfTheChart: Helm takes minutes to build, so CI reads what it made, and
-// this test whether it was made of these files.
+// TestRenderingsAreOfTheChart proves that the renderings match the chart. Helm takes minutes to
+// build, so CI reads stored renderings.
 func TestRenderingsAreOfTheChart(t *testing.T) {
 	t.Parallel()
 	h := sha256.New()
 	err := fs.WalkDir(os.DirFS("helm"), ".", func(path string, e fs.DirEntry, err error) error {
 		if e != nil && e.IsDir() && path == "genbus/charts" {
-			return fs.SkipDir // what helm dependency build fetched
+			return fs.SkipDir // fetched by helm dependency build
 		}
 		if err != nil || e.IsDir() || strings.HasSuffix(path, ".rendered.yaml") || path == "genbus/Chart.lock" {
 			return err
@@ -102,8 +102,8 @@ func TestRenderingsAreOfTheChart(t *testing.T) {
 	}
 }
 
-// TestChartRunsGenbus: with a configuration that it loads, time enough to stop, and
-// nothing that it would refuse.
+// TestChartRunsGenbus proves that the chart's configuration loads, and that its pod has the right
+// probes, ports, restrictions and time to stop.
 func TestChartRunsGenbus(t *testing.T) {
 	t.Parallel()
 	for name, text := range renderings(t) {
@@ -130,7 +130,7 @@ func TestChartRunsGenbus(t *testing.T) {
 	}
 }
 
-// chartConfig loads a configuration with every secret that it names.
+// chartConfig loads a configuration and supplies every secret that it names.
 func chartConfig(t *testing.T, text string) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Source{File: "/etc/genbus/genbus.yaml", Environ: []string{"ACME_KEY=acme-0123456789abcdef"}, ReadFile: func(path string) ([]byte, error) {
@@ -154,7 +154,8 @@ func checkPod(t *testing.T, name string, p pod, cfg *config.Config) {
 	if given, least := time.Duration(p.TerminationGracePeriodSeconds)*time.Second, cfg.Shutdown.Delay+cfg.Shutdown.Grace+7*time.Second; given < least {
 		t.Errorf("%s: a pod is killed after %s, and may take %s to stop", name, given, least)
 	}
-	// Variables of a service named genbus would begin with GENBUS_, and be refused.
+	// Service links of a service named genbus set variables that begin with GENBUS_, which genbus
+	// rejects.
 	if p.EnableServiceLinks == nil || *p.EnableServiceLinks {
 		t.Errorf("%s: Kubernetes sets variables of its own", name)
 	}

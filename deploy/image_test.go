@@ -11,21 +11,18 @@ import (
 	"testing"
 )
 
-// root is the directory of the repository.
 const root = ".."
 
-// instruction is one of a Dockerfile.
 type instruction struct {
 	word  string   // FROM, COPY and so on
 	flags []string // --from=build
 	args  []string
-	line  string // all behind the word
+	line  string // everything after the word
 	stage int    // from 0
 }
 
 var continued = regexp.MustCompile(`\\\n\s*`)
 
-// dockerfile reads the instructions of deploy/Dockerfile.
 func dockerfile(t *testing.T) (out []instruction) {
 	t.Helper()
 	stage := -1
@@ -60,7 +57,6 @@ func content(t *testing.T, name string) string {
 	return string(text)
 }
 
-// find gives the instructions of a word in the last stage, or in the first.
 func find(all []instruction, word string, stage int) (out []instruction) {
 	for _, i := range all {
 		if i.word == word && i.stage == stage {
@@ -70,11 +66,11 @@ func find(all []instruction, word string, stage int) (out []instruction) {
 	return out
 }
 
-// the image's user, who owns nothing but the data.
+// imageUser is the user of the image. It owns only the data.
 const imageUser = "65532"
 
-// TestImageIsSmallAndNobodys: nothing of the build is in the image but what is copied,
-// it runs as a number, and what starts it is what asks for its health.
+// TestImageIsSmallAndNobodys proves that the image starts from scratch, runs under a numeric user,
+// and uses its binary for the health check.
 func TestImageIsSmallAndNobodys(t *testing.T) {
 	t.Parallel()
 	all := dockerfile(t)
@@ -98,7 +94,7 @@ func TestImageIsSmallAndNobodys(t *testing.T) {
 	}
 }
 
-// TestImageIsBuiltByOurGo: the builder is pinned by a tag, that of go.mod.
+// TestImageIsBuiltByOurGo proves that the builder's tag names the Go version of go.mod.
 func TestImageIsBuiltByOurGo(t *testing.T) {
 	t.Parallel()
 	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(content(t, filepath.Join(root, "go.mod")))
@@ -108,11 +104,12 @@ func TestImageIsBuiltByOurGo(t *testing.T) {
 	}
 }
 
-// TestImageCopiesWhatIsThere: of the context what exists, of the build what it makes.
+// TestImageCopiesWhatIsThere proves that COPY names existing files of the context or of the build,
+// and that the user owns only the data.
 func TestImageCopiesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	all := dockerfile(t)
-	made := "/etc/ssl/certs/ca-certificates.crt" // of the builder's own
+	made := "/etc/ssl/certs/ca-certificates.crt" // from the builder image
 	for _, run := range find(all, "RUN", 0) {
 		made += " " + run.line
 	}
@@ -142,8 +139,8 @@ func TestImageCopiesWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestImageBuildLine: a shell runs the line that builds the binary, with everything but
-// the compiling.
+// TestImageBuildLine proves that a shell can run the line that builds the binary. It prints the
+// commands instead of compiling.
 func TestImageBuildLine(t *testing.T) {
 	t.Parallel()
 	sh, err := exec.LookPath("sh")
@@ -171,8 +168,8 @@ func TestImageBuildLine(t *testing.T) {
 	}
 }
 
-// TestImageIgnoresWhatGitIgnores: keys above all, which would stay in a layer. And nothing
-// that git keeps, or the binary would say that it is a modified one.
+// TestImageIgnoresWhatGitIgnores proves that the build ignores exactly the files that git ignores.
+// A key would stay in a layer, and a missing file would mark the binary as modified.
 func TestImageIgnoresWhatGitIgnores(t *testing.T) {
 	t.Parallel()
 	c := exec.CommandContext(t.Context(), "git", "ls-files", "-z")
@@ -208,7 +205,7 @@ func TestImageIgnoresWhatGitIgnores(t *testing.T) {
 	}
 }
 
-// patterns are the lines that are no comments.
+// patterns returns the lines that are not comments.
 func patterns(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -218,8 +215,8 @@ func patterns(text string) (out []string) {
 	return out
 }
 
-// inContext is a pattern of a .gitignore, as Docker has it: from the root of the context,
-// where git looks in all directories for a name without a slash.
+// inContext converts a .gitignore pattern to Docker's syntax. Docker matches from the root of the
+// context, git matches a name without a slash in every directory.
 func inContext(dir, pattern string) string {
 	pattern = strings.TrimSuffix(pattern, "/")
 	if !strings.Contains(pattern, "/") {
@@ -228,7 +225,7 @@ func inContext(dir, pattern string) string {
 	return path.Join("/", dir, pattern)
 }
 
-// ignores says whether a pattern takes a file or a directory above it.
+// ignores reports whether a pattern matches a file or one of its parent directories.
 func ignores(pattern, file string) bool {
 	below, anywhere := pattern, false
 	if at, rest, ok := strings.Cut(pattern, "**/"); ok {

@@ -8,20 +8,19 @@ import (
 	"strings"
 )
 
-// query is what a PromQL expression asks for.
+// query holds the selectors and labels of a PromQL expression.
 type query struct {
 	selectors []selector
-	// labels are those that the expression's series can have; instance and job are
-	// of the scrape.
+	// labels are the labels that the result can have. Scraping adds instance and job.
 	labels map[string]bool
 }
 
-// selector is one metric in an expression.
+// selector is a metric selector in an expression.
 type selector struct {
 	metric   string
 	matchers []matcher
-	window   string // "5m" of a range; empty for an instant
-	function string // that is applied to it; empty for none
+	window   string // such as "5m"; empty for an instant vector
+	function string // the innermost function applied to it; empty for none
 }
 
 // matcher is label="value" with one of = != =~ !~.
@@ -29,9 +28,9 @@ type matcher struct {
 	label, op, value string
 }
 
-// parseQuery reads the part of PromQL that the files here use: selectors with
-// ranges, operators with matching and grouping, aggregations, and the functions of
-// the table. What it does not know is an error.
+// parseQuery parses the subset of PromQL that deploy uses: selectors with ranges, operators with
+// matching and grouping, aggregations, and the functions in the table below. Other syntax is an
+// error.
 func parseQuery(text string) (q query, err error) {
 	tokens, err := scan(text)
 	if err != nil {
@@ -58,7 +57,7 @@ func parseQuery(text string) (q query, err error) {
 }
 
 var tokenPattern = regexp.MustCompile(`^(?:` +
-	`"(?:[^"\\]|\\.)*"|` + // text
+	`"(?:[^"\\]|\\.)*"|` + // strings
 	`[0-9]+(?:ms|[smhdwy])(?:[0-9]+(?:ms|[smhdwy]))*|[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?|` + // durations and numbers
 	`[a-zA-Z_:][a-zA-Z0-9_:]*|=~|!~|==|!=|<=|>=|[-+*/%^<>=(){}\[\],])`)
 
@@ -73,7 +72,6 @@ func scan(text string) (tokens []string, err error) {
 	return tokens, nil
 }
 
-// valueKind is a type of PromQL.
 type valueKind string
 
 const (
@@ -82,7 +80,7 @@ const (
 	ranged valueKind = "range"
 )
 
-// functions are what each function takes; all give vectors.
+// functions maps functions to their argument types. All return vectors.
 var functions = map[string][]valueKind{
 	"rate": {ranged}, "increase": {ranged}, "histogram_quantile": {scalar, vector},
 	"absent": {vector}, "abs": {vector}, "clamp_min": {vector, scalar}, "time": {},
@@ -90,7 +88,7 @@ var functions = map[string][]valueKind{
 
 var aggregations = []string{"sum", "max", "min", "avg", "count"}
 
-// precedences of the operators, weakest first.
+// precedences orders the operators, weakest first.
 var precedences = map[string]int{
 	"or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5, "^": 6,
 }
@@ -137,7 +135,7 @@ func (p *queryParser) expect(token string) {
 	}
 }
 
-// expression reads operands joined by operators of at least a precedence.
+// expression parses operands joined by operators whose precedence is least or higher.
 func (p *queryParser) expression(least int) (valueKind, map[string]bool) {
 	kind, labels := p.operand()
 	for {
@@ -162,8 +160,7 @@ func (p *queryParser) expression(least int) (valueKind, map[string]bool) {
 	}
 }
 
-// matching reads on, ignoring and grouping, and gives the labels that the grouping
-// adds.
+// matching parses on, ignoring and grouping. It returns the labels that the grouping adds.
 func (p *queryParser) matching() map[string]bool {
 	if !p.accept("on") && !p.accept("ignoring") {
 		return nil
@@ -219,7 +216,7 @@ func (p *queryParser) operand() (valueKind, map[string]bool) {
 	}
 }
 
-// aggregation reads by or without, before or after what is aggregated.
+// aggregation parses an aggregation with by before or after its operand.
 func (p *queryParser) aggregation() map[string]bool {
 	kept, grouped := p.grouping()
 	p.expect("(")

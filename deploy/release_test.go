@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// releases is a repository in which deploy/release runs.
+// releases is a repository for running deploy/release.
 type releases struct {
 	t       *testing.T
 	dir     string
-	environ []string // over that of this process
+	environ []string // added to the environment of this process
 }
 
-// newReleases makes one, with the script and a go.mod and nothing committed.
+// newReleases creates a repository with the script and a go.mod, without commits.
 func newReleases(t *testing.T) *releases {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -27,7 +27,7 @@ func newReleases(t *testing.T) *releases {
 			t.Skipf("there is no %s", tool)
 		}
 	}
-	// No configuration of this machine, such as one that signs what is committed.
+	// Ignore the machine's git configuration, which may sign commits for example.
 	r := &releases{t: t, dir: t.TempDir(), environ: []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}}
 	r.put("deploy/release", content(t, "release"))
 	r.put("go.mod", "module example.com/x\n\ngo 1.0.1\n")
@@ -60,7 +60,7 @@ func (r *releases) git(args ...string) {
 	}
 }
 
-// tag commits all that there is, as a version.
+// tag commits everything and tags it with a version.
 func (r *releases) tag(version string) {
 	r.t.Helper()
 	r.git("add", ".")
@@ -68,7 +68,7 @@ func (r *releases) tag(version string) {
 	r.git("tag", "-a", "-m", version, version)
 }
 
-// ours puts a go.mod of the Go that is here.
+// ours writes a go.mod with the installed Go version.
 func (r *releases) ours() {
 	r.t.Helper()
 	version, err := r.run("go", "env", "GOVERSION")
@@ -88,9 +88,8 @@ func (r *releases) refused(why string) {
 	}
 }
 
-// TestReleaseRefuses: no release is made of a tree that cannot be built again, nor with a
-// chart that runs another one. That one is made, and is the same twice, the script sees
-// to itself.
+// TestReleaseRefuses proves that deploy/release refuses a tree that cannot be rebuilt, and a chart
+// for another version. The script itself checks that the release is reproducible.
 func TestReleaseRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReleases(t)
@@ -112,9 +111,8 @@ func TestReleaseRefuses(t *testing.T) {
 	r.refused("The chart is for v1.0.0, and this is v1.1.0-rc.1")
 }
 
-// TestReleaseIsOfNobodysSettings: what "go env -w" or the environment says of the
-// machine's Go does not reach the compiler. A fake go command prints its
-// settings, and fails.
+// TestReleaseIsOfNobodysSettings proves that settings of "go env -w" or the environment do not
+// reach the compiler. A fake go command records its settings and fails.
 func TestReleaseIsOfNobodysSettings(t *testing.T) {
 	t.Parallel()
 	r := newReleases(t)
@@ -133,7 +131,7 @@ func TestReleaseIsOfNobodysSettings(t *testing.T) {
 	r.ours()
 	r.put("deploy/helm/genbus/Chart.yaml", "appVersion: 1.0.0\n")
 	r.put(".gitignore", "/dist/\n")
-	r.tag("v1.0.0-rc.1") // of the chart's version, before it
+	r.tag("v1.0.0-rc.1") // the chart's version allows its release candidates
 	if err := os.WriteFile(filepath.Join(bin, "env"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ruleFile is a file for rule_files of Prometheus.
 type ruleFile struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
@@ -60,24 +59,11 @@ func rules(t *testing.T) (out []rule) {
 	return out
 }
 
-// runbook begins the address of an alert's section; the name of its page follows.
-const runbook = "https://github.com/genbus/genbus/blob/main/docs/operations/"
+// runbook is the page that has a section for each alert.
+const runbook = "https://github.com/genbus/genbus/blob/main/docs/alerts.md"
 
-// runbookPages are the pages that have a section for each alert.
-var runbookPages = []string{"alerts-jobs.md", "alerts-service.md"}
-
-// page is the page that has the alert's section; empty where its address is wrong.
-func (r rule) page() string {
-	for _, page := range runbookPages {
-		if r.Annotations.Runbook == runbook+page+"#"+strings.ToLower(r.Alert) {
-			return page
-		}
-	}
-	return ""
-}
-
-// consoleInWords is the address of the alert's view with a word for each label, as the runbook
-// has it: ROUTE for the label route.
+// consoleInWords returns the path of the alert's view as the runbook shows it, with a word for each
+// label: ROUTE for the label route.
 func (r rule) consoleInWords() string {
 	return labelPattern.ReplaceAllStringFunc(r.Annotations.Console, func(label string) string {
 		return strings.ToUpper(labelInUse.FindStringSubmatch(label)[1])
@@ -90,7 +76,8 @@ var (
 	labelPattern = regexp.MustCompile(`\{\{ \$labels\.\w+ \}\}`)
 )
 
-// TestAlertsAreComplete and ask for what exists.
+// TestAlertsAreComplete proves that each alert has a valid query, duration, severity, runbook and
+// summary.
 func TestAlertsAreComplete(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules(t) {
@@ -101,8 +88,8 @@ func TestAlertsAreComplete(t *testing.T) {
 		if !slices.Contains([]string{"critical", "warning"}, r.Labels.Severity) {
 			t.Errorf("%s has the severity %q", r.Alert, r.Labels.Severity)
 		}
-		if r.page() == "" {
-			t.Errorf("%s: the runbook is %s, want %s with one of %v and its name", r.Alert, r.Annotations.Runbook, runbook, runbookPages)
+		if want := runbook + "#" + strings.ToLower(r.Alert); r.Annotations.Runbook != want {
+			t.Errorf("%s: the runbook is %s, want %s", r.Alert, r.Annotations.Runbook, want)
 		}
 		for _, m := range labelInUse.FindAllStringSubmatch(r.Annotations.Summary, -1) {
 			if !q.labels[m[1]] {
@@ -114,39 +101,34 @@ func TestAlertsAreComplete(t *testing.T) {
 
 var section = regexp.MustCompile(`(?ms)^## (Genbus\w+)\n(.*?)(?:^#|\z)`)
 
-// TestEveryAlertHasItsSection in the runbook, in the same order on each page, with the address
-// of its view, and every section its alert.
+// TestEveryAlertHasItsSection proves that alerts and runbook sections match in order, and that each
+// section names the alert's view.
 func TestEveryAlertHasItsSection(t *testing.T) {
 	t.Parallel()
-	for _, page := range runbookPages {
-		data, err := os.ReadFile("../docs/operations/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(data)
-		var sections, alerts []string
-		bodies := map[string]string{}
-		for at := section.FindStringSubmatchIndex(text); at != nil; at = section.FindStringSubmatchIndex(text) {
-			name, body := text[at[2]:at[3]], text[at[4]:at[5]]
-			sections, bodies[name] = append(sections, name), body
-			for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {
-				if !strings.Contains(body, part) {
-					t.Errorf("%s: the section of %s has no %s", page, name, part)
-				}
-			}
-			text = text[at[5]:]
-		}
-		for _, r := range rules(t) {
-			if r.page() != page {
-				continue
-			}
-			alerts = append(alerts, r.Alert)
-			if want := "`" + r.consoleInWords() + "`"; !strings.Contains(bodies[r.Alert], want) {
-				t.Errorf("%s: the section of %s does not name its view, %s", page, r.Alert, want)
+	const page = "../docs/alerts.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sections, alerts []string
+	bodies := map[string]string{}
+	for at := section.FindSubmatchIndex(text); at != nil; at = section.FindSubmatchIndex(text) {
+		name, body := string(text[at[2]:at[3]]), string(text[at[4]:at[5]])
+		sections, bodies[name] = append(sections, name), body
+		for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {
+			if !strings.Contains(body, part) {
+				t.Errorf("%s: the section of %s has no %s", page, name, part)
 			}
 		}
-		if !slices.Equal(alerts, sections) {
-			t.Errorf("%s: the alerts are\n%v\nthe sections\n%v", page, alerts, sections)
+		text = text[at[5]:]
+	}
+	for _, r := range rules(t) {
+		alerts = append(alerts, r.Alert)
+		if want := "`" + r.consoleInWords() + "`"; !strings.Contains(bodies[r.Alert], want) {
+			t.Errorf("%s: the section of %s does not name its view, %s", page, r.Alert, want)
 		}
+	}
+	if !slices.Equal(alerts, sections) {
+		t.Errorf("%s: the alerts are\n%v\nthe sections\n%v", page, alerts, sections)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// unit gives the values of each setting of genbus.service, without the sections.
+// unit returns the values of each setting in genbus.service, ignoring sections.
 func unit(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -25,8 +25,8 @@ func unit(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestUnitRunsGenbus: with a configuration that it loads from the credentials of the
-// unit, and time enough to stop.
+// TestUnitRunsGenbus proves that the unit's configuration loads with its credentials, and that the
+// unit leaves time to stop.
 func TestUnitRunsGenbus(t *testing.T) {
 	t.Parallel()
 	u := unit(t)
@@ -65,7 +65,7 @@ func TestUnitRunsGenbus(t *testing.T) {
 	}
 }
 
-// TestUnitIsVerified by systemd, with a program that is there.
+// TestUnitIsVerified proves that systemd-analyze accepts the unit, with this test as its program.
 func TestUnitIsVerified(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")

@@ -1,4 +1,4 @@
-//nolint:staticcheck // SA1019: OpenAI's own service is gone, the interface is not
+//nolint:staticcheck // SA1019: deprecated with OpenAI's own service; other servers still implement the API
 package docs_test
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// makeVideo makes a video that begins with a picture, and writes it to out. The
-// same order twice is one video.
+// makeVideo creates a video that starts with picture, and writes it to out. Calling it again with
+// the same order returns the same video.
 func makeVideo(ctx context.Context, base, key, order string, picture io.Reader, out io.Writer) error {
 	client := openai.NewClient(option.WithBaseURL(base+"/v1"), option.WithAPIKey(key))
 	video, err := client.Videos.New(ctx, openai.VideoNewParams{
@@ -27,7 +27,7 @@ func makeVideo(ctx context.Context, base, key, order string, picture io.Reader, 
 	if err != nil {
 		return err
 	}
-	// As often as genbus says: once in a poll interval of the route, but at least every 8 s.
+	// An interval of 0 polls as often as genbus suggests: every 0.5 to 8 s, depending on the route.
 	if video, err = client.Videos.PollStatus(ctx, video.ID, 0); err != nil {
 		return err
 	}
@@ -43,15 +43,15 @@ func makeVideo(ctx context.Context, base, key, order string, picture io.Reader, 
 	return err
 }
 
-// TestSampleMakesAVideo runs the sample against the sandbox, which speaks the
-// same interface; cmd/service has the same client against genbus.
+// TestSampleMakesAVideo runs the sample against the sandbox, which implements the same API.
+// cmd/service runs the same client against genbus.
 func TestSampleMakesAVideo(t *testing.T) {
 	t.Parallel()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer up.Close() //nolint:errcheck // nothing outlives the test
+	defer up.Close() //nolint:errcheck // the server does not outlive the test
 	var out bytes.Buffer
 	if err := makeVideo(t.Context(), up.URL(), "any", "order-7", strings.NewReader("\x89PNG\r\n\x1a\n"), &out); err != nil {
 		t.Fatal(err)

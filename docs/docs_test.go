@@ -1,6 +1,6 @@
-// Package docs_test holds the documents to the code: tables and samples are the
-// code's own, names, links and tests exist, and every path has a row. It says
-// nothing about the prose.
+// Package docs_test checks the documentation against the code: generated tables and samples, links,
+// and names of subjects, metrics, variables, commands, files and tests. It does not check the
+// prose.
 package docs_test
 
 import (
@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write the samples of all documents")
 
 const root = ".."
 
-// documents are README.md, CHANGELOG.md and everything under docs, by their path
-// from the root.
+// documents returns README.md, CHANGELOG.md and all Markdown files under docs, by path from the
+// root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -83,7 +83,7 @@ func TestLinksResolve(t *testing.T) {
 	}
 }
 
-// anchors are the headings of a document as GitHub names them.
+// anchors returns GitHub's anchors for the headings of a document.
 func anchors(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, m := range headingPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(text, ""), -1) {

@@ -17,14 +17,15 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// templates are the subjects that the builders make, with words for what varies.
+// templates returns the subjects that the builders make, with placeholders for variable tokens.
 func templates() []string {
 	n := subject.Default()
 	const kind, tenant, id = subject.Kind("<kind>"), "<tenant>", "<id>"
 	return []string{
 		n.Request(kind, tenant), n.Call(kind, tenant), n.WorkItem(kind, "<route>", tenant, id), n.WaitItem(kind, "<route>", tenant, id), n.Task(kind, tenant, id),
 		n.Done(kind, tenant, "<status>", id), n.Chunk(tenant, id), n.LiveTask(kind, tenant, id), n.LiveChunk(tenant, id), n.Usage(kind, tenant, id),
-		// Their builders check the tenant; the next test holds them to these.
+		// Literals, because the builders replace a placeholder tenant. TestDeadLetterTemplate
+		// checks them.
 		"genbus.dead.<kind>.<tenant>.<id>", "genbus.rejected.<kind>.<tenant>.<slot>",
 	}
 }
@@ -67,8 +68,7 @@ func TestSubjectsExist(t *testing.T) {
 	}
 }
 
-// fits reports whether a subject, a pattern or the first tokens of one could be
-// of a template.
+// fits reports whether s, a subject or pattern or the first tokens of one, can match template.
 func fits(template, s string) bool {
 	want, have := strings.Split(template, "."), strings.Split(s, ".")
 	if len(have) > len(want) {
@@ -154,14 +154,14 @@ func TestMetricsAreDescribed(t *testing.T) {
 			known = append(known, "genbus_"+string(m[1]))
 		}
 	}
-	const table = "docs/operations/metrics.md"
+	const table = "docs/monitoring.md"
 	described := metricPattern.FindAllString(read(t, table), -1)
 	for _, name := range known {
 		if !slices.Contains(described, name) {
 			t.Errorf("%s does not describe %s", table, name)
 		}
 	}
-	for _, page := range append(operationsPages(t), "docs/operations.md") {
+	for _, page := range []string{table, "docs/alerts.md", "docs/operator.md"} {
 		for _, name := range metricPattern.FindAllString(read(t, page), -1) {
 			if !slices.Contains(known, name) {
 				t.Errorf("%s names %s, which does not exist", page, name)
@@ -219,7 +219,7 @@ func TestCommandsExist(t *testing.T) {
 	}
 }
 
-// serviceCommands are the fields of the command line's struct.
+// serviceCommands returns the fields of struct cli in lower case.
 func serviceCommands(t *testing.T) (out []string) {
 	t.Helper()
 	ast.Inspect(parse(t, "cmd/service/main.go"), func(n ast.Node) bool {

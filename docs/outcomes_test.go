@@ -15,9 +15,10 @@ import (
 
 var outcomesPattern = regexp.MustCompile(`(?s)(<!-- outcomes -->\n).*?(<!-- /outcomes -->)`)
 
-// TestOutcomesAreTheTables: docs/protocols.md lists what each answer to a create proves, and says who.
+// TestOutcomesAreTheTables proves that the table in docs/upstreams.md matches the outcome tables in
+// the code.
 func TestOutcomesAreTheTables(t *testing.T) {
-	const name = "docs/protocols.md"
+	const name = "docs/upstreams.md"
 	text := read(t, name)
 	want := outcomesPattern.ReplaceAllString(text, "${1}"+outcomesTable()+"${2}")
 	if *update {
@@ -29,7 +30,8 @@ func TestOutcomesAreTheTables(t *testing.T) {
 	}
 }
 
-// outcomesTable has one line for the rows of all protocols that mean the same, in their order.
+// outcomesTable returns a Markdown table of the outcomes of all protocols. Protocols with equal
+// rows share a line.
 func outcomesTable() string {
 	type line struct {
 		row       upstream.OutcomeRow
@@ -45,7 +47,7 @@ func outcomesTable() string {
 			lines[i].protocols = append(lines[i].protocols, "`"+p.Name+"`")
 		}
 	}
-	// Statuses decide last, and stand last.
+	// Rows for a bare status follow the rows for codes, because they apply last.
 	slices.SortStableFunc(lines, func(a, b line) int { return strings.Compare(kindOf(a.row), kindOf(b.row)) })
 	var out strings.Builder
 	out.WriteString("| answer | protocols | verdict | about | source |\n|---|---|---|---|---|\n")
@@ -75,7 +77,7 @@ func kindOf(r upstream.OutcomeRow) string {
 	return "code"
 }
 
-// answerOf names the answers that a row is about.
+// answerOf describes the upstream responses that match a row.
 func answerOf(r upstream.OutcomeRow) string {
 	status := fmt.Sprint(r.From)
 	switch {
@@ -96,7 +98,7 @@ func answerOf(r upstream.OutcomeRow) string {
 	}
 }
 
-// meaningOf is the rest of a line.
+// meaningOf returns the other cells of a row.
 func meaningOf(r upstream.OutcomeRow) string {
 	verdict := map[upstream.Verdict]string{upstream.RefusedForGood: "for good", upstream.RefusedForNow: "for now", upstream.Unknown: "unknown"}[r.Verdict]
 	about := "the " + r.Scope.String()

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// owner is the package that alone writes to streams and deletes from them. Names are the calls
-// that name these streams, or the subjects and consumers of them that give access to what is
-// stored.
+// owner is the only package that may write to or delete from certain streams. names matches code
+// that names these streams, or subjects and consumers that give access to their messages.
 type owner struct {
 	dir   string
 	names *regexp.Regexp
@@ -24,14 +23,14 @@ var owners = []owner{
 
 // others may name every stream.
 var others = []string{
-	"internal/broker",       // creates the streams, and counts what is in them
-	"internal/subject",      // their names
+	"internal/broker",       // creates the streams and counts their messages
+	"internal/subject",      // defines the names
 	"internal/contract",     // documents them
-	"cmd/soak", "cmd/bench", // look from outside
+	"cmd/soak", "cmd/bench", // observe from outside
 }
 
-// TestOnlyTheOwnerNamesItsStreams: what writes to GENBUS_WORK and GENBUS_WAIT is in
-// internal/queue, and all that is done with the streams of letters in internal/deadletter.
+// TestOnlyTheOwnerNamesItsStreams proves that only internal/queue accesses GENBUS_WORK and
+// GENBUS_WAIT, and only internal/deadletter the dead letter streams.
 func TestOnlyTheOwnerNamesItsStreams(t *testing.T) {
 	t.Parallel()
 	root := os.DirFS("..")
@@ -54,7 +53,7 @@ func TestOnlyTheOwnerNamesItsStreams(t *testing.T) {
 	}
 }
 
-// within reports whether a file is below one of some directories.
+// within reports whether a file is below one of dirs.
 func within(name string, dirs []string) bool {
 	for _, dir := range dirs {
 		if strings.HasPrefix(name, dir+"/") {

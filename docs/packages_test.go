@@ -12,20 +12,19 @@ import (
 	"testing"
 )
 
-// architecture is the page that says what the packages are.
 const architecture = "docs/architecture.md"
 
 const module = "github.com/genbus/genbus/"
 
 var (
-	// packagesPattern is the marker of the diagram of the packages, and the block below it.
+	// packagesPattern matches the marker of the package diagram and the block that follows it.
 	packagesPattern = regexp.MustCompile("(?ms)^<!-- packages -->\n```mermaid\n(.*?)^```$")
 	nodePattern     = regexp.MustCompile(`^(\w+)(?:\[([\w/]+)\])?$`)
 	pathPattern     = regexp.MustCompile("`([a-z_]+/[\\w./-]*|[\\w./-]+\\.(?:go|proto|md))(?:: (\\w+))?`")
 )
 
-// TestPackagesAreDrawn: the diagram has every package, no import leaves its arrows, and
-// each of its arrows is an import.
+// TestPackagesAreDrawn proves that the diagram shows every package, that its arrows cover every
+// import, and that each arrow is an import.
 func TestPackagesAreDrawn(t *testing.T) {
 	t.Parallel()
 	text := read(t, architecture)
@@ -61,8 +60,7 @@ func TestPackagesAreDrawn(t *testing.T) {
 	}
 }
 
-// TestConfigKnowsNoClients: the configuration reads names and flags of protocols, and links
-// no client of an upstream.
+// TestConfigKnowsNoClients proves that internal/config does not depend on an upstream client.
 func TestConfigKnowsNoClients(t *testing.T) {
 	t.Parallel()
 	imports := importsOf(t)
@@ -73,7 +71,7 @@ func TestConfigKnowsNoClients(t *testing.T) {
 	}
 }
 
-// TestDiagramIsRead: what is drawn in more than one way is read as what it is.
+// TestDiagramIsRead proves that parseDiagram handles labels, groups and chained arrows.
 func TestDiagramIsRead(t *testing.T) {
 	t.Parallel()
 	drawn := parseDiagram(t, "flowchart TD\n  subgraph one[the first]\n    a[x/a] & b\n  end\n  a --> b & c --> d[cmd/d]\n")
@@ -88,8 +86,8 @@ func TestDiagramIsRead(t *testing.T) {
 	}
 }
 
-// TestFilesOfArchitectureExist: paths begin at the root of the repository, or at internal,
-// and a name behind a colon is in the file.
+// TestFilesOfArchitectureExist proves that the paths on the page exist, relative to the root or to
+// internal, and that a name after a colon occurs in its file.
 func TestFilesOfArchitectureExist(t *testing.T) {
 	t.Parallel()
 	for _, m := range pathPattern.FindAllStringSubmatch(read(t, architecture), -1) {
@@ -105,9 +103,8 @@ func TestFilesOfArchitectureExist(t *testing.T) {
 	}
 }
 
-// parseDiagram returns the arrows of a flowchart, by the package that they begin at. A
-// node's label is the path of a package, below internal unless it begins with cmd; one
-// without a label is named as its package is.
+// parseDiagram returns the arrows of a flowchart, by their source package. A node's label is a
+// package path, relative to internal unless it begins with cmd. A node without a label uses its ID.
 func parseDiagram(t *testing.T, block string) map[string][]string {
 	t.Helper()
 	labels := map[string]string{}
@@ -162,8 +159,8 @@ func reaches(arrows map[string][]string, from, to string) bool {
 	return slices.ContainsFunc(arrows[from], func(next string) bool { return next == to || reaches(arrows, next, to) })
 }
 
-// importsOf returns what cmd/service and each package below internal import of those, but
-// for packages of test fixtures.
+// importsOf returns the internal imports of cmd/service and of each package below internal, except
+// test fixtures.
 func importsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -198,7 +195,7 @@ func importsOf(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestNamedTestsExist: a test that a page or an ADR names is one of the repository.
+// TestNamedTestsExist proves that every test named in a page or an ADR exists.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
@@ -221,7 +218,7 @@ func TestNamedTestsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := regexp.MustCompile("`(Test\\w+)`")
-	for _, page := range append(pages, "architecture.md", "development.md") {
+	for _, page := range append(pages, "architecture.md", "decisions.md", "development.md") {
 		for _, m := range named.FindAllStringSubmatch(read(t, path.Join("docs", page)), -1) {
 			if !tests[m[1]] {
 				t.Errorf("docs/%s names %s, which does not exist", page, m[1])

@@ -10,14 +10,14 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestReloadSampleSaysWhatIsLogged: reload.md shows a file and the line that its
-// additions make in the log.
+// TestReloadSampleSaysWhatIsLogged proves that the log line in docs/deploy.md is the one that its sample
+// produces.
 func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/operations/reload.md")
+	page := read(t, "docs/deploy.md")
 	sample := regexp.MustCompile("(?s)```yaml\n([^`]*# added[^`]*)```").FindStringSubmatch(page)
 	if sample == nil {
-		t.Fatal("reload.md has no sample of a reload")
+		t.Fatal("docs/deploy.md has no sample of a reload")
 	}
 	file := withoutAdditions(sample[1])
 	source := config.Source{File: "genbus.yaml", ReadFile: func(path string) ([]byte, error) {
@@ -37,14 +37,14 @@ func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 	}
 	var line strings.Builder
 	slog.New(slog.NewTextHandler(&line, nil)).Info("reloaded configuration", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
-	_, said, _ := strings.Cut(line.String(), " ") // the time
+	_, said, _ := strings.Cut(line.String(), " ") // cut the time
 	if !strings.Contains(page, said) {
 		t.Errorf("the log says\n%s", said)
 	}
 }
 
-// withoutAdditions is a sample without the lines that are marked as added, and without
-// what is below such an entry.
+// withoutAdditions returns the sample without the lines marked "# added" and without the contents
+// of list entries marked so.
 func withoutAdditions(sample string) string {
 	var kept []string
 	below := -1

@@ -14,10 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// samplePattern is a marker, "<!-- file -->" or "<!-- file name -->", and the
-// block below it, which is that file or what it declares under that name: in Go a
-// function, a type or a variable, in JavaScript and Python a function. Tests run
-// these programs.
+// samplePattern matches a marker, "<!-- file -->" or "<!-- file name -->", and the block that
+// follows it. The block repeats the file or its declaration of that name: in Go a function, type or
+// variable, in JavaScript and Python a function. Tests run these programs.
 var samplePattern = regexp.MustCompile("(?ms)^<!-- (\\S+\\.(?:go|js|py))(?: (\\w+))? -->\n```(go|js|python)\n(.*?)^```$")
 
 func TestSamplesAreOfPrograms(t *testing.T) {
@@ -32,9 +31,9 @@ func TestSamplesAreOfPrograms(t *testing.T) {
 				t.Errorf("%s: the sample is not %s %s; run `go test ./docs -update`:\n%s", name, m[1], m[2], diff)
 			}
 		}
-		// A few lines that only set an address have no file, but in Go.
+		// JavaScript and Python snippets on other pages need no file.
 		blocks := strings.Count(text, "```go\n")
-		if name == "docs/languages.md" {
+		if slices.Contains([]string{"docs/node.md", "docs/python.md", "docs/http.md"}, name) {
 			blocks += strings.Count(text, "```js\n") + strings.Count(text, "```python\n")
 		}
 		if blocks > len(samples) {
@@ -52,7 +51,6 @@ func refresh(t *testing.T, text string) string {
 	})
 }
 
-// source is a file, or one declaration of it with its comment.
 func source(t *testing.T, file, name string) string {
 	t.Helper()
 	text := read(t, file)
@@ -82,9 +80,8 @@ func source(t *testing.T, file, name string) string {
 	return ""
 }
 
-// function is a function of JavaScript or Python with the comment above it: from
-// where no indentation begins it to the last line that is indented, and in
-// JavaScript the brace that follows.
+// function returns a JavaScript or Python function with the comment above it. The function ends
+// with the last indented line or, in JavaScript, with the closing brace after it.
 func function(t *testing.T, file, text, name string) string {
 	t.Helper()
 	head := regexp.MustCompile(`^(?:export )?(?:async )?(?:function|def) ` + name + `\(`)
@@ -111,12 +108,10 @@ func function(t *testing.T, file, text, name string) string {
 	return strings.Join(lines[begin:end], "\n") + "\n"
 }
 
-// commentOf begins each line of a comment but the first, by the end of a file's
-// name.
+// commentOf maps a file extension to the prefix of comment lines.
 var commentOf = map[string]string{".js": "*", ".py": "#"}
 
-// declares gives the name that a declaration declares, where it is one, and its
-// comment.
+// declares returns the name and comment of a declaration of a single name.
 func declares(decl ast.Decl) (string, *ast.CommentGroup) {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
@@ -135,12 +130,11 @@ func declares(decl ast.Decl) (string, *ast.CommentGroup) {
 	return "", nil
 }
 
-// sampleID is a request id that a sample sends: as a header, a field of JSON or of Go, or an
-// example of OpenAPI.
+// sampleID matches a request ID in a header, in a JSON or Go field, or in an OpenAPI example.
 var sampleID = regexp.MustCompile(`(?:Idempotency-Key"?: "?|"(?:request_id|external_task_id|example)": ?"|RequestId: +"|request-id:)([a-z]+-\d+)`)
 
-// TestSamplesHaveTheirOwnRequestIDs: a reader who follows two pages is not told that the id of
-// the first one was used for another request.
+// TestSamplesHaveTheirOwnRequestIDs proves that no two pages use the same request ID. Otherwise a
+// reader who follows both would get a conflict.
 func TestSamplesHaveTheirOwnRequestIDs(t *testing.T) {
 	pages := documents(t)
 	for _, name := range []string{"client/example_test.go", "docs/openapi.json"} {

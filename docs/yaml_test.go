@@ -12,7 +12,7 @@ var (
 	secretPattern = regexp.MustCompile(`_env: ([A-Z0-9_]+)`)
 )
 
-// TestYAMLSamplesLoad: every sample of a configuration is a whole one.
+// TestYAMLSamplesLoad proves that every YAML sample is a complete, valid configuration.
 func TestYAMLSamplesLoad(t *testing.T) {
 	t.Parallel()
 	for name, text := range documents(t) {

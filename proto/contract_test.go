@@ -1,5 +1,5 @@
-// Package proto_test checks the contract as its users meet it: the message
-// files compile without genbus, and every element says what it means.
+// Package proto_test checks that the message files of the contract compile on their own and that
+// every element has a comment.
 package proto_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// protoFiles lists the contract's files, relative to proto/.
+// protoFiles returns the paths of the contract's files, relative to proto/.
 func protoFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("genbus/v1/*.proto")
@@ -24,7 +24,7 @@ func protoFiles(t *testing.T) []string {
 	return files
 }
 
-// compile compiles files from the content of dir and the well-known types alone.
+// compile compiles files found below dir. Imports resolve to dir and the well-known types only.
 func compile(t *testing.T, dir string, files []string) linker.Files {
 	t.Helper()
 	c := protocompile.Compiler{

@@ -1,11 +1,11 @@
-// Package proto holds the sources of the contract, so that the service can hand
-// them out. What Go programs use is generated from them, in gen.
+// Package proto embeds the sources of the contract, so that the service can serve them. The Go code
+// generated from them is in gen.
 package proto
 
 import "embed"
 
-// Sources are the contract's .proto files, by the paths that they import each
-// other with, such as "genbus/v1/video.proto".
+// Sources holds the contract's .proto files under their import paths, such as
+// "genbus/v1/video.proto".
 //
 //go:embed genbus/v1/*.proto
 var Sources embed.FS

@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestReadProc reads what the figures are made of, of this process.
+// TestReadProc proves that readProc reads the resources of this process.
 func TestReadProc(t *testing.T) {
 	t.Parallel()
 	got, err := readProc(os.Getpid())
@@ -141,7 +141,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRatiosAreOfTheSameRound would miss a slow round if medians were divided.
+// TestRatiosAreOfTheSameRound proves that ratios are taken within a round. Ratios of medians would
+// hide a slow round.
 func TestRatiosAreOfTheSameRound(t *testing.T) {
 	t.Parallel()
 	rounds := [][]observation{
@@ -157,7 +158,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	}
 }
 
-// TestConfigurationIsAccepted reads what the service would read.
+// TestConfigurationIsAccepted proves that the service accepts the configurations of bench.
 func TestConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, s := range []serviceSetup{
@@ -184,7 +185,7 @@ func TestConfigurationIsAccepted(t *testing.T) {
 	}
 }
 
-// TestContentConfigurationIsAccepted is the same for bench content.
+// TestContentConfigurationIsAccepted proves the same for bench content.
 func TestContentConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, x := range (contentCommand{Size: maxFile, Parallel: maxParallel, GRPC: true, Archive: maxArchived}).transfers() {
@@ -232,8 +233,8 @@ func contentArgs(t *testing.T, args string) (contentCommand, error) {
 	return c.Content, err
 }
 
-// TestContentReadsWholeFiles builds and runs the service: every transfer reads
-// all of its bytes, or fails.
+// TestContentReadsWholeFiles proves that every transfer reads all of its bytes. It builds and runs
+// the service.
 func TestContentReadsWholeFiles(t *testing.T) {
 	brokertest.Full(t, "builds the service")
 	t.Parallel()
@@ -261,7 +262,7 @@ func TestContentReadsWholeFiles(t *testing.T) {
 	}
 }
 
-// TestContentWantsEveryByte is why its figures can be believed.
+// TestContentWantsEveryByte proves that a download of the wrong length is an error.
 func TestContentWantsEveryByte(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -300,8 +301,8 @@ func TestChatModel(t *testing.T) {
 	}
 }
 
-// TestLoadAgainstTheUpstream runs both ends of the chat load against each other,
-// and through the proxy's settings.
+// TestLoadAgainstTheUpstream proves that the chat load measures every request and chunk of the
+// bench upstream.
 func TestLoadAgainstTheUpstream(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(answerChat))
@@ -321,7 +322,7 @@ func TestLoadAgainstTheUpstream(t *testing.T) {
 	}
 }
 
-// TestLoadWantsEveryChunk is why the figures can be believed.
+// TestLoadWantsEveryChunk proves that an incomplete stream is an error.
 func TestLoadWantsEveryChunk(t *testing.T) {
 	t.Parallel()
 	s := scenario{Chunks: 2}
@@ -352,7 +353,8 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestChildIsStopped runs a process that knows nothing of stopping.
+// TestChildIsStopped proves that stop ends a child without a signal handler, and that a failed
+// start reports its log.
 func TestChildIsStopped(t *testing.T) {
 	t.Parallel()
 	c, found, err := startChild(context.Background(), t.TempDir(), "child", []string{"/bin/sh", "-c", "echo listening on http://x; exec sleep 60"},

@@ -18,20 +18,18 @@ const (
 	profileVariable = "BENCH_PPROF_ADDR"
 )
 
-// profiling is added to the service when it is built for profiling, and only
-// then: the service itself has no such listener.
+// profiling is added to a service built for profiling. The regular service has no such listener.
 //
 //go:embed profiling.go.txt
 var profiling []byte
 
-// workshop is where one run builds and starts things.
+// workshop is the environment of one run: its directory, and the binary of the service.
 type workshop struct {
 	common
 	dir     string
-	service string // the binary
+	service string // path of the binary
 }
 
-// open makes the temporary directory and builds the service.
 func (c common) open(ctx context.Context) (*workshop, error) {
 	dir, err := os.MkdirTemp("", "genbus-bench-")
 	if err != nil {
@@ -52,7 +50,6 @@ func (c common) open(ctx context.Context) (*workshop, error) {
 	return w, nil
 }
 
-// close removes everything that the run has written, unless it is to be kept.
 func (w *workshop) close() {
 	if w.Keep {
 		say("kept %s", w.dir)
@@ -79,7 +76,7 @@ func (w *workshop) build(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// overlay tells the go command to see one more file in the service's package.
+// overlay writes a build overlay that adds profiling to the service's package.
 func (w *workshop) overlay(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", servicePath).Output()
 	if err != nil {

@@ -26,7 +26,6 @@ type chatCommand struct {
 	Timeout      time.Duration `help:"Time limit of the whole run." default:"30m"`
 }
 
-// Validate bounds what may be asked for.
 func (c chatCommand) Validate() error {
 	for _, f := range []struct {
 		name      string
@@ -56,7 +55,6 @@ func (c chatCommand) scenarios() []scenario {
 	}
 }
 
-// target is a server under the same load as the others.
 type target struct {
 	name string
 	url  string
@@ -64,9 +62,8 @@ type target struct {
 	svc  *service // nil for the proxy
 }
 
-const proxyTarget = 0 // the first target is what the others are compared with
+const proxyTarget = 0 // index of the baseline
 
-// chatRun is one run in hand.
 type chatRun struct {
 	w       *workshop
 	cmd     chatCommand
@@ -75,21 +72,19 @@ type chatRun struct {
 	took    map[string][][]observation // by scenario: round, target
 }
 
-// observation is one scenario against one target in one round. CPU is in
-// microseconds for each request or chunk, the others are seconds.
+// observation is the result of one scenario, target and round. CPU is in microseconds per request
+// or chunk; the others are in seconds.
 type observation struct {
 	CPU      float64 `json:"cpu_us_per_unit"`
 	FirstP50 float64 `json:"first_p50"`
 	FirstP99 float64 `json:"first_p99"`
 	DelayP50 float64 `json:"delay_p50"`
 	DelayP99 float64 `json:"delay_p99"`
-	// Stored and Lost count events: chunk events that the broker stored, and
-	// events of any kind that were dropped.
+	// Stored counts chunk events stored by the broker. Lost counts dropped events of any kind.
 	Stored float64 `json:"chunk_events_stored"`
 	Lost   float64 `json:"events_dropped"`
 }
 
-// Run measures and prints.
 func (c chatCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -119,7 +114,7 @@ func (c chatCommand) Run(ctx context.Context) error {
 	return report.print()
 }
 
-// start runs the upstream, the proxy, and the service with and without events.
+// start starts the upstream, the proxy, and the service with and without events.
 func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
@@ -156,8 +151,7 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// measure runs all rounds. Round 0 warms up and is forgotten; the order of the
-// targets turns, so that none always comes first.
+// measure runs all rounds. It discards round 0 as a warm-up, and rotates the order of the targets.
 func (r *chatRun) measure(ctx context.Context) error {
 	for round := range r.cmd.Rounds + 1 {
 		say("round %d of %d", round, r.cmd.Rounds)
@@ -205,8 +199,8 @@ func (r *chatRun) observe(ctx context.Context, s scenario, t target) (observatio
 	}, err
 }
 
-// quiet waits until a process has done what the last load left it to do, such as
-// publishing events, so that this is counted too.
+// quiet waits until a process has finished the work left by the last load, such as publishing
+// events, so that it is counted too.
 func quiet(ctx context.Context, pid int) (procStat, error) {
 	const window, atMost = 100 * time.Millisecond, 100
 	last, err := readProc(pid)
@@ -226,8 +220,8 @@ func quiet(ctx context.Context, pid int) (procStat, error) {
 	return last, err
 }
 
-// events says what became of the events of inline chats so far. A chunk event
-// holds one chunk, or several that came while the one before was being stored.
+// events returns the counters of inline chat events. A chunk event contains the chunks that arrived
+// while the previous event was being stored.
 func (t target) events(ctx context.Context) (stored, lost float64, err error) {
 	if t.svc == nil {
 		return 0, 0, nil
@@ -237,8 +231,8 @@ func (t target) events(ctx context.Context) (stored, lost float64, err error) {
 		m.sum("genbus_inline_events_dropped_total") + m.sum("genbus_chunk_events_dropped_total"), err
 }
 
-// profiles loads each service once more for each scenario, while a profile is
-// taken. The figures are not affected.
+// profiles repeats each scenario for each service while taking a profile. It does not affect the
+// results.
 func (r *chatRun) profiles(ctx context.Context) error {
 	if r.w.Profile == "" {
 		return nil
@@ -268,8 +262,8 @@ func (r *chatRun) profiles(ctx context.Context) error {
 	return nil
 }
 
-// comparison is one scenario: what the targets took, and each service over the
-// proxy, round by round.
+// comparison has the results of one scenario: all targets, and the services relative to the proxy,
+// round by round.
 type comparison struct {
 	scenario
 	Targets []comparedTarget `json:"targets"`
@@ -301,7 +295,7 @@ func (r *chatRun) results() []comparison {
 	return out
 }
 
-// compareTarget sums up one column of the rounds.
+// compareTarget summarizes one column of the rounds.
 func compareTarget(s scenario, name string, rounds [][]observation, i int) comparedTarget {
 	each := func(f func(observation) float64, scale float64) spread {
 		var v []float64
@@ -332,7 +326,6 @@ func compareTarget(s scenario, name string, rounds [][]observation, i int) compa
 	}
 }
 
-// chatReport is everything that bench chat measured.
 type chatReport struct {
 	Machine   machine      `json:"machine"`
 	LoadAtEnd string       `json:"loadavg_at_end"`

@@ -16,34 +16,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scenario is one way of using the chat endpoint.
+// scenario is a pattern of chat requests.
 type scenario struct {
 	Name     string        `json:"name"`
 	Callers  int           `json:"callers"`
 	Requests int           `json:"requests"` // in one round, over all callers
-	Chunks   int           `json:"chunks"`   // in each reply; 0: JSON
+	Chunks   int           `json:"chunks"`   // in each reply; 0 for JSON
 	Interval time.Duration `json:"interval_ns"`
 }
 
-// units is what CPU is divided by: chunks, or requests where there are none.
+// units returns the divisor for CPU: chunks, or requests for JSON.
 func (s scenario) units() float64 { return float64(s.Requests * max(s.Chunks, 1)) }
 
-// body is the same request for every call of a scenario.
+// body returns the request body, the same for every call of a scenario.
 func (s scenario) body() string {
 	question := strings.Repeat("What does a reverse proxy cost, and where does the time go? ", 12)
 	return fmt.Sprintf(`{"model":%q,"stream":%t,"temperature":0.7,"messages":[{"role":"system","content":"You are brief."},{"role":"user","content":%q}]}`,
 		chatModel(s.Chunks, s.Interval), s.Chunks > 0, question)
 }
 
-// timings are the durations that one round has seen, sorted.
+// timings are the sorted durations of one round.
 type timings struct {
-	first []float64 // seconds from the request to the whole reply, or to the first chunk
+	first []float64 // seconds from the request to the complete reply, or to the first chunk
 	delay []float64 // seconds from the upstream's write of a chunk to its arrival
 }
 
 const callTimeout = 2 * time.Minute
 
-// load runs a scenario once against a server.
 func (s scenario) load(ctx context.Context, client *http.Client, baseURL string) (timings, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	parts := make([]timings, s.Callers)
@@ -106,7 +105,7 @@ var (
 	doneData      = []byte("[DONE]")
 )
 
-// readStream takes the time of every chunk, and wants all of them and the end.
+// readStream records the time of every chunk. A missing chunk or end is an error.
 func (s scenario) readStream(body io.Reader, begin time.Time, t *timings) error {
 	r := bufio.NewReaderSize(body, 16<<10)
 	chunks := 0
@@ -136,14 +135,14 @@ func (s scenario) readStream(body io.Reader, begin time.Time, t *timings) error 
 	if chunks != s.Chunks {
 		return fmt.Errorf("a stream of %d chunks, want %d", chunks, s.Chunks)
 	}
-	// To the end of the body, so that the connection is used again.
+	// Read to the end, so that the connection is reused.
 	if _, err := io.Copy(io.Discard, r); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
 }
 
-// writtenAt reads the time that the upstream wrote into a chunk's content.
+// writtenAt returns the time that the upstream wrote into a chunk's content.
 func writtenAt(data []byte) (int64, bool) {
 	_, rest, ok := bytes.Cut(data, contentPrefix)
 	if !ok {

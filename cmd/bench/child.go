@@ -18,21 +18,19 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 5 * time.Second
-	logTail      = 2 << 10 // bytes of a child's log shown when it failed
+	logTail      = 2 << 10 // bytes of a failed child's log to show
 )
 
-// child is one process under measurement.
 type child struct {
 	name string
 	cmd  *exec.Cmd
 	log  string
 	done chan struct{} // closed when the process has ended
-	err  error         // valid once done is closed
+	err  error         // valid after done is closed
 }
 
-// startChild runs a program until ctx ends or stop is called. It returns when a
-// line of its standard output has matched each pattern, with the first group of
-// each match.
+// startChild runs a program until ctx ends or stop is called. It returns after a line of standard
+// output has matched each pattern, with the first group of each match.
 func startChild(ctx context.Context, dir, name string, argv, env []string, patterns ...*regexp.Regexp) (*child, []string, error) {
 	c := &child{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.Create(c.log)
@@ -55,7 +53,7 @@ func startChild(ctx context.Context, dir, name string, argv, env []string, patte
 	go func() {
 		defer func() { _ = out.Close() }() // only read from
 		found <- scan(out, patterns)
-		_, _ = io.Copy(io.Discard, out) // so that the child never waits for its reader
+		_, _ = io.Copy(io.Discard, out) // keep the child from blocking on its output
 	}()
 	go func() {
 		defer close(c.done)
@@ -69,8 +67,7 @@ func startChild(ctx context.Context, dir, name string, argv, env []string, patte
 	return c, got, nil
 }
 
-// scan reads lines until every pattern has matched one, or the input ends; then
-// it gives nil.
+// scan reads lines until every pattern has matched. It returns nil if the input ends first.
 func scan(r io.Reader, patterns []*regexp.Regexp) []string {
 	got := make([]string, len(patterns))
 	missing := len(patterns)
@@ -105,7 +102,6 @@ func (c *child) ready(ctx context.Context, found <-chan []string) ([]string, err
 	}
 }
 
-// alive is an error when the process has ended.
 func (c *child) alive() error {
 	select {
 	case <-c.done:
@@ -117,7 +113,7 @@ func (c *child) alive() error {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// stop ends the process: first with the signal that it knows, then for good.
+// stop ends the process with SIGTERM, and after stopTimeout with SIGKILL.
 func (c *child) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	timer := time.NewTimer(stopTimeout)
@@ -131,13 +127,11 @@ func (c *child) stop() {
 	<-c.done
 }
 
-// kill ends a process whose state is not needed any more.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended already
 	<-c.done
 }
 
-// tail is the end of the child's log.
 func (c *child) tail() string {
 	b, err := os.ReadFile(c.log)
 	if err != nil {
@@ -149,7 +143,7 @@ func (c *child) tail() string {
 	return strings.TrimSpace(string(b))
 }
 
-// childEnv is our environment without what configures genbus.
+// childEnv returns the environment without genbus and OpenTelemetry variables, plus extra.
 func childEnv(extra ...string) []string {
 	var env []string
 	for _, pair := range os.Environ() {
@@ -157,13 +151,12 @@ func childEnv(extra ...string) []string {
 			env = append(env, pair)
 		}
 	}
-	// In JSON the service says its addresses in the log alone.
+	// With a JSON log, the service prints no banner with its addresses.
 	return append(append(env, "GENBUS_LOG_FORMAT=text"), extra...)
 }
 
-// pause waits for d, or until ctx ends, whose cause it returns. It is not that of
-// faultinject or of broker: both bring a NATS server into this binary, in which the
-// proxy that is measured runs, too.
+// pause waits for d or until ctx ends, and returns the cause of ctx. It duplicates functions of
+// faultinject and broker, which would link a NATS server into this binary, the measured proxy.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

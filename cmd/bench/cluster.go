@@ -12,10 +12,11 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// cluster is NATS servers that replicate, each in a process of its own.
+// cluster is a group of replicating NATS servers, each in its own process.
 type cluster []*natsServer
 
-// startCluster starts n servers, with their streams below dir/name, and waits until they have a leader that knows all of them.
+// startCluster starts n servers with their streams below dir/name. It waits until they have a
+// leader that knows all of them.
 func (w *workshop) startCluster(ctx context.Context, name string, n int, sync bool) (c cluster, err error) {
 	defer func() {
 		if err != nil {
@@ -41,7 +42,6 @@ func (w *workshop) startCluster(ctx context.Context, name string, n int, sync bo
 	return c, c.led(ctx)
 }
 
-// led waits for the leader.
 func (c cluster) led(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the NATS servers had no leader within %s", startTimeout))
 	defer cancel()
@@ -52,7 +52,7 @@ func (c cluster) led(ctx context.Context) error {
 				return err
 			}
 			err := readMonitor(ctx, s.http, s.monitor+"/jsz", &info)
-			if err == nil && info.Meta != nil && len(info.Meta.Replicas) == len(c)-1 { // the leader alone lists them
+			if err == nil && info.Meta != nil && len(info.Meta.Replicas) == len(c)-1 { // only the leader lists them
 				return nil
 			}
 		}
@@ -62,7 +62,6 @@ func (c cluster) led(ctx context.Context) error {
 	}
 }
 
-// url names all servers; a client connects to one of them.
 func (c cluster) url() string {
 	urls := make([]string, len(c))
 	for i, s := range c {
@@ -78,7 +77,7 @@ func (c cluster) pids() (pids procs) {
 	return pids
 }
 
-// traffic adds up what the servers count of genbus's connections.
+// traffic returns the total traffic of genbus's connections.
 func (c cluster) traffic(ctx context.Context) (sum traffic, err error) {
 	for _, s := range c {
 		t, err := readTraffic(ctx, s.http, s.monitor)
@@ -90,7 +89,7 @@ func (c cluster) traffic(ctx context.Context) (sum traffic, err error) {
 	return sum, nil
 }
 
-// discard stops the servers, whose streams are thrown away.
+// discard stops the servers. Their streams are not needed.
 func (c cluster) discard() {
 	for _, s := range c {
 		s.discard()

@@ -21,10 +21,10 @@ type contentCommand struct {
 	Timeout  time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
-// fileSize is a size on the command line, written as in a configuration.
+// fileSize is a size on the command line, in the syntax of the configuration.
 type fileSize int64
 
-// UnmarshalText reads 1048576, 8MiB or 2GiB.
+// UnmarshalText parses 1048576, 8MiB or 2GiB.
 func (s *fileSize) UnmarshalText(text []byte) error {
 	n, err := config.ParseSize(string(text))
 	if err != nil {
@@ -34,8 +34,6 @@ func (s *fileSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Limits of what may be asked for. The archive takes no longer file unless it is
-// configured to.
 const (
 	leastFile   = fileSize(config.MiB)
 	maxFile     = fileSize(config.TiB)
@@ -43,7 +41,6 @@ const (
 	maxParallel = 256
 )
 
-// Validate bounds what may be asked for.
 func (c contentCommand) Validate() error {
 	switch {
 	case c.Size < leastFile || c.Size > maxFile:
@@ -56,14 +53,13 @@ func (c contentCommand) Validate() error {
 	return nil
 }
 
-// transfer is one way for a file.
 type transfer struct {
 	name     string
 	title    string
 	size     int64
 	parallel int
 	archive  bool // the service copies each result
-	copied   bool // the copy is what is measured, not a download
+	copied   bool // measures the copying, not a download
 	grpc     bool
 }
 
@@ -91,7 +87,7 @@ func (c contentCommand) transfers() []transfer {
 	return out
 }
 
-// contentResult is one transfer. Sizes are bytes, rates 10^6 bytes per second.
+// contentResult is the result of one transfer. Sizes are in bytes, rates in 10^6 bytes per second.
 type contentResult struct {
 	Name        string  `json:"name"`
 	Bytes       int64   `json:"bytes"` // over all downloads
@@ -105,13 +101,11 @@ type contentResult struct {
 	LoadAvg     string  `json:"loadavg"`
 }
 
-// contentReport is everything that bench content measured.
 type contentReport struct {
 	Machine   machine         `json:"machine"`
 	Transfers []contentResult `json:"transfers"`
 }
 
-// Run measures and prints.
 func (c contentCommand) Run(ctx context.Context) error {
 	report, err := c.measure(ctx)
 	if err != nil {
@@ -155,7 +149,6 @@ func (r contentReport) print() error {
 
 func mb(n int64) float64 { return float64(n) / 1e6 }
 
-// transferRun is one measurement in hand.
 type transferRun struct {
 	transfer
 	w    *workshop
@@ -164,11 +157,11 @@ type transferRun struct {
 	res  contentResult
 }
 
-// warmFile is how much is transferred before the base is read, in bytes.
+// warmFile is the number of bytes transferred before the baseline is read.
 const warmFile = int64(64 * config.MiB)
 
-// transfer measures t with a service of its own, so that no transfer begins with
-// the memory that another one has taken.
+// transfer measures t with its own service, so that no transfer starts with the memory of an
+// earlier one.
 func (w *workshop) transfer(ctx context.Context, t transfer, timeout time.Duration) (contentResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -187,7 +180,7 @@ func (w *workshop) transfer(ctx context.Context, t transfer, timeout time.Durati
 	if err := r.run(ctx); err != nil {
 		return contentResult{}, err
 	}
-	svc.discard() // before its data
+	svc.discard() // before removing its data
 	return r.res, discardData(w, t.name)
 }
 
@@ -218,7 +211,7 @@ func (r *transferRun) run(ctx context.Context) error {
 	return r.profile(ctx, work)
 }
 
-// window runs work and reads what the service uses for it.
+// window runs work and measures the resources of the service.
 func (r *transferRun) window(ctx context.Context, work func(context.Context) error) error {
 	base, err := quiet(ctx, r.svc.pid())
 	if err != nil {
@@ -252,8 +245,7 @@ func (r *transferRun) window(ctx context.Context, work func(context.Context) err
 	return r.svc.alive()
 }
 
-// peakRSS is the largest resident size that a process is seen with until ctx
-// ends.
+// peakRSS returns the largest resident size of a process until ctx ends.
 func peakRSS(ctx context.Context, pid int) (int64, error) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -271,8 +263,7 @@ func peakRSS(ctx context.Context, pid int) (int64, error) {
 	}
 }
 
-// profile runs work once more while a profile is taken; the figures are not
-// affected.
+// profile repeats work while taking a profile. It does not affect the results.
 func (r *transferRun) profile(ctx context.Context, work func(context.Context) error) error {
 	if r.svc.pprof == "" {
 		return nil
@@ -283,7 +274,7 @@ func (r *transferRun) profile(ctx context.Context, work func(context.Context) er
 	return group.Wait()
 }
 
-// pass sends the first n bytes of the file on its way, several times at once.
+// pass transfers the first n bytes of the file, several times in parallel.
 func (r *transferRun) pass(ctx context.Context, n int64, times int) error {
 	switch {
 	case r.copied:
@@ -296,7 +287,7 @@ func (r *transferRun) pass(ctx context.Context, n int64, times int) error {
 	}
 }
 
-// direct reads the file from where the service has it from.
+// direct reads the file from the upstream.
 func (r *transferRun) direct(ctx context.Context) error {
 	return r.svc.get(ctx, r.task.GetVideos()[0].GetUrl(), r.size, r.size)
 }
@@ -309,7 +300,7 @@ func (r *transferRun) each(ctx context.Context, times int, f func(context.Contex
 	return group.Wait()
 }
 
-// create makes the task whose file is read, with its copy where there is to be one.
+// create creates the task whose file is read. With archive, it checks that the copy is complete.
 func (r *transferRun) create(ctx context.Context, size int64) (err error) {
 	if r.task, err = r.svc.complete(ctx, size); err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// contentService is a running genbus that is called by gRPC too.
 type contentService struct {
 	*service
 	conn   *grpc.ClientConn
@@ -28,8 +27,8 @@ type contentService struct {
 
 var bannerGRPC = regexp.MustCompile(`^\s*gRPC\s+(\S+)`)
 
-// contentConfig is the configuration file. All that differs from what an operator
-// gets are addresses, a poll that does not keep the bench waiting, and the archive.
+// contentConfig returns the configuration file. It changes only addresses, a short poll interval,
+// the archive and the storage that it needs.
 func (t transfer) contentConfig(upstream, dataDir string) ([]byte, error) {
 	const defaultStore = int64(16 * config.GiB)
 	return yaml.Marshal(map[string]any{
@@ -82,11 +81,11 @@ func (w *workshop) startContent(ctx context.Context, t transfer, upstream string
 }
 
 func (s *contentService) discard() {
-	_ = s.conn.Close() // there are no more calls
+	_ = s.conn.Close() // no more calls follow
 	s.service.discard()
 }
 
-// complete makes a task whose file has size bytes, and waits for its end.
+// complete creates a task with a file of size bytes and waits until it ends.
 func (s *contentService) complete(ctx context.Context, size int64) (*genbusv1.VideoTask, error) {
 	created, err := s.videos.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
@@ -118,7 +117,7 @@ func (s *contentService) complete(ctx context.Context, size int64) (*genbusv1.Vi
 	return last, nil
 }
 
-// get reads the first n bytes of a file over HTTP, and wants all of them.
+// get reads the first n bytes of a file over HTTP. Another length is an error.
 func (s *contentService) get(ctx context.Context, address string, n, size int64) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -138,13 +137,12 @@ func (s *contentService) get(ctx context.Context, address string, n, size int64)
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only for the message
 		return fmt.Errorf("status %d: %s", resp.StatusCode, text)
 	}
-	// io.Discard reads 8 KiB at a time if it is let, and then it is the client that is
-	// measured.
+	// io.Discard would read 8 KiB at a time, and the client would become the bottleneck.
 	got, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, resp.Body, make([]byte, 256<<10))
 	return whole(got, n, err)
 }
 
-// download reads the first n bytes of a file by gRPC, and wants all of them.
+// download reads the first n bytes of a file over gRPC. Another length is an error.
 func (s *contentService) download(ctx context.Context, id string, n int64) error {
 	pieces, err := s.videos.DownloadVideo(ctx, &genbusv1.DownloadVideoRequest{Id: id, Length: n})
 	if err != nil {

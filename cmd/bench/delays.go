@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// delayStep is how far two buckets of delays are apart: the error of a quantile.
+// delayStep is the ratio of adjacent bucket bounds, and thus the error of a quantile.
 const delayStep = 1.02
 
-// delays counts the delays of chunks that were published from a moment on, in
-// buckets from a microsecond up.
+// delays is a histogram of the delays of chunks published after from. Its buckets start at one
+// microsecond.
 type delays struct {
-	from    atomic.Int64 // Unix nanoseconds; 0: nothing is counted yet
+	from    atomic.Int64 // Unix nanoseconds; 0 while nothing is counted
 	count   atomic.Int64
 	buckets [1024]atomic.Int64
 }
 
-// add counts a block for a follower that has joined before it was published.
+// add counts a block for a follower that had joined before it was published.
 func (d *delays) add(block []byte, joined int64) {
 	from := d.from.Load()
 	if from == 0 || len(block) < len(blockHead)+sentDigits {
@@ -37,7 +37,8 @@ func (d *delays) observe(delay time.Duration) {
 	d.count.Add(1)
 }
 
-// quantile is the upper end of the bucket that has it, in seconds; NaN of none.
+// quantile returns the upper bound of the bucket with the quantile, in seconds. It returns NaN
+// without observations.
 func (d *delays) quantile(q float64) float64 {
 	want := int64(math.Ceil(q * float64(d.count.Load())))
 	if want == 0 {

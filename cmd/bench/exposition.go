@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// metrics is one scrape.
 type metrics model.Vector
 
 const (
@@ -25,7 +24,6 @@ const (
 	scrapeTimeout = 15 * time.Second
 )
 
-// scrape reads baseURL/metrics.
 func scrape(ctx context.Context, client *http.Client, baseURL string) (metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
@@ -44,7 +42,7 @@ func scrape(ctx context.Context, client *http.Client, baseURL string) (metrics, 
 	return parseExposition(io.LimitReader(resp.Body, maxScrape))
 }
 
-// parseExposition reads the Prometheus text format.
+// parseExposition parses the Prometheus text format.
 func parseExposition(r io.Reader) (metrics, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(r)
@@ -55,7 +53,7 @@ func parseExposition(r io.Reader) (metrics, error) {
 	return metrics(samples), err
 }
 
-// find gives the samples of a name that have all the labels, given as name, value, name, value.
+// find returns the samples of a name with the given labels: name, value, name, value.
 func (m metrics) find(name string, labels []string) (found metrics) {
 	labels = append(labels, model.MetricNameLabel, name)
 	for _, s := range m {
@@ -70,7 +68,7 @@ func (m metrics) find(name string, labels []string) (found metrics) {
 	return found
 }
 
-// sum adds the samples that find gives.
+// sum adds the samples that find returns.
 func (m metrics) sum(name string, labels ...string) float64 {
 	total := 0.0
 	for _, s := range m.find(name, labels) {
@@ -85,10 +83,10 @@ type bucket struct {
 	count float64 // cumulative
 }
 
-// histogram has ascending bounds; the last one is +Inf.
+// histogram has ascending bounds, of which the last is +Inf.
 type histogram []bucket
 
-// histogram reads one, added up over the labels that are not given.
+// histogram returns a histogram, summed over the labels that are not given.
 func (m metrics) histogram(name string, labels ...string) (histogram, error) {
 	counts := map[float64]float64{}
 	for _, s := range m.find(name+"_bucket", labels) {
@@ -109,7 +107,7 @@ func (m metrics) histogram(name string, labels ...string) (histogram, error) {
 	return h, nil
 }
 
-// since is what was observed between an earlier scrape and this one.
+// since returns the observations between an earlier scrape and this one.
 func (h histogram) since(before histogram) (histogram, error) {
 	if len(before) != len(h) {
 		return nil, errors.New("metrics: the histogram changed its buckets")
@@ -128,10 +126,9 @@ func (h histogram) total() float64 {
 	return h[len(h)-1].count
 }
 
-// quantile interpolates within the bucket that holds the q-th observation, as
-// Prometheus does; the bucket is returned too, because the true value may lie
-// anywhere in it. Beyond the last finite bound the value is that bound. Without
-// observations everything is NaN.
+// quantile interpolates within the bucket of the q-th observation, like Prometheus. It also returns
+// the bounds of the bucket, between which the true value lies. Beyond the last finite bound it
+// returns that bound. Without observations it returns NaN.
 func (h histogram) quantile(q float64) (value, low, high float64) {
 	total := h.total()
 	if total <= 0 {
@@ -150,8 +147,8 @@ func (h histogram) quantile(q float64) (value, low, high float64) {
 	return low, low, math.Inf(1)
 }
 
-// below is the share of observations up to a bound of the histogram, NaN when
-// there are none or when it has no such bound.
+// below returns the share of observations up to a bound of the histogram. It returns NaN without
+// observations or such a bound.
 func (h histogram) below(bound float64) float64 {
 	for _, b := range h {
 		if b.upTo == bound && h.total() > 0 {

@@ -22,18 +22,18 @@ type fairnessCommand struct {
 	Timeout  time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
-// fairnessResult is one way to queue. Times are seconds.
+// fairnessResult is the result of one way to queue. Times are in seconds.
 type fairnessResult struct {
 	Queue  string `json:"queue"`
 	Ready  int    `json:"ready_jobs"`
 	Ahead  int    `json:"queued_by_the_other_tenant"`
 	Rounds int    `json:"rounds"`
 
-	// Before is the number of the other tenant's jobs that were started between a
-	// newcomer's request and the start of its job.
+	// Before is the number of the busy tenant's jobs started between a newcomer's request and the
+	// start of its job.
 	Before spread `json:"started_before"`
 	Wait   spread `json:"wait"`
-	// PerSecond is the rate at which the other tenant's jobs were started.
+	// PerSecond is the rate at which the busy tenant's jobs were started.
 	PerSecond float64 `json:"started_per_second"`
 	LoadAvg   string  `json:"loadavg"`
 }
@@ -43,8 +43,7 @@ type fairnessReport struct {
 	Queues  []fairnessResult `json:"queues"`
 }
 
-// endlessLine is a ready window so large that no job waits behind it: all jobs of a
-// route are taken in the order in which they came.
+// endlessLine is a ready window without a backlog: jobs are taken in order of arrival.
 const endlessLine = 1_000_000_000
 
 func (c fairnessCommand) Validate() error {
@@ -59,7 +58,6 @@ func (c fairnessCommand) Validate() error {
 	return nil
 }
 
-// Run measures and prints.
 func (c fairnessCommand) Run(ctx context.Context) error {
 	w, err := c.open(ctx)
 	if err != nil {
@@ -83,7 +81,7 @@ func (c fairnessCommand) Run(ctx context.Context) error {
 	return report.print()
 }
 
-// fairness queues the jobs of one tenant, and lets others come.
+// fairness queues the jobs of the busy tenant and then measures newcomers.
 func (w *workshop) fairness(ctx context.Context, c fairnessCommand, res *fairnessResult) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -117,11 +115,10 @@ func (w *workshop) fairness(ctx context.Context, c fairnessCommand, res *fairnes
 		}
 	}
 	res.LoadAvg = loadAverage()
-	svc.discard() // before its data
+	svc.discard() // before removing its data
 	return discardData(w, name)
 }
 
-// fairnessRun is one measurement in hand.
 type fairnessRun struct {
 	cmd    fairnessCommand
 	svc    *service
@@ -130,7 +127,7 @@ type fairnessRun struct {
 	res    *fairnessResult
 }
 
-// queue has the busy tenant's jobs accepted.
+// queue submits the busy tenant's jobs and waits until they are accepted.
 func (f *fairnessRun) queue(ctx context.Context) error {
 	f.pub.subject = subject.Default().Request(subject.Video, busyTenant)
 	if _, err := f.pub.publishAll(ctx, f.res.Ahead); err != nil {
@@ -153,7 +150,7 @@ func (f *fairnessRun) queue(ctx context.Context) error {
 	}
 }
 
-// rate counts the starts for a while, with the queue long all the time.
+// rate measures the rate of starts while the queue is long.
 func (f *fairnessRun) rate(ctx context.Context) error {
 	if f.res.Ahead == 0 {
 		return nil
@@ -169,7 +166,7 @@ func (f *fairnessRun) rate(ctx context.Context) error {
 	return nil
 }
 
-// rounds lets one tenant after the other come, each with its first job.
+// rounds measures one newcomer's first job at a time.
 func (f *fairnessRun) rounds(ctx context.Context) error {
 	var before, wait []float64
 	for i := range f.res.Rounds {

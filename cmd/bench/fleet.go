@@ -24,7 +24,7 @@ type fleetCommand struct {
 	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
-// idleResult is one replica without jobs. Rates are for each second.
+// idleResult is the result of one replica without jobs. Rates are per second.
 type idleResult struct {
 	Routes int     `json:"routes"`
 	Settle float64 `json:"settle_seconds"`
@@ -37,23 +37,23 @@ type idleResult struct {
 	LoadAvg     string  `json:"loadavg"`
 }
 
-// replicasResult is one number of replicas, all of them together. What is said of a job
-// is without what idle replicas would have used in that time.
+// replicasResult is the result of a number of replicas together. Values per job exclude what idle
+// replicas would have used in the same time.
 type replicasResult struct {
 	Kind     string `json:"kind"`
 	Replicas int    `json:"replicas"`
-	// ShareOf is set of one replica that had the jobs of one among that many, not all of them.
+	// ShareOf is set if one replica ran its share of the jobs of that many replicas.
 	ShareOf   int     `json:"share_of,omitzero"`
 	Jobs      int     `json:"jobs"`
 	IdleCores float64 `json:"idle_cores"`
-	// IdleMessages are those in both directions, for each second.
+	// IdleMessages are messages per second in both directions.
 	IdleMessages float64 `json:"idle_messages_per_second"`
 	Window       float64 `json:"window_seconds"`
 	CPU          float64 `json:"cpu_ms_per_job"`
 	ToServer     float64 `json:"to_nats_per_job"`
 	FromServer   float64 `json:"from_nats_per_job"`
 	ServerCPU    float64 `json:"nats_cpu_ms_per_job"`
-	// CPURatio and MessagesRatio are to one replica; 0 where that was not measured.
+	// CPURatio and MessagesRatio are relative to one replica, or 0 if that was not measured.
 	CPURatio      float64 `json:"cpu_ratio,omitzero"`
 	MessagesRatio float64 `json:"messages_ratio,omitzero"`
 	LoadAvg       string  `json:"loadavg"`
@@ -65,14 +65,13 @@ type fleetReport struct {
 	Replicas []replicasResult `json:"replicas,omitempty"`
 }
 
-// The aims of the design: of an idle replica, and of the most replicas next to one.
+// Aims of the design, for an idle replica and for the largest number of replicas relative to one.
 const (
 	aimIdleCores    = 0.02
-	aimIdleMessages = 50 // a second, both directions together
+	aimIdleMessages = 50 // per second, both directions together
 	aimFleetRatio   = 1.2
 )
 
-// Limits of what may be asked for.
 const (
 	maxRoutes   = 10_000
 	maxReplicas = 64
@@ -97,7 +96,6 @@ func (c fleetCommand) Validate() error {
 	return nil
 }
 
-// Run measures and prints.
 func (c fleetCommand) Run(ctx context.Context) error {
 	w, err := c.open(ctx)
 	if err != nil {
@@ -136,7 +134,7 @@ func (c fleetCommand) Run(ctx context.Context) error {
 	return report.print()
 }
 
-// idleRoutes measures one replica that has many routes and no job.
+// idleRoutes measures one replica with many routes and no jobs.
 func (w *workshop) idleRoutes(ctx context.Context, c fleetCommand) (idleResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -160,13 +158,12 @@ func (w *workshop) idleRoutes(ctx context.Context, c fleetCommand) (idleResult, 
 	}, nil
 }
 
-// How a video's life is spent: its second poll finds it completed.
+// A video's second poll finds it completed.
 const (
 	fleetPoll = 250 * time.Millisecond
 	fleetLife = fleetPoll * 19 / 10
 )
 
-// replicas measures n of them with the same load, and without one.
 func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -183,7 +180,7 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 		return replicasResult{}, err
 	}
 	defer jobs.close()
-	// What a replica does once, at its first job, is not of the jobs that are measured.
+	// Exclude the one-time work at a replica's first jobs.
 	if err := jobs.run(ctx, warmUpJobs*n, c.Rate); err != nil {
 		return replicasResult{}, err
 	}
@@ -204,9 +201,8 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 	return r, nil
 }
 
-// share measures one replica with as many jobs as each of n has. A process with little to do
-// takes more for each job than one with much: only what n replicas take beyond that is what
-// their number costs.
+// share measures one replica with the number of jobs that each of n has. A mostly idle process uses
+// more CPU per job, so only the difference to this result is the cost of n replicas.
 func (w *workshop) share(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
 	c.Rate /= float64(n)
 	c.JobsFor = max(c.JobsFor, shareFor)
@@ -215,13 +211,12 @@ func (w *workshop) share(ctx context.Context, c fleetCommand, n int) (replicasRe
 	return r, err
 }
 
-// shareFor is how long a share of the jobs is published, at least: there are few.
+// shareFor is the minimum duration of a share, which has few jobs.
 const shareFor = time.Minute
 
-// warmUpJobs are published for each replica before anything is measured.
 const warmUpJobs = 5
 
-// perJob is what jobs used beyond what idle replicas use in the same time.
+// perJob returns the usage per job, without the usage of idle replicas in the same time.
 func perJob(replicas, jobs int, idle, busy usage) replicasResult {
 	n, times := float64(jobs), busy.seconds/idle.seconds
 	beyond := func(busy, idle int64) float64 { return (float64(busy) - times*float64(idle)) / n }
@@ -239,7 +234,7 @@ func perJob(replicas, jobs int, idle, busy usage) replicasResult {
 
 func (r replicasResult) messages() float64 { return r.ToServer + r.FromServer }
 
-// compareReplicas fills in the ratios to one replica, where that was measured.
+// compareReplicas sets the ratios to one replica, if that was measured.
 func compareReplicas(all []replicasResult) {
 	one := slices.IndexFunc(all, func(r replicasResult) bool { return r.Replicas == 1 && r.ShareOf == 0 })
 	if one < 0 {
@@ -289,7 +284,7 @@ func (r fleetReport) tables() []table {
 	return []table{idle, replicas}
 }
 
-// ratio writes a ratio, or a dash where there is none.
+// ratio formats a ratio, or a dash for 0.
 func ratio(v float64) string {
 	if v == 0 {
 		return "-"

@@ -65,7 +65,7 @@ func TestFleetFlags(t *testing.T) {
 	}
 }
 
-// TestPerJob subtracts what idle replicas use in the time that the jobs took.
+// TestPerJob proves that perJob subtracts the usage of idle replicas over the same time.
 func TestPerJob(t *testing.T) {
 	t.Parallel()
 	idle := usage{seconds: 10, cpu: 100 * time.Millisecond, serverCPU: 200 * time.Millisecond, messages: traffic{In: 50, Out: 100}}
@@ -130,7 +130,7 @@ func TestIdleRoutesAims(t *testing.T) {
 	}
 }
 
-// TestFleetJobsEnd counts each job once, and a job that does not complete is an error.
+// TestFleetJobsEnd proves that each job is counted once, and that a failed job is an error.
 func TestFleetJobsEnd(t *testing.T) {
 	t.Parallel()
 	j := &fleetJobs{ended: map[string]bool{}}

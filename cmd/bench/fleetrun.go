@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// fleet is replicas of the service with one NATS server and one upstream.
+// fleet is a group of replicas with one NATS server and one upstream.
 type fleet struct {
 	w        *workshop
 	name     string
@@ -20,7 +20,7 @@ type fleet struct {
 	services []*service
 }
 
-// startFleet starts the replicas one after the other, each with the same configuration.
+// startFleet starts the replicas in sequence with the same configuration.
 func (w *workshop) startFleet(ctx context.Context, name string, replicas int, setup serviceSetup) (f *fleet, err error) {
 	f = &fleet{w: w, name: name}
 	defer func() {
@@ -45,7 +45,6 @@ func (w *workshop) startFleet(ctx context.Context, name string, replicas int, se
 	return f, nil
 }
 
-// discard ends all processes and removes the streams.
 func (f *fleet) discard() {
 	for _, s := range f.services {
 		s.discard()
@@ -71,7 +70,7 @@ func (f *fleet) alive() error {
 	return f.sandbox.alive()
 }
 
-// wait lets d pass.
+// wait waits for d and checks that all processes are alive.
 func (f *fleet) wait(ctx context.Context, d time.Duration) error {
 	if err := pause(ctx, d); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (f *fleet) wait(ctx context.Context, d time.Duration) error {
 	return f.alive()
 }
 
-// usage is what all replicas, and their NATS server, used over a while.
+// usage is what all replicas and their NATS server used.
 type usage struct {
 	seconds   float64
 	cpu       time.Duration // of the replicas
@@ -87,7 +86,6 @@ type usage struct {
 	messages  traffic
 }
 
-// measure gives what was used while f ran.
 func (f *fleet) measure(ctx context.Context, during func() error) (usage, error) {
 	var p procs
 	for _, s := range f.services {
@@ -123,15 +121,15 @@ func (f *fleet) measure(ctx context.Context, during func() error) (usage, error)
 	return u, err
 }
 
-// fleetJobs publishes jobs into the inbox and hears of their ends.
+// fleetJobs publishes jobs to the inbox and counts their ends.
 type fleetJobs struct {
 	fleet *fleet
 	pub   *publisher
 	total int // published so far
 
 	mu     sync.Mutex
-	ended  map[string]bool // by id
-	failed string          // how the first job that did not complete ended
+	ended  map[string]bool // by ID
+	failed string          // how the first failed job ended
 }
 
 func newFleetJobs(f *fleet, kind subject.Kind) (*fleetJobs, error) {
@@ -149,7 +147,7 @@ func newFleetJobs(f *fleet, kind subject.Kind) (*fleetJobs, error) {
 		err = sub.SetPendingLimits(-1, -1)
 	}
 	if err == nil {
-		err = pub.nc.Flush() // so that the server knows of it before the first job
+		err = pub.nc.Flush() // subscribe before the first job
 	}
 	if err != nil {
 		pub.close()
@@ -160,7 +158,7 @@ func newFleetJobs(f *fleet, kind subject.Kind) (*fleetJobs, error) {
 
 func (j *fleetJobs) close() { j.pub.close() }
 
-// add counts an end once: another replica may store its copy in the feed again.
+// add counts an end once, because another replica may store it in the feed again.
 func (j *fleetJobs) add(done string) {
 	name, err := subject.Default().ParseDone(done)
 	if err != nil {
@@ -180,7 +178,6 @@ func (j *fleetJobs) count() (int, string) {
 	return len(j.ended), j.failed
 }
 
-// run publishes n jobs evenly and waits until all have ended.
 func (j *fleetJobs) run(ctx context.Context, n int, rate float64) error {
 	every := time.Duration(float64(time.Second) / rate)
 	next := time.Now()
@@ -200,7 +197,6 @@ func (j *fleetJobs) run(ctx context.Context, n int, rate float64) error {
 	return j.wait(ctx)
 }
 
-// wait waits until every job that was published has ended.
 func (j *fleetJobs) wait(ctx context.Context) error {
 	for {
 		ended, failed := j.count()

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// flightResult is one number of tasks in flight. Rates are per second, CPU in
-// cores, sizes in bytes, times in seconds where no unit is named.
+// flightResult is the result of one number of tasks in flight. Unless named otherwise, rates are
+// per second, CPU is in cores, sizes are in bytes and times in seconds.
 type flightResult struct {
 	Tasks int    `json:"tasks"`
 	Fsync string `json:"fsync"`
@@ -45,10 +45,9 @@ type flightResult struct {
 	LoadAvg        string  `json:"loadavg"`
 }
 
-// neverEnds makes a sandbox video that runs for a week.
+// neverEnds makes a sandbox video run for a week.
 const neverEnds = `{"sandbox":{"duration_ms":604800000,"statuses":["in_progress","completed"]}}`
 
-// flight is one measurement in hand.
 type flight struct {
 	w       *workshop
 	cmd     videoCommand
@@ -59,7 +58,6 @@ type flight struct {
 	res     flightResult
 }
 
-// flight brings n tasks into flight and looks at them.
 func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool) (flightResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -89,11 +87,11 @@ func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool)
 			return flightResult{}, err
 		}
 	}
-	svc.discard() // before its data
+	svc.discard() // before removing its data
 	return f.res, discardData(w, name)
 }
 
-// discardData frees the disk before the next measurement.
+// discardData frees the disk for the next measurement.
 func discardData(w *workshop, name string) error {
 	if w.Keep {
 		return nil
@@ -101,8 +99,8 @@ func discardData(w *workshop, name string) error {
 	return os.RemoveAll(filepath.Join(w.dir, name, "data"))
 }
 
-// footprint is the least heap and the last resident size seen over a while: the
-// least heap is what the last collections have left.
+// footprint returns the final resident size and the smallest heap over d. The smallest heap is what
+// garbage collection leaves.
 func (f *flight) footprint(ctx context.Context, d time.Duration) (rss int64, heap float64, err error) {
 	heap = math.Inf(1)
 	for end := time.Now().Add(d); ; {
@@ -127,7 +125,7 @@ func (f *flight) idle(ctx context.Context) (err error) {
 	return err
 }
 
-// admit publishes all requests and waits until each is with the upstream.
+// admit publishes all requests and waits until each is submitted.
 func (f *flight) admit(ctx context.Context) error {
 	before, err := f.procs.read()
 	if err != nil {
@@ -162,8 +160,7 @@ func perUnitMS(cpu time.Duration, n float64) float64 {
 	return float64(cpu) / float64(time.Millisecond) / n
 }
 
-// watchAdmission reads the service's counters until every task is admitted, and
-// until every one is submitted.
+// watchAdmission polls the service's counters until every task is admitted and submitted.
 func (f *flight) watchAdmission(ctx context.Context, begin time.Time) (admitted, submitted time.Duration, err error) {
 	said := time.Now()
 	for {
@@ -171,7 +168,8 @@ func (f *flight) watchAdmission(ctx context.Context, begin time.Time) (admitted,
 		if err != nil {
 			return 0, 0, err
 		}
-		// What is refused while the broker does not answer is taken from the inbox again.
+		// Refusals while the broker does not answer do not count: the request is read from the
+		// inbox again.
 		if bad := m.sum("genbus_jobs_finished_total") + m.sum("genbus_dead_letters_total"); bad > 0 {
 			return 0, 0, fmt.Errorf("%.0f tasks ended while they were admitted: %s", bad, f.svc.tail())
 		}
@@ -192,8 +190,7 @@ func (f *flight) watchAdmission(ctx context.Context, begin time.Time) (admitted,
 	}
 }
 
-// checkStored does not take the service's word for it: the broker holds one work
-// item for each task.
+// checkStored checks independently of the service that the broker holds a work item for each task.
 func (f *flight) checkStored(ctx context.Context) error {
 	n, err := f.pub.messages(ctx, subject.Default().Work())
 	if err != nil {
@@ -205,13 +202,11 @@ func (f *flight) checkStored(ctx context.Context) error {
 	return nil
 }
 
-// settle lets every task have its first poll, whose event belongs to the
-// admission and not to the flight.
+// settle waits until every task has had its first poll, whose event belongs to the admission.
 func (f *flight) settle(ctx context.Context) error {
 	return pause(ctx, f.cmd.Poll+f.cmd.Poll/5+2*time.Second)
 }
 
-// hold measures the flight.
 func (f *flight) hold(ctx context.Context) error {
 	before, err := f.snapshot(ctx)
 	if err != nil {
@@ -236,7 +231,7 @@ func (f *flight) hold(ctx context.Context) error {
 	return f.res.compare(before, after)
 }
 
-// snapshot is everything that is measured as a difference.
+// snapshot holds everything that is measured as a difference.
 type snapshot struct {
 	at      time.Time
 	procs   []procStat

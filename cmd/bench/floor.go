@@ -21,9 +21,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// floorCommand is what queued jobs are compared with: a plain consumer. It pulls, calls the
-// upstream, publishes the answer and acknowledges. It keeps no log, retries nothing, and
-// calls the upstream once more for a request that is delivered once more.
+// floorCommand is the baseline for queued jobs: a plain consumer that pulls, calls the upstream,
+// publishes the answer and acks. It keeps no log, does not retry, and calls the upstream again for
+// a redelivered request.
 type floorCommand struct {
 	jobsBroker
 	Kind     subject.Kind  `required:"" help:"Jobs to process."`
@@ -31,8 +31,8 @@ type floorCommand struct {
 	Poll     time.Duration `help:"Time between two polls of a video."`
 }
 
-// jobsBroker is the broker of one measurement of jobs. Streams are those of genbus, made by
-// its own code, for the floor as well.
+// jobsBroker is the broker of one measurement of jobs. The floor uses the same streams as genbus,
+// created by the same code.
 type jobsBroker struct {
 	NATS     string `help:"URL of an external server; empty for an embedded one, as in genbus."`
 	Copies   int    `help:"Copies of each stream."`
@@ -41,14 +41,13 @@ type jobsBroker struct {
 	InFlight int    `help:"Jobs held at once."`
 }
 
-// flags are those of a process with that broker.
+// flags returns the flags for a process with this broker.
 func (j jobsBroker) flags() []string {
 	return []string{
 		"--nats=" + j.NATS, fmt.Sprint("--copies=", j.Copies), "--dir=" + j.Dir, fmt.Sprint("--fsync=", j.Fsync), fmt.Sprint("--in-flight=", j.InFlight),
 	}
 }
 
-// open connects, and makes the streams.
 func (j jobsBroker) open(ctx context.Context) (*broker.Broker, error) {
 	tasks := serviceSetup{InFlight: j.InFlight}.tasksBytes()
 	b, err := broker.Open(ctx, broker.Options{
@@ -65,8 +64,7 @@ func (j jobsBroker) open(ctx context.Context) (*broker.Broker, error) {
 	return b, nil
 }
 
-// pullExpiry is how long one pull of the floor waits for messages. A heartbeat comes each half
-// of it.
+// pullExpiry is how long one pull waits for messages. The heartbeat is half of it.
 const pullExpiry = 2 * time.Second
 
 // Run serves until ctx ends.
@@ -94,8 +92,7 @@ func (f floor) run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	// A pull that found no leader, as may be just after the consumer was created, is made
-	// again within seconds.
+	// A new consumer may have no leader yet. The pull is then retried within seconds.
 	messages, err := inbox.Messages(jetstream.PullMaxMessages(f.cmd.InFlight), jetstream.PullExpiry(pullExpiry), jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return err
@@ -116,7 +113,7 @@ func (f floor) run(ctx context.Context, url string) error {
 	}
 }
 
-// handle makes one call, publishes its answer to the feed, and acknowledges.
+// handle makes one call, publishes its answer to the feed, and acks.
 func (f floor) handle(ctx context.Context, m jetstream.Msg) error {
 	kind, tenant, err := f.names.ParseRequest(m.Subject())
 	if err != nil {
@@ -148,7 +145,7 @@ func (f floor) chat(ctx context.Context, request []byte) ([]byte, error) {
 	return f.do(ctx, http.MethodPost, "/v1/chat/completions", request)
 }
 
-// video creates one, and polls it until it is completed.
+// video creates a video and polls it until it is completed.
 func (f floor) video(ctx context.Context, request []byte) ([]byte, error) {
 	const path = "/v1/video/generations"
 	answer, err := f.do(ctx, http.MethodPost, path, request)

@@ -38,8 +38,8 @@ type followersCommand struct {
 	Profile string        `help:"Directory for a CPU profile of each part." type:"path"`
 }
 
-// followersPart is what one part of the run was. Times are seconds, from the moment
-// before a chunk was published to the moment when its follower had it.
+// followersPart is the result of one part of the run. Times are in seconds, from before a chunk is
+// published until its follower has it.
 type followersPart struct {
 	Part      string  `json:"part"`
 	Followers int     `json:"followers"`
@@ -49,15 +49,15 @@ type followersPart struct {
 	P99       float64 `json:"p99"`
 	Max       float64 `json:"max"`
 	Ended     int64   `json:"followers_ended"`
-	// Reads are requests to JetStream for messages, and Looks for the state of a stream.
+	// Reads are JetStream requests for messages. Looks are requests for the state of a stream.
 	Reads float64 `json:"reads_per_second"`
 	Looks float64 `json:"looks_per_second"`
 	Cores float64 `json:"cores"`
-	// Waited is how many of its threads waited for a processor, on average: what other work
+	// Waited is the average number of threads waiting for a processor. It shows how much other work
 	// on the machine adds to the delays.
 	Waited  float64 `json:"threads_waiting"`
 	LoadAvg string  `json:"loadavg"`
-	// Joined is how long it took until every new follower had its first item.
+	// Joined is the time until every new follower had its first item.
 	Joined float64 `json:"joined"`
 }
 
@@ -76,8 +76,6 @@ func (c followersCommand) Validate() error {
 	return nil
 }
 
-// Run measures and prints. Everything is one process: the broker, the publisher of
-// the chunks, and the followers as genbus's own API has them, without HTTP and gRPC.
 func (c followersCommand) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -102,7 +100,6 @@ func (c followersCommand) Run(ctx context.Context) (err error) {
 	return f.report.write()
 }
 
-// followersRun is one run in hand.
 type followersRun struct {
 	cmd    followersCommand
 	b      *broker.Broker
@@ -159,7 +156,7 @@ func openFollowers(ctx context.Context, c followersCommand, dir string) (*follow
 
 func (f *followersRun) close() { f.stop() }
 
-// watch counts the requests to JetStream on a connection of its own.
+// watch counts requests to JetStream with its own connection.
 func (f *followersRun) watch() (err error) {
 	if f.spy, err = nats.Connect(f.b.ClientURL(), nats.Name("bench")); err != nil {
 		return err
@@ -172,7 +169,7 @@ func (f *followersRun) watch() (err error) {
 	return f.spy.Flush()
 }
 
-// steady measures followers that were there before the first chunk.
+// steady measures followers that joined before the first chunk.
 func (f *followersRun) steady(ctx context.Context) error {
 	for i := range f.cmd.Chats {
 		e, err := f.start(ctx, subject.Chat, fmt.Sprintf("chat_%026d", i))
@@ -200,7 +197,7 @@ func (f *followersRun) steady(ctx context.Context) error {
 	return f.measure(ctx, followersPart{Part: "all there", Joined: joined}, m)
 }
 
-// late lets more followers join one chat, and measures all.
+// late adds followers to one chat and measures all.
 func (f *followersRun) late(ctx context.Context) error {
 	if f.cmd.Late == 0 {
 		return nil
@@ -230,7 +227,7 @@ func (f *followersRun) late(ctx context.Context) error {
 	return nil
 }
 
-// videos measures what followers cost of which nothing is heard.
+// videos measures the cost of followers that receive no events.
 func (f *followersRun) videos(ctx context.Context) error {
 	if f.cmd.Videos == 0 {
 		return nil
@@ -261,7 +258,6 @@ func (f *followersRun) videos(ctx context.Context) error {
 	return f.measure(ctx, followersPart{Part: fmt.Sprintf("and %d of videos", f.cmd.Videos), Joined: time.Since(begin).Seconds()}, m)
 }
 
-// start makes a job that runs.
 func (f *followersRun) start(ctx context.Context, kind subject.Kind, id string) (joblog.Entry, error) {
 	e, err := f.tasks.Commit(ctx, task.FromWork(&genbusv1.WorkItem{
 		Id: id, Kind: string(kind), Tenant: tenant, Route: "r", Model: "m", Fingerprint: []byte("fp"), Stream: true, AcceptedAt: timestamppb.Now(),
@@ -277,7 +273,7 @@ func (f *followersRun) start(ctx context.Context, kind subject.Kind, id string) 
 	return f.tasks.Commit(ctx, next, e.Seq)
 }
 
-// everyone is where all followers measure, from the second part on.
+// everyone receives the delays of all followers from the second part on.
 var everyone atomic.Pointer[delays]
 
 func (f *followersRun) follow(ctx context.Context, n subject.JobName, first *sync.WaitGroup, m *delays) {
@@ -307,8 +303,7 @@ func (f *followersRun) follow(ctx context.Context, n subject.JobName, first *syn
 	})
 }
 
-// blockHead is what a block begins with; its time of sending follows, as a number of
-// sentDigits digits.
+// blockHead is the beginning of a block. The send time follows, as a number of sentDigits digits.
 const (
 	blockHead  = `{"sent":`
 	sentDigits = 19
@@ -339,7 +334,7 @@ func (f *followersRun) publish(ctx context.Context) {
 	}
 }
 
-// send waits while too many are not yet stored.
+// send waits while too many messages await their ack.
 func (f *followersRun) send(ctx context.Context, m *nats.Msg) error {
 	for {
 		_, err := f.b.JetStream().PublishMsgAsync(m)
@@ -349,7 +344,7 @@ func (f *followersRun) send(ctx context.Context, m *nats.Msg) error {
 	}
 }
 
-// measure waits for the part to pass, and adds it to the report.
+// measure waits for the part to end and adds it to the report.
 func (f *followersRun) measure(ctx context.Context, p followersPart, m *delays) error {
 	if f.cmd.Profile != "" {
 		out, err := os.Create(filepath.Join(f.cmd.Profile, fmt.Sprintf("followers-%d.cpu", len(f.report.Parts))))

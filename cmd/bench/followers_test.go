@@ -21,7 +21,7 @@ func TestDelays(t *testing.T) {
 			t.Errorf("quantile %v: %v, want %v and a step at most", q, got, want)
 		}
 	}
-	// Only what was published since the part began, and since its follower has joined.
+	// Only blocks published after the part began and after the follower joined count.
 	now := time.Now().UnixNano()
 	block := func(sent int64) []byte { return fmt.Appendf(nil, `%s%0*d,"pad":""}`, blockHead, sentDigits, sent) }
 	d = &delays{}

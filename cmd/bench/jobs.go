@@ -25,7 +25,7 @@ type jobsCommand struct {
 	Timeout    time.Duration  `help:"Time limit of one measurement." default:"20m"`
 }
 
-// The two that are compared, and how their inboxes are filled.
+// The compared targets, and how their inboxes are filled.
 const (
 	targetGenbus = "genbus"
 	targetFloor  = "floor"
@@ -33,51 +33,50 @@ const (
 	inboxFull    = "full"
 )
 
-// jobsCase is what one measurement is of.
 type jobsCase struct {
 	Target string `json:"target"`
 	Kind   string `json:"kind"`
 	Nodes  int    `json:"nodes"`
 	Fsync  string `json:"fsync"`
-	Inbox  string `json:"inbox"` // live: filled while jobs are taken from it; full: beforehand
+	Inbox  string `json:"inbox"` // live: filled during the measurement; full: before it
 }
 
 func (k jobsCase) String() string {
 	return fmt.Sprintf("%s-%s-nodes-%d-fsync-%s-inbox-%s", k.Target, k.Kind, k.Nodes, k.Fsync, k.Inbox)
 }
 
-// jobsResult is the rate of jobs from the inbox to the feed. CPU is in milliseconds for
-// each job; that of the service is with the embedded broker.
+// jobsResult is the rate of jobs from the inbox to the feed. CPU is in milliseconds per job; that
+// of the service includes an embedded broker.
 type jobsResult struct {
 	jobsCase
 	Jobs       int     `json:"jobs"`
 	Window     float64 `json:"window_seconds"`
 	PerSecond  float64 `json:"jobs_per_second"`
 	ServiceMS  float64 `json:"service_cpu_ms_per_job"`
-	NATSMS     float64 `json:"nats_cpu_ms_per_job"` // of all servers outside
+	NATSMS     float64 `json:"nats_cpu_ms_per_job"` // of all external servers
 	UpstreamMS float64 `json:"upstream_cpu_ms_per_job"`
 	ClientMS   float64 `json:"client_cpu_ms_per_job"`
-	// ToServer and FromServer are messages on the service's connection to a server outside.
+	// ToServer and FromServer are messages on the service's connection to an external server.
 	ToServer   float64 `json:"to_nats_per_job,omitzero"`
 	FromServer float64 `json:"from_nats_per_job,omitzero"`
-	// Stored are the messages that each stream has stored for a job.
+	// Stored are the messages per job that each stream stored.
 	Stored map[string]float64 `json:"stored_per_job"`
-	// Ratio is to the floor's rate in the same case, and RatioNoFsync to that without fsync.
+	// Ratio is relative to the floor in the same case, and RatioNoFsync to the floor without fsync.
 	Ratio        float64 `json:"ratio_to_floor,omitzero"`
 	RatioNoFsync float64 `json:"ratio_to_floor_without_fsync,omitzero"`
 	LoadAvg      string  `json:"loadavg"`
 }
 
-// jobsPaced is how long a job takes from its publish to the client of the feed, at a fixed
-// rate. Times are seconds.
+// jobsPaced is the time from a job's publish to the client of the feed, at a fixed rate. Times are
+// in seconds.
 type jobsPaced struct {
 	jobsCase
 	Jobs          int     `json:"jobs"`
 	PublishedRate float64 `json:"published_per_second"`
 	P50           float64 `json:"p50"`
 	P99           float64 `json:"p99"`
-	// Delivery is the part of it after the server stamped the message of the feed: the write
-	// of that message, with its sync, and its way to the client.
+	// Delivery is the part after the server stamped the feed message: its synced write, and its
+	// delivery to the client.
 	DeliveryP50 float64 `json:"delivery_p50"`
 	DeliveryP99 float64 `json:"delivery_p99"`
 	LoadAvg     string  `json:"loadavg"`
@@ -113,8 +112,8 @@ func (c jobsCommand) Validate() error {
 	return nil
 }
 
-// cases are all measurements. The floor comes right before the service that it is
-// compared with.
+// cases returns all measurements. The floor comes right before the service that it is compared
+// with.
 func (c jobsCommand) cases() (all []jobsCase) {
 	inboxes := []string{inboxLive}
 	if c.Preloaded {
@@ -134,7 +133,6 @@ func (c jobsCommand) cases() (all []jobsCase) {
 	return all
 }
 
-// Run measures and prints.
 func (c jobsCommand) Run(ctx context.Context) error {
 	w, err := c.open(ctx)
 	if err != nil {
@@ -160,11 +158,10 @@ func (c jobsCommand) Run(ctx context.Context) error {
 	return report.print()
 }
 
-// floorTimes is how many times more jobs the floor has, so that its window is no shorter than
-// a rate can be taken from.
+// floorTimes multiplies the jobs of the floor, so that its window is long enough for a rate.
 const floorTimes = 5
 
-// jobs is one measurement, with processes and streams of its own.
+// jobs performs one measurement with its own processes and streams.
 func (w *workshop) jobs(ctx context.Context, c jobsCommand, k jobsCase) (r *jobsRun, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

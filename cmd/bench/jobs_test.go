@@ -56,7 +56,7 @@ func TestJobsFlags(t *testing.T) {
 	}
 }
 
-// TestFloorFlags reads what a floor is started with.
+// TestFloorFlags proves that a floor can be started with the flags of jobsBroker.
 func TestFloorFlags(t *testing.T) {
 	t.Parallel()
 	want := jobsBroker{NATS: "nats://a:1,nats://b:2", Copies: 3, Dir: "/data", Fsync: true, InFlight: 7}
@@ -73,7 +73,7 @@ func TestFloorFlags(t *testing.T) {
 	}
 }
 
-// TestFloorServes lets the floor take chats and short videos out of genbus's inbox.
+// TestFloorServes proves that the floor handles chats and short videos from genbus's inbox.
 func TestFloorServes(t *testing.T) {
 	t.Parallel()
 	for _, kind := range subject.Kinds {
@@ -117,7 +117,7 @@ func TestFloorServes(t *testing.T) {
 	}
 }
 
-// floorUpstream answers chats, and has videos that are completed at their first poll.
+// floorUpstream answers chats, and completes videos at their first poll.
 func floorUpstream() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", answerChat)
@@ -130,8 +130,8 @@ func floorUpstream() http.Handler {
 	return mux
 }
 
-// TestJobsFeed counts each job once, reads delays from the headers of genbus and of the
-// floor, and makes an error of a job that did not complete.
+// TestJobsFeed proves that each job is counted once, that delays are read from the headers of
+// genbus and the floor, and that a failed job is an error.
 func TestJobsFeed(t *testing.T) {
 	t.Parallel()
 	f := &jobsFeed{ended: map[string]bool{}}
@@ -189,8 +189,7 @@ func TestJobsRate(t *testing.T) {
 	}
 }
 
-// TestJobsAreComparedWithTheFloor has the aims of fsync compared with the floor that does
-// without.
+// TestJobsAreComparedWithTheFloor proves that aims with fsync are compared with the floor without.
 func TestJobsAreComparedWithTheFloor(t *testing.T) {
 	t.Parallel()
 	of := func(target, fsync, inbox string, perSecond float64) jobsResult {

@@ -17,29 +17,27 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// sentLabel is the label of a job that says when its request was published, in Unix
-// nanoseconds.
+// sentLabel is the label with the publish time of a job's request, in Unix nanoseconds.
 const sentLabel = "sent="
 
-// jobsFeed follows the feed of finished jobs, as a client does.
+// jobsFeed follows the feed like a client.
 type jobsFeed struct {
 	consuming jetstream.ConsumeContext
 
 	mu     sync.Mutex
-	ended  map[string]bool // by id: a job may be in the feed twice
-	failed string          // how the first job that did not complete ended
-	last   time.Time       // when the last one came
+	ended  map[string]bool // by ID: a job may appear twice
+	failed string          // how the first failed job ended
+	last   time.Time       // when the last one arrived
 	delays jobDelays
 }
 
-// jobDelays are seconds.
+// jobDelays are in seconds.
 type jobDelays struct {
-	total    []float64 // from the publish of a request to the moment when the feed's client has its end
-	delivery []float64 // the part of it after the server stamped the end, before it was stored
+	total    []float64 // from the publish of a request to the arrival of its end at the client
+	delivery []float64 // the part after the server stamped the end, before it was stored
 }
 
-// followJobs follows the feed from its first message on. Of a message it gets the headers
-// alone.
+// followJobs reads the headers of the feed from its first message.
 func followJobs(ctx context.Context, js jetstream.JetStream) (*jobsFeed, error) {
 	names := subject.Default()
 	ordered, err := js.OrderedConsumer(ctx, names.Tasks(), jetstream.OrderedConsumerConfig{
@@ -53,7 +51,7 @@ func followJobs(ctx context.Context, js jetstream.JetStream) (*jobsFeed, error) 
 		now := time.Now()
 		meta, err := m.Metadata()
 		if err != nil {
-			return // it is no message of a stream
+			return // not a stream message
 		}
 		f.add(m.Subject(), m.Headers(), now, meta.Timestamp)
 	})
@@ -85,8 +83,8 @@ func (f *jobsFeed) add(done string, header nats.Header, now, stored time.Time) {
 	}
 }
 
-// sentAt reads the label. genbus has labels in the facts of an event, and the floor copies
-// the header of the request.
+// sentAt returns the time in the label. genbus stores labels in the facts of an event; the floor
+// copies the request header.
 func sentAt(header nats.Header) (time.Time, error) {
 	labels := string(events.ParseFacts(header.Get(subject.HeaderIndex)).Labels)
 	if labels == "" {
@@ -100,7 +98,7 @@ func sentAt(header nats.Header) (time.Time, error) {
 	return time.Unix(0, nanoseconds), err
 }
 
-// count is the number of jobs that ended, and when the last one did.
+// count returns the number of ended jobs and the time of the last one.
 func (f *jobsFeed) count() (n int, last time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +108,7 @@ func (f *jobsFeed) count() (n int, last time.Time, err error) {
 	return len(f.ended), f.last, err
 }
 
-// wait waits until n jobs have ended, and says when the last one did.
+// wait waits until n jobs have ended, and returns the time of the last one.
 func (f *jobsFeed) wait(ctx context.Context, n int, alive func() error) (time.Time, error) {
 	for {
 		ended, last, err := f.count()
@@ -126,7 +124,7 @@ func (f *jobsFeed) wait(ctx context.Context, n int, alive func() error) (time.Ti
 	}
 }
 
-// takeDelays returns the delays of the jobs that ended since the last call, sorted.
+// takeDelays returns the sorted delays of the jobs that ended since the last call.
 func (f *jobsFeed) takeDelays() jobDelays {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,14 +16,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// jobsRun is one measurement in hand.
 type jobsRun struct {
 	jobsCase
 	w        *workshop
 	cmd      jobsCommand
 	upstream *child
 	base     string  // URL of the upstream
-	cluster  cluster // nil with the embedded server
+	cluster  cluster // nil for an embedded server
 	target   *child
 	service  *service // nil for the floor
 	url      string   // of the broker
@@ -37,7 +36,7 @@ type jobsRun struct {
 
 func (r *jobsRun) dir() string { return filepath.Join(r.w.dir, r.String()) }
 
-// startNeighbours starts the upstream, and the NATS servers where they are outside.
+// startNeighbours starts the upstream and any external NATS servers.
 func (r *jobsRun) startNeighbours(ctx context.Context) (err error) {
 	if err := os.MkdirAll(r.dir(), 0o750); err != nil {
 		return err
@@ -70,8 +69,8 @@ func (r *jobsRun) broker() jobsBroker {
 	return jobsBroker{NATS: r.url, Copies: r.Nodes, Dir: filepath.Join(r.dir(), "data"), Fsync: r.Fsync == onOff(true), InFlight: r.cmd.InFlight}
 }
 
-// preload fills the inbox. Where it is that of an embedded server, bench runs the server for
-// so long; its writes need no sync, as they are on disk when it has ended.
+// preload fills the inbox. For an embedded server, bench runs the server itself. It needs no fsync
+// because the server flushes to disk when it stops.
 func (r *jobsRun) preload(ctx context.Context) error {
 	options := r.broker()
 	options.Fsync = false
@@ -91,7 +90,6 @@ func (r *jobsRun) preload(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// start starts the service or the floor.
 func (r *jobsRun) start(ctx context.Context) (err error) {
 	if r.Target == targetFloor {
 		return r.startFloor(ctx)
@@ -132,7 +130,6 @@ func (r *jobsRun) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// discard ends all processes and removes the streams.
 func (r *jobsRun) discard() error {
 	if r.feed != nil {
 		r.feed.close()
@@ -155,7 +152,7 @@ func (r *jobsRun) discard() error {
 	return os.RemoveAll(r.dir())
 }
 
-// request is a short chat or video, as JSON. Its label says when it was published.
+// request returns a short chat or video as JSON. Its label is the publish time.
 func (r *jobsRun) request() *nats.Msg {
 	body := `{"model":"` + chatModel(0, 0) + `","messages":[{"role":"user","content":"Where do paper boats go?"}]}`
 	if r.Kind == string(subject.Video) {
@@ -169,8 +166,7 @@ func (r *jobsRun) request() *nats.Msg {
 	}}
 }
 
-// publish sends n requests, in a fixed time from one to the next, and waits until each is
-// answered.
+// publish sends n requests at a fixed interval and waits for all acks.
 func (r *jobsRun) publish(ctx context.Context, n int, every time.Duration) error {
 	next := time.Now()
 	for range n {
@@ -195,7 +191,7 @@ func (r *jobsRun) alive() error {
 	return r.upstream.alive()
 }
 
-// warmUpQueued are the jobs before a measurement whose inbox is filled while it lasts.
+// warmUpQueued is the number of warm-up jobs before a measurement with a live inbox.
 const warmUpQueued = 200
 
 func (r *jobsRun) warmUp(ctx context.Context) error {
@@ -206,7 +202,7 @@ func (r *jobsRun) warmUp(ctx context.Context) error {
 	return err
 }
 
-// jobsCount is everything that is measured as a difference.
+// jobsCount holds everything that is measured as a difference.
 type jobsCount struct {
 	at       time.Time
 	ended    int
@@ -234,7 +230,7 @@ func (r *jobsRun) count(ctx context.Context) (c jobsCount, err error) {
 	return c, streams.Err()
 }
 
-// measure takes the rate. With a full inbox it begins at the first end.
+// measure measures the rate. With a full inbox it starts at the first end.
 func (r *jobsRun) measure(ctx context.Context) error {
 	total := r.cmd.Jobs
 	if r.Inbox == inboxFull {
@@ -274,7 +270,7 @@ func (r *jobsRun) measure(ctx context.Context) error {
 	return err
 }
 
-// jobsRate is what happened between two counts.
+// jobsRate returns the changes between two counts.
 func jobsRate(before, after jobsCount) (jobsResult, error) {
 	r := jobsResult{Jobs: after.ended - before.ended, Window: after.at.Sub(before.at).Seconds(), Stored: map[string]float64{}, LoadAvg: loadAverage()}
 	if r.Jobs < 1 || r.Window < leastWindow.Seconds() {
@@ -299,7 +295,7 @@ func jobsRate(before, after jobsCount) (jobsResult, error) {
 	return r, nil
 }
 
-// pace publishes at the rate that was asked for, and takes the delays.
+// pace publishes at the requested rate and measures the delays.
 func (r *jobsRun) pace(ctx context.Context) error {
 	n := int(r.cmd.Rate * r.cmd.PacedFor.Seconds())
 	if n == 0 {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// The aims of the design for queued chats, with the embedded broker. Those of rates are
-// ratios to the floor without fsync.
+// Aims of the design for queued chats with an embedded broker. Rates are relative to the floor
+// without fsync.
 const (
 	aimChatNoFsync   = 0.5
 	aimChatFsync     = 0.15
 	aimChatFsyncFull = 0.3
 	aimChatP99       = 0.025 // seconds, at aimPacedRate, with fsync
-	aimPacedRate     = 200   // jobs a second
+	aimPacedRate     = 200   // jobs per second
 )
 
-// compareJobs fills in the ratios to the floor, where that was measured.
+// compareJobs sets the ratios to the floor, if that was measured.
 func compareJobs(all []jobsResult) {
 	rates := map[jobsCase]float64{}
 	for _, r := range all {
@@ -37,7 +37,7 @@ func compareJobs(all []jobsResult) {
 	}
 }
 
-// aim is the ratio to the floor without fsync that a case is to reach; 0 for none.
+// aim returns the aimed ratio to the floor without fsync, or 0 for none.
 func (k jobsCase) aim() float64 {
 	switch {
 	case k.Target != targetGenbus || k.Kind != "chat" || k.Nodes != 1:
@@ -66,7 +66,7 @@ func (p jobsPaced) verdict(rate float64) string {
 	return fmt.Sprintf("%g %s", aimChatP99*1000, aim(p.P99 <= aimChatP99))
 }
 
-// stored writes what each stream stored for a job, and the sum.
+// stored formats what each stream stored per job, and the sum.
 func (r jobsResult) stored() string {
 	sum, parts := 0.0, []string{}
 	for _, stream := range slices.Sorted(maps.Keys(r.Stored)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// livesResult is the rate of whole lives. CPU is in milliseconds for each life.
+// livesResult is the rate of full lives. CPU is in milliseconds per life.
 type livesResult struct {
 	Fsync        string  `json:"fsync"`
 	InFlight     int     `json:"max_in_flight"`
@@ -28,7 +28,6 @@ type livesResult struct {
 	LoadAvg      string  `json:"loadavg"`
 }
 
-// livesRun is one measurement in hand.
 type livesRun struct {
 	w     *workshop
 	cmd   videoCommand
@@ -41,9 +40,9 @@ type livesRun struct {
 	news      chan struct{} // has a token when done has grown
 }
 
-// lives keeps the queue full and counts what comes out of the feed. A video is
-// finished after 1.9 poll intervals, so the second poll sees its end, as long as
-// the first is less than 0.9 intervals late; PollsPerLife tells.
+// lives keeps the queue full and counts the ends in the feed. A video completes after 1.9 poll
+// intervals, so that its second poll sees the end unless the first is over 0.9 intervals late.
+// PollsPerLife shows whether that held.
 func (w *workshop) lives(ctx context.Context, c videoCommand, sync bool) (livesResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -73,7 +72,7 @@ func (w *workshop) lives(ctx context.Context, c videoCommand, sync bool) (livesR
 		return livesResult{}, err
 	}
 	res.Fsync, res.InFlight = onOff(sync), c.LivesInFlight
-	svc.discard() // before its data
+	svc.discard() // before removing its data
 	return res, discardData(w, name)
 }
 
@@ -98,8 +97,7 @@ func (r *livesRun) run(ctx context.Context) (livesResult, error) {
 	return res, err
 }
 
-// follow hears of every end, to pace the requests. The result is counted in the
-// stream itself.
+// follow counts ends to pace the requests. The result is counted in the stream.
 func (r *livesRun) follow() error {
 	sub, err := r.pub.nc.Subscribe(subject.Default().DonePattern(), func(*nats.Msg) {
 		r.done.Add(1)
@@ -114,8 +112,7 @@ func (r *livesRun) follow() error {
 	return sub.SetPendingLimits(-1, -1)
 }
 
-// feed publishes so that the queue is never empty and never long, until ctx ends
-// or all lives have begun.
+// feed keeps the queue short but never empty, until ctx ends or all lives have begun.
 func (r *livesRun) feed(ctx context.Context) error {
 	target := int64(r.cmd.LivesInFlight + r.cmd.LivesInFlight/2)
 	for r.published.Load() < int64(r.cmd.Lives) {
@@ -147,8 +144,7 @@ func ended(ctx context.Context) bool {
 	}
 }
 
-// warmUp waits until the first tasks have given way to others, but not for more
-// than a quarter of all lives.
+// warmUp waits until the first tasks have been replaced, or a quarter of all lives has ended.
 func (r *livesRun) warmUp(ctx context.Context) error {
 	enough := int64(min(r.cmd.LivesInFlight+r.cmd.LivesInFlight/2, r.cmd.Lives/4))
 	for r.done.Load() < enough {
@@ -162,7 +158,7 @@ func (r *livesRun) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// count is everything that is measured as a difference.
+// count holds everything that is measured as a difference.
 type count struct {
 	at           time.Time
 	done, failed uint64
@@ -208,7 +204,7 @@ func (r *livesRun) measure(ctx context.Context) (livesResult, error) {
 	return result(before, after)
 }
 
-// untilEnough waits for the hold time, or until the queue is about to run empty.
+// untilEnough waits for the hold time, or until no requests are left to publish.
 func (r *livesRun) untilEnough(ctx context.Context) error {
 	for end := time.Now().Add(r.cmd.Hold); time.Now().Before(end); {
 		if r.published.Load() >= int64(r.cmd.Lives) {
@@ -224,7 +220,7 @@ func (r *livesRun) untilEnough(ctx context.Context) error {
 	return nil
 }
 
-// leastWindow is the shortest time that a rate is taken from.
+// leastWindow is the shortest window for a rate.
 const leastWindow = 500 * time.Millisecond
 
 func result(before, after count) (livesResult, error) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// machine is where figures were measured.
+// machine describes where results were measured.
 type machine struct {
 	CPU     string `json:"cpu"`
 	Cores   int    `json:"cores"`
@@ -30,7 +30,7 @@ func thisMachine() machine {
 	return m
 }
 
-// loadAverage is that of the last 1, 5 and 15 minutes, or "unknown".
+// loadAverage returns the averages over 1, 5 and 15 minutes, or "unknown".
 func loadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

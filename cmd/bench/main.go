@@ -1,9 +1,7 @@
-// Command bench measures a running genbus service from the outside: video tasks
-// in flight and their lives, the wait behind other tenants, the files of results,
-// queued jobs next to a plain consumer, replicas on one NATS server, and the chat path next to
-// a plain reverse proxy; and,
-// within itself, the followers of jobs. It tests nothing; a figure is printed whether or
-// not it meets its aim.
+// Command bench measures a genbus service from the outside: video tasks, waits behind other
+// tenants, result files, queued jobs against a plain consumer, replicas on one NATS server, and
+// chats against a reverse proxy. It measures followers of jobs within its own process. It prints
+// results whether or not they meet their aims.
 package main
 
 import (
@@ -17,7 +15,6 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// cli is the command line.
 type cli struct {
 	Video     videoCommand     `cmd:"" help:"Measure video tasks: admission, many in flight, full lives."`
 	Chat      chatCommand      `cmd:"" help:"Compare the chat path with httputil.ReverseProxy in front of the same upstream."`
@@ -41,11 +38,11 @@ func main() {
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(1) //nolint:gocritic // stop only removes the signal handler
 	}
 }
 
-// common are the flags of every measurement.
+// common has the flags of every measurement.
 type common struct {
 	Service string `help:"Service binary to measure. Default: build it from this module." type:"path"`
 	JSON    bool   `help:"Print the results as JSON instead of tables." name:"json"`
@@ -53,7 +50,7 @@ type common struct {
 	Keep    bool   `help:"Keep the temporary directory with configurations and logs."`
 }
 
-// say reports progress; the results alone go to standard output.
+// say reports progress on stderr. Only the results go to stdout.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// natsCommand is a NATS server outside of genbus's process. Without --sync it has the
-// server's own defaults for syncing to disk.
+// natsCommand runs a NATS server in its own process. Without --sync it syncs to disk at the
+// server's default interval.
 type natsCommand struct {
 	Store   string   `required:"" help:"Directory of the streams." type:"path"`
 	Name    string   `help:"Name of the server." default:"bench"`
@@ -25,7 +25,7 @@ type natsCommand struct {
 	Sync    bool     `help:"Sync every write to disk."`
 }
 
-// maxStore is far more than the streams of any measurement reserve.
+// maxStore exceeds the reservations of all streams.
 const maxStore = 1 << 40
 
 // Run serves until ctx ends.
@@ -53,7 +53,7 @@ func (c natsCommand) start() (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	s.ConfigureLogger() // to standard error: the end of it is shown when the server fails
+	s.ConfigureLogger() // to stderr, whose end is shown if the server fails
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) || s.MonitorAddr() == nil || !s.JetStreamEnabled() {
 		s.Shutdown()
@@ -62,7 +62,7 @@ func (c natsCommand) start() (*server.Server, error) {
 	return s, nil
 }
 
-// join makes the server one of its cluster.
+// join configures the server's cluster.
 func (c natsCommand) join(opts *server.Options) error {
 	if len(c.Cluster) == 0 {
 		return nil
@@ -81,7 +81,6 @@ var (
 	bannerMonitor = regexp.MustCompile(`^monitoring on (http://\S+)`)
 )
 
-// natsServer is a running bench nats.
 type natsServer struct {
 	*child
 	url     string
@@ -89,8 +88,7 @@ type natsServer struct {
 	http    *http.Client
 }
 
-// startNATS runs a server in a process of its own, with its streams in dir/data and
-// further flags of natsCommand.
+// startNATS starts a server process with its streams in dir/data and extra flags of natsCommand.
 func (w *workshop) startNATS(ctx context.Context, name string, flags ...string) (*natsServer, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -107,23 +105,23 @@ func (w *workshop) startNATS(ctx context.Context, name string, flags ...string) 
 	return &natsServer{child: c, url: found[0], monitor: found[1], http: newClient(1)}, nil
 }
 
-// discard stops a server whose streams are thrown away.
+// discard stops the server. Its streams are not needed.
 func (s *natsServer) discard() {
 	s.http.CloseIdleConnections()
 	s.kill()
 }
 
-// connectionName is how genbus names its connection to the server.
+// connectionName is the name of genbus's connections to the server.
 const connectionName = "genbus"
 
-// traffic counts the messages of genbus's connections since they were opened. In is to
-// the server, Out from it.
+// traffic counts the messages of genbus's connections since they were opened. In is to the server,
+// Out from it.
 type traffic struct {
 	In, Out int64
 	ids     []uint64 // of the connections
 }
 
-// traffic reads the counts of the server. Each replica has one connection.
+// traffic reads the server's counts. Each replica has one connection.
 func (s *natsServer) traffic(ctx context.Context, replicas int) (traffic, error) {
 	if err := s.alive(); err != nil {
 		return traffic{}, err
@@ -149,7 +147,6 @@ func readTraffic(ctx context.Context, client *http.Client, monitor string) (t tr
 	return t, nil
 }
 
-// readMonitor reads one page of a server's monitoring.
 func readMonitor(ctx context.Context, client *http.Client, page string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -166,8 +163,7 @@ func readMonitor(ctx context.Context, client *http.Client, page string, into any
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// since is what was counted after before. A connection that was opened in between
-// counts from zero, so there is no difference then.
+// since returns the messages counted since before. A reconnect resets the counts and is an error.
 func (t traffic) since(before traffic) (traffic, error) {
 	if !slices.Equal(t.ids, before.ids) {
 		return traffic{}, errors.New("a replica connected to the NATS server again during the measurement")

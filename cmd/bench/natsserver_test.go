@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestTraffic counts the connections that are genbus's, and no others.
+// TestTraffic proves that only connections with genbus's name are counted.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	s, err := natsCommand{Store: t.TempDir(), Name: "bench"}.start()
@@ -52,7 +52,7 @@ func TestTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The server adds to its counts after it has answered.
+	// The server updates its counts after it has answered.
 	var got traffic
 	for end := time.Now().Add(30 * time.Second); (got.In != 3 || got.Out != 4) && time.Now().Before(end); {
 		after, err := readTraffic(t.Context(), client, monitor)

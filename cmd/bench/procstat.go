@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// procStat is what one process has used so far.
 type procStat struct {
 	CPU time.Duration // user and system time, in steps of 10 ms
 	RSS int64         // bytes
@@ -26,7 +25,6 @@ func readProc(pid int) (procStat, error) {
 	return procStat{CPU: time.Duration(s.CPUTime() * float64(time.Second)), RSS: int64(s.ResidentMemory())}, nil
 }
 
-// procs reads several processes at once.
 type procs []int
 
 func (p procs) read() ([]procStat, error) {
@@ -41,12 +39,12 @@ func (p procs) read() ([]procStat, error) {
 	return out, nil
 }
 
-// schedulerWait is how long the threads of this process, all together, were ready to run
-// and waited for a processor: what other work on the machine took from them.
+// schedulerWait returns how long the threads of this process were ready to run and waited for a
+// processor.
 func schedulerWait() (sum time.Duration) {
 	threads, _ := procfs.AllThreads(os.Getpid())
 	for _, thread := range threads {
-		s, _ := thread.Schedstat() // a thread that has just ended counts for nothing
+		s, _ := thread.Schedstat() // ignores a thread that has just ended
 		sum += time.Duration(s.WaitingNanoseconds)
 	}
 	return sum

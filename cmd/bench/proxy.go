@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// proxyCommand is what the chat path is compared with.
+// proxyCommand is the baseline for the chat path.
 type proxyCommand struct {
 	Addr     string `default:"127.0.0.1:0" help:"Address to listen on."`
 	Upstream string `required:"" help:"Base URL to forward to."`
@@ -33,9 +33,9 @@ func (c proxyCommand) Run(ctx context.Context) error {
 	}))
 }
 
-// wholeBody reads the request before it is forwarded. Without it the server
-// closes the body at the first byte of the answer, the transport may still be
-// about to read its end, and one stream in a few hundred is cut off.
+// wholeBody reads the request before it is forwarded. Without it, one stream in a few hundred is
+// cut off: the server closes the body at the first byte of the answer, while the transport may
+// still read its end.
 func wholeBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -48,7 +48,6 @@ func wholeBody(next http.Handler) http.Handler {
 	})
 }
 
-// bufferPool keeps the reverse proxy's copy buffers.
 type bufferPool struct{ pool sync.Pool }
 
 const copyBuffer = 32 << 10
@@ -58,7 +57,7 @@ func newBufferPool() *bufferPool {
 }
 
 // Get takes a buffer.
-func (p *bufferPool) Get() []byte { return *p.pool.Get().(*[]byte) } //nolint:forcetypeassert // New makes nothing else
+func (p *bufferPool) Get() []byte { return *p.pool.Get().(*[]byte) } //nolint:forcetypeassert // the pool contains nothing else
 
-// Put gives a buffer back.
+// Put returns a buffer.
 func (p *bufferPool) Put(b []byte) { p.pool.Put(&b) }

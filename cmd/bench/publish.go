@@ -17,12 +17,12 @@ import (
 
 const (
 	tenant = "default"
-	// publishWindow is the number of unanswered publishes.
+	// publishWindow limits publishes without an ack.
 	publishWindow = 1024
 	answerTimeout = 30 * time.Second
 )
 
-// publisher puts requests into the inbox, as any client does.
+// publisher publishes requests to the inbox like any client.
 type publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -32,8 +32,8 @@ type publisher struct {
 	reason  atomic.Pointer[error]
 }
 
-// newPublisher connects to the service's broker. Every request is the same; the
-// broker's sequence makes each a job of its own.
+// newPublisher connects to the service's broker. All requests are equal, but the sequence of each
+// makes it a separate job.
 func newPublisher(url string, kind subject.Kind, request proto.Message) (*publisher, error) {
 	data, err := proto.Marshal(request)
 	if err != nil {
@@ -47,7 +47,7 @@ func newPublisher(url string, kind subject.Kind, request proto.Message) (*publis
 	return p, nil
 }
 
-// connectPublisher is a publisher that is told each message.
+// connectPublisher returns a publisher without a default message.
 func connectPublisher(url string) (*publisher, error) {
 	p := &publisher{}
 	var err error
@@ -63,7 +63,7 @@ func connectPublisher(url string) (*publisher, error) {
 	return p, nil
 }
 
-// videoRequest asks for a video; the metadata tells the sandbox how it goes.
+// videoRequest requests a video. metadata controls the sandbox.
 func videoRequest(metadata string) proto.Message {
 	duration, width, height := 5.0, int32(1280), int32(720)
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
@@ -72,7 +72,6 @@ func videoRequest(metadata string) proto.Message {
 	}}}
 }
 
-// chatRequest asks for a short reply, not streamed.
 func chatRequest() proto.Message {
 	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
 		RawJson: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"Where do paper boats go?"}]}`),
@@ -86,7 +85,7 @@ func (p *publisher) failed(_ jetstream.JetStream, _ *nats.Msg, err error) {
 
 func (p *publisher) close() { p.nc.Close() }
 
-// publish sends one request, and waits while the window is full.
+// publish sends one request. It waits while the window is full.
 func (p *publisher) publish(ctx context.Context) error {
 	return p.send(ctx, &nats.Msg{Subject: p.subject, Data: p.data})
 }
@@ -104,8 +103,7 @@ func (p *publisher) send(ctx context.Context, m *nats.Msg) error {
 	}
 }
 
-// publishAll sends n requests and waits until each is answered. It returns how
-// long that took.
+// publishAll sends n requests and waits for all acks. It returns how long that took.
 func (p *publisher) publishAll(ctx context.Context, n int) (time.Duration, error) {
 	begin := time.Now()
 	for range n {
@@ -119,7 +117,7 @@ func (p *publisher) publishAll(ctx context.Context, n int) (time.Duration, error
 	return time.Since(begin), nil
 }
 
-// settled waits until every publish is answered.
+// settled waits for all acks.
 func (p *publisher) settled(ctx context.Context) error {
 	select {
 	case <-p.js.PublishAsyncComplete():
@@ -132,7 +130,6 @@ func (p *publisher) settled(ctx context.Context) error {
 	return nil
 }
 
-// messages counts the messages of a stream.
 func (p *publisher) messages(ctx context.Context, stream string) (uint64, error) {
 	s, err := p.js.Stream(ctx, stream)
 	if err != nil {
@@ -141,8 +138,7 @@ func (p *publisher) messages(ctx context.Context, stream string) (uint64, error)
 	return s.CachedInfo().State.Msgs, nil
 }
 
-// stored counts the messages of a stream that match a subject. A work queue has
-// no such readers.
+// stored counts the messages of a stream that match a subject. It does not work for a work queue.
 func (p *publisher) stored(ctx context.Context, stream, filter string) (uint64, error) {
 	c, err := p.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: 10 * time.Second,

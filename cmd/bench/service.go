@@ -17,14 +17,13 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// serviceSetup is what a measurement chooses about the service; everything else
-// is as an operator gets it.
+// serviceSetup has the settings that a measurement changes. All others keep their defaults.
 type serviceSetup struct {
 	Upstream     string
 	Kind         string // of the routes
-	Routes       int    // 0 for the one that serves every model
-	NATS         string // URL of an external server; empty for the embedded one
-	Copies       int    // of each stream, on an external server; 0 for one
+	Routes       int    // 0 for one route that serves every model
+	NATS         string // URL of an external server; empty for an embedded one
+	Copies       int    // of each stream, on an external server; 0 means one
 	SyncAlways   bool
 	InFlight     int
 	Queued       int
@@ -35,11 +34,10 @@ type serviceSetup struct {
 	InlineEvents string        // empty for off
 }
 
-// tasksBytes is enough for the jobs in flight: their events so far, and the 12 KiB that the
-// service reserves for each.
+// tasksBytes returns enough bytes for the jobs in flight: their events so far, and the 12 KiB that
+// the service reserves for each.
 func (s serviceSetup) tasksBytes() int64 { return max(4<<30, (32<<10)*int64(s.InFlight)) }
 
-// yaml is the configuration file.
 func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"upstreams": map[string]any{"bench": map[string]any{"base_url": s.Upstream, "max_idle_conns": 1024}},
@@ -97,12 +95,11 @@ func (s serviceSetup) nats(dataDir string) map[string]any {
 	return n
 }
 
-// service is a running genbus.
 type service struct {
 	*child
 	url   string // HTTP
 	nats  string
-	pprof string // empty unless it was built for profiling
+	pprof string // empty unless built for profiling
 	http  *http.Client
 }
 
@@ -143,7 +140,7 @@ func (w *workshop) startService(ctx context.Context, name string, setup serviceS
 	return s, nil
 }
 
-// startSandbox runs the service's own fake upstream in a process of its own.
+// startSandbox starts the sandbox in its own process.
 func (w *workshop) startSandbox(ctx context.Context) (*child, string, error) {
 	c, found, err := startChild(ctx, w.dir, "sandbox", []string{w.service, "sandbox"},
 		childEnv("GENBUS_SANDBOX_ADDR=127.0.0.1:0"), bannerSandbox)
@@ -160,21 +157,20 @@ func (s *service) metrics(ctx context.Context) (metrics, error) {
 	return scrape(ctx, s.http, s.url)
 }
 
-// discard stops a service whose data is thrown away.
+// discard stops the service. Its data is not needed.
 func (s *service) discard() {
 	s.http.CloseIdleConnections()
 	s.kill()
 }
 
-// newClient is an HTTP client for loopback with room for many connections.
+// newClient returns an HTTP client for loopback that keeps conns idle connections.
 func newClient(conns int) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true, IdleConnTimeout: time.Minute,
 	}}
 }
 
-// profile saves a CPU profile over d, and what is on the heap after it. Without
-// --profile it only waits.
+// profile saves a CPU profile over d, and then a heap profile. Without --profile it only waits.
 func (w *workshop) profile(ctx context.Context, s *service, name string, d time.Duration) error {
 	if s.pprof == "" {
 		return pause(ctx, d)

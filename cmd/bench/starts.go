@@ -10,14 +10,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// busyTenant is the one with very many jobs.
 const busyTenant = "busy"
 
-// secondVersion is that of the event by which a video's submission begins.
+// secondVersion is the version of the event that starts a video's submission.
 const secondVersion = "2"
 
-// starts counts the videos of the busy tenant whose submission began, and keeps
-// when the first one of each other tenant did.
+// starts counts the started videos of the busy tenant, and records the first start of each other
+// tenant.
 type starts struct {
 	mu    sync.Mutex
 	busy  int
@@ -25,8 +24,8 @@ type starts struct {
 	news  chan struct{}    // closed and replaced at each start
 }
 
-// start is the moment at which a tenant's first job began, and how many of the busy
-// tenant's had begun by then.
+// start is the time of a tenant's first start, and the number of the busy tenant's starts before
+// it.
 type start struct {
 	at   time.Time
 	busy int
@@ -58,14 +57,12 @@ func (s *starts) add(tenant string) {
 	s.news = make(chan struct{})
 }
 
-// busyOnes is the number of the busy tenant's jobs that began.
 func (s *starts) busyOnes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.busy
 }
 
-// first waits for a tenant's first start.
 func (s *starts) first(ctx context.Context, tenant string) (start, error) {
 	for {
 		s.mu.Lock()

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 )
 
-// table is rows of text under a title.
 type table struct {
 	title string
 	rows  [][]string // the first is the head
@@ -18,7 +17,7 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write prints the table as aligned columns, readable as Markdown too.
+// write prints the table as aligned columns in Markdown.
 func (t *table) write(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "\n%s\n\n", t.title); err != nil {
 		return err
@@ -33,7 +32,7 @@ func (t *table) write(w io.Writer) error {
 	return tw.Flush()
 }
 
-// printTables prints the machine, and the tables that have rows.
+// printTables prints the machine and all tables with rows.
 func printTables(m machine, tables []table) error {
 	fmt.Printf("%s, %d cores, %s, load %s\n", m.CPU, m.Cores, m.Go, m.LoadAvg)
 	for _, t := range tables {
@@ -47,8 +46,8 @@ func printTables(m machine, tables []table) error {
 	return nil
 }
 
-// number writes a value with three significant digits, more where it is whole
-// and large. NaN is a dash.
+// number formats a value with three significant digits, or more for large whole numbers. NaN is a
+// dash.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):
@@ -64,7 +63,6 @@ func number(v float64) string {
 	}
 }
 
-// aim says whether a value keeps to its aim.
 func aim(met bool) string {
 	if met {
 		return "met"
@@ -72,7 +70,7 @@ func aim(met bool) string {
 	return "missed"
 }
 
-// spread is the middle and the ends of a few values.
+// spread is the median and the range of some values.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -91,7 +89,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s (%s-%s)", number(s.Median), number(s.Min), number(s.Max))
 }
 
-// rank is the q-quantile of sorted values, interpolated; NaN of none.
+// rank returns the interpolated q-quantile of sorted values, or NaN without values.
 func rank(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

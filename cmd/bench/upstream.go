@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// upstreamCommand is a chat upstream that does as little as it can, so that it
-// is not what is measured.
+// upstreamCommand is a chat upstream that does as little as possible, so that it does not distort
+// the results.
 type upstreamCommand struct {
 	Addr string `default:"127.0.0.1:0" help:"Address to listen on."`
 }
@@ -27,7 +27,7 @@ func (c upstreamCommand) Run(ctx context.Context) error {
 	return serve(ctx, c.Addr, http.HandlerFunc(answerChat))
 }
 
-// serve listens, says where, and serves until ctx ends.
+// serve listens, prints its address, and serves until ctx ends.
 func serve(ctx context.Context, addr string, h http.Handler) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -37,7 +37,7 @@ func serve(ctx context.Context, addr string, h http.Handler) error {
 	fmt.Printf("listening on http://%s\n", l.Addr())
 	go func() {
 		<-ctx.Done()
-		_ = server.Close() // its connections are those of a measurement that is over
+		_ = server.Close() // the measurement is over
 	}()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -45,8 +45,8 @@ func serve(ctx context.Context, addr string, h http.Handler) error {
 	return nil
 }
 
-// chatModel says in a model's name what the upstream is to answer:
-// "bench:<chunks>:<microseconds between them>"; 0 chunks is a JSON reply.
+// chatModel encodes the answer in a model name: "bench:<chunks>:<microseconds between them>". 0
+// chunks means a JSON reply.
 func chatModel(chunks int, interval time.Duration) string {
 	return fmt.Sprintf("bench:%d:%d", chunks, interval.Microseconds())
 }
@@ -93,7 +93,7 @@ func answerChat(w http.ResponseWriter, r *http.Request) {
 	}
 	if chunks == 0 {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(wholeReply) // a client that went away is no news
+		_, _ = w.Write(wholeReply) // the client may have disconnected
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -111,9 +111,8 @@ const (
 	doneBlock = "data: [DONE]\n\n"
 )
 
-// streamChat writes and flushes every chunk by itself; its content is the time of
-// its writing. Chunks are due from the start of the stream, so that lateness does
-// not add up.
+// streamChat writes and flushes each chunk with the time of its writing as content. Due times count
+// from the start of the stream, so that delays do not add up.
 func streamChat(ctx context.Context, w http.ResponseWriter, chunks int, interval time.Duration) {
 	flush := http.NewResponseController(w)
 	buf := make([]byte, 0, 512)
@@ -130,5 +129,5 @@ func streamChat(ctx context.Context, w http.ResponseWriter, chunks int, interval
 			return
 		}
 	}
-	_, _ = io.WriteString(w, lastChunk+doneBlock) // a client that went away is no news
+	_, _ = io.WriteString(w, lastChunk+doneBlock) // the client may have disconnected
 }

@@ -22,7 +22,6 @@ type videoCommand struct {
 	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
-// videoReport is everything that bench video measured.
 type videoReport struct {
 	Machine machine        `json:"machine"`
 	Flights []flightResult `json:"in_flight,omitempty"`
@@ -30,9 +29,9 @@ type videoReport struct {
 }
 
 const (
-	// maxTasks is what may be asked for: the sandbox remembers 1,048,576 tasks.
+	// maxTasks limits the flags. The sandbox stores at most 1,048,576 tasks.
 	maxTasks = 1_000_000
-	// maxInFlight is the most that the service takes as a route's max_in_flight.
+	// maxInFlight is the largest max_in_flight that the service accepts.
 	maxInFlight = 1_000_000
 )
 
@@ -57,7 +56,6 @@ func (c videoCommand) Validate() error {
 	return nil
 }
 
-// Run measures and prints.
 func (c videoCommand) Run(ctx context.Context) error {
 	w, err := c.open(ctx)
 	if err != nil {
@@ -114,13 +112,13 @@ func printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// The aims of the design for a machine of two cores.
+// Aims of the design for a machine with two cores.
 const (
 	aimLateness    = 0.1     // seconds, p99
 	aimTaskBytes   = 4 << 10 // per task in flight
 	aimLivesSecond = 1000    // without fsync
-	aimLivesFsync  = 0.7     // of the lives without fsync, with it
-	aimCreateMS    = 0.25    // CPU of the service for each task that is admitted and submitted, without fsync
+	aimLivesFsync  = 0.7     // lives with fsync, relative to those without
+	aimCreateMS    = 0.25    // service CPU per task admitted and submitted, without fsync
 )
 
 func (r videoReport) print() error { return printTables(r.Machine, r.tables()) }
@@ -157,7 +155,7 @@ func (r videoReport) tables() []table {
 	return []table{admission, memory, polls, lives}
 }
 
-// aimWithout is the verdict of an aim that holds without fsync.
+// aimWithout returns the verdict of an aim that applies only without fsync.
 func aimWithout(fsync string, met bool) string {
 	if fsync == onOff(true) {
 		return "-"
@@ -165,7 +163,7 @@ func aimWithout(fsync string, met bool) string {
 	return aim(met)
 }
 
-// livesFsync compares the lives with fsync with those without, where both were measured.
+// livesFsync compares lives with fsync to lives without, if both were measured.
 func (r videoReport) livesFsync() (toOff float64, verdict string) {
 	rates := map[string]float64{}
 	for _, l := range r.Lives {

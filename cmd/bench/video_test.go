@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestVideoAims compares lives with and without fsync, and the CPU of a create without.
+// TestVideoAims proves that lives with fsync are compared to those without, and that the CPU aim
+// applies only without fsync.
 func TestVideoAims(t *testing.T) {
 	t.Parallel()
 	write := func(r videoReport, table int) string {

@@ -22,15 +22,15 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// BenchmarkAccept is the time until a video is accepted, asked for by HTTP, by how the
-// broker stores. Nothing is submitted meanwhile but one video. Service, servers and
-// clients share one process. docs/operations/storage.md quotes it.
+// BenchmarkAccept measures the time until a video requested over HTTP is accepted, for each kind of
+// storage. Only one video is submitted to the upstream. Service, NATS servers and clients share the
+// process. docs/performance.md quotes the results.
 func BenchmarkAccept(b *testing.B) {
 	for _, mode := range []struct {
 		name    string
-		servers int // 0: embedded
+		servers int // 0 for an embedded server
 		sync    bool
-		keep    bool // the requests
+		keep    bool // keep requests
 	}{
 		{"embedded/sync", 0, true, false}, {"embedded/sync/kept", 0, true, true}, {"embedded/no-sync", 0, false, false},
 		{"three/sync", 3, true, false}, {"three/sync/kept", 3, true, true}, {"three/no-sync", 3, false, false},
@@ -92,7 +92,7 @@ func benchAccept(b *testing.B, base string, clients int) {
 	b.ReportMetric(float64(len(took))/b.Elapsed().Seconds(), "accepted/s")
 }
 
-// startAccepting runs a service that has one place for a job in work.
+// startAccepting starts a service whose routes have one slot in flight.
 func startAccepting(b *testing.B, change func(*config.Config)) (base string) {
 	b.Helper()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: time.Hour})
@@ -130,7 +130,7 @@ func startAccepting(b *testing.B, change func(*config.Config)) (base string) {
 	return "http://" + s.HTTPAddr().String()
 }
 
-// startServers runs a cluster and gives the addresses of its clients.
+// startServers starts a cluster and returns its client URLs.
 func startServers(b *testing.B, n int, syncAlways bool) string {
 	b.Helper()
 	ports, err := freeport.Ports(n)

@@ -18,9 +18,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestEveryMessageIsAsTheDocumentSays: all that passes below the prefix while
-// jobs come in by both ways, end and fail has a channel, and headers and a payload
-// as the document has them, in either encoding.
+// TestEveryMessageIsAsTheDocumentSays proves that every message below the prefix matches the
+// AsyncAPI document: its channel, headers and payload, in both encodings, for jobs that complete
+// and that fail.
 func TestEveryMessageIsAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"protobuf", "json"} {
@@ -48,7 +48,7 @@ func TestEveryMessageIsAsTheDocumentSays(t *testing.T) {
 	}
 }
 
-// listen takes everything below the prefix.
+// listen subscribes to all subjects below the prefix.
 func (w *world) listen(t *testing.T) *nats.Subscription {
 	t.Helper()
 	sub, err := w.nc.SubscribeSync(w.Names().Prefix() + ".>")
@@ -61,8 +61,8 @@ func (w *world) listen(t *testing.T) *nats.Subscription {
 	return sub
 }
 
-// sendAll fills the inbox: with a video, a streamed chat, videos that fail, one of
-// which leaves a dead letter, and what is no request.
+// sendAll publishes videos that complete, fail and leave a dead letter, a streamed chat, and an
+// invalid request.
 func (w *world) sendAll(t *testing.T) {
 	t.Helper()
 	stream := true
@@ -85,7 +85,7 @@ func (w *world) sendAll(t *testing.T) {
 	}
 }
 
-// checkReplies calls with what is accepted and with what is not, in both forms.
+// checkReplies sends valid and invalid calls, as JSON and as Protobuf, and checks their replies.
 func (w *world) checkReplies(t *testing.T, d *contracttest.Document) {
 	t.Helper()
 	const video, chat = `{"model":"sandbox-video","prompt":"a cat"}`, `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`
@@ -112,8 +112,7 @@ func (w *world) checkReplies(t *testing.T, d *contracttest.Document) {
 	}
 }
 
-// checkSeen holds what comes to the document, until everything has come that
-// sendAll makes.
+// checkSeen checks messages against the document until all messages caused by sendAll have arrived.
 func (w *world) checkSeen(t *testing.T, d *contracttest.Document, seen *nats.Subscription) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -133,7 +132,7 @@ func (w *world) checkSeen(t *testing.T, d *contracttest.Document, seen *nats.Sub
 			t.Fatalf("%v; still missing are %v of %v", err, missing, count)
 		}
 		id, err := d.CheckMessage(contracttest.Message{Subject: m.Subject, Header: m.Header, Data: m.Data})
-		if err != nil && !strings.HasSuffix(id, "Call") { // one of those is wrong on purpose
+		if err != nil && !strings.HasSuffix(id, "Call") { // one call is invalid on purpose
 			t.Error(err)
 		}
 		count[id]++

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestBackup is docs/backup.md, run: what a backup was taken of while its routes
-// were paused comes back paused, knows nothing of what happened since, and submits
-// nothing again that its operator takes out before the routes are resumed.
+// TestBackup proves the procedure in docs/deploy.md. Routes that were paused during the backup come
+// back paused, later changes are lost, and jobs that the operator removes before resuming are not
+// submitted again.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	for name, newStore := range map[string]func(*testing.T) store{"a copied data directory": newDirectory, "snapshots of three nodes": newThreeNodes} {
@@ -21,7 +21,7 @@ func TestBackup(t *testing.T) {
 			for i := range 6 {
 				r.create(fmt.Sprint("k", i))
 			}
-			for _, key := range []string{"k0", "k1"} { // the route has two places
+			for _, key := range []string{"k0", "k1"} { // the route has two slots
 				r.await(key, "in_progress")
 			}
 			r.pause()
@@ -29,7 +29,7 @@ func TestBackup(t *testing.T) {
 			r.resume()
 
 			r.cancel("k0")
-			r.await("k2", "in_progress") // it has the place of k0
+			r.await("k2", "in_progress") // it takes the slot of k0
 			r.create("later")
 			submitted := r.submitted()
 			r.lose()
@@ -59,23 +59,21 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// recovery is a service that is lost and comes back from a backup.
 type recovery struct {
 	*bed
 	store store
 	up    *handUpstream
 	m     *backedUp
-	ids   map[string]string // of jobs, by request id
+	ids   map[string]string // of jobs, by request ID
 }
 
-// store is where a service keeps its data.
 type store interface {
-	// serve starts a service on the data there is.
+	// serve starts a service on the current data.
 	serve(upstream string) *backedUp
-	// save takes the backup. It stops the service and starts it again, or calls
-	// meanwhile when the work is copied and the log is not.
+	// save takes the backup. It either restarts the service, or calls meanwhile after copying the
+	// work and before copying the log.
 	save(m *backedUp, meanwhile func())
-	// lose loses the data and brings back what was saved. No service runs.
+	// lose deletes the data and restores the backup. No service may be running.
 	lose()
 }
 
@@ -86,8 +84,7 @@ func newRecovery(t *testing.T, s store) *recovery {
 	return r
 }
 
-// create has a video made. Its body is too long for a message, so that it is in
-// an object store.
+// create submits a video whose body is too large for a message and is stored in an object store.
 func (r *recovery) create(key string) {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"model":"sandbox-video","prompt":"a cat","metadata":{"note":%q}}`, strings.Repeat("x", 300<<10))
@@ -109,7 +106,6 @@ func (r *recovery) await(key, status string) {
 	})
 }
 
-// status is that of the HTTP answer.
 func (r *recovery) status(key string) int {
 	r.t.Helper()
 	code, _, err := r.m.get(r.t.Context(), "/v1/video/generations/"+r.ids[key])
@@ -119,7 +115,7 @@ func (r *recovery) status(key string) int {
 	return code
 }
 
-// waits reports whether a job was not submitted, as far as the log knows.
+// waits reports whether a job was not submitted according to its log.
 func (r *recovery) waits(key string) bool {
 	r.t.Helper()
 	got, err := r.m.do(r.t.Context(), http.MethodGet, "/genbus/v1/videos/"+r.ids[key], "")
@@ -137,13 +133,12 @@ func (r *recovery) cancel(key string) {
 	}
 }
 
-// cancelLeftOver ends a job that was accepted while the backup was taken: it has a
-// log, and no work item.
+// cancelLeftOver cancels a job that was accepted during the backup and has a log but no work item.
 func (r *recovery) cancelLeftOver(key string) {
 	r.t.Helper()
 	id, saved := r.ids[key]
 	if !saved {
-		return // the service was stopped meanwhile
+		return // save stopped the service and created no job
 	}
 	r.await(key, "queued")
 	r.cancel(key)
@@ -161,9 +156,8 @@ func (r *recovery) pause() { r.operator().ok("pause", "video", "video") }
 
 func (r *recovery) resume() { r.operator().ok("resume", "video", "video") }
 
-// isPaused checks that the route came back as it was saved. How many wait is not
-// the same everywhere: a restored consumer of three nodes has forgotten which jobs
-// were held.
+// isPaused checks that the route is still paused. It ignores the backlog: a restored consumer on
+// three nodes no longer knows which jobs were held.
 func (r *recovery) isPaused() {
 	r.t.Helper()
 	var list struct {
@@ -178,7 +172,7 @@ func (r *recovery) isPaused() {
 	}
 }
 
-// submitted is what the log of the process says of submissions.
+// submitted returns the log lines about submissions.
 func (r *recovery) submitted() string {
 	r.t.Helper()
 	data, err := os.ReadFile(r.m.log)

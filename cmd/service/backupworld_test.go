@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// backedUp is a service process, and the file that it logs to.
+// backedUp is a service process with a log file.
 type backedUp struct {
 	*member
 	log string
@@ -33,7 +33,7 @@ operator_keys:
   - {name: ops, key_sha256: %s}
 `
 
-// startBackedUp starts a process with a store of its own (data) or on servers (url).
+// startBackedUp starts a process with an embedded store in data or on the servers at url.
 func startBackedUp(t *testing.T, upstream, data, url string, replicas int) *backedUp {
 	t.Helper()
 	dir, sum := t.TempDir(), sha256.Sum256([]byte(opsKey))
@@ -65,8 +65,7 @@ func startBackedUp(t *testing.T, upstream, data, url string, replicas int) *back
 	return m
 }
 
-// directory is the data directory of an embedded server. It is copied while the
-// service is stopped.
+// directory is the data directory of an embedded server. It is copied while the service is stopped.
 type directory struct {
 	t          *testing.T
 	data, copy string
@@ -114,7 +113,6 @@ func newThreeNodes(t *testing.T) store {
 	return n
 }
 
-// start starts three nodes with nothing stored.
 func (n *threeNodes) start() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
@@ -136,9 +134,9 @@ func (n *threeNodes) serve(upstream string) *backedUp {
 	return startBackedUp(n.t, upstream, "", n.url, 3)
 }
 
-// save copies the streams in the order in which a job goes through them, so that
-// one that goes on meanwhile is seen twice rather than not at all. The inbox is left
-// out: restored, it is another one, whose requests without an id are other jobs.
+// save copies the streams in the order in which a job passes through them. A job that advances
+// during the backup is then seen twice rather than never. It omits the inbox: in a restored inbox,
+// requests without an ID would become new jobs.
 func (n *threeNodes) save(_ *backedUp, meanwhile func()) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
@@ -157,8 +155,7 @@ func (n *threeNodes) save(_ *backedUp, meanwhile func()) {
 	}
 }
 
-// lose restores the streams to other nodes. In which order does not matter, because
-// no service runs.
+// lose restores the streams to new nodes. The order does not matter while no service runs.
 func (n *threeNodes) lose() {
 	n.t.Helper()
 	n.start()

@@ -13,10 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// fits reports whether a banner may be written to out: to a terminal it may, and never
-// among the records of a log in JSON, whose readers expect nothing else. When json is
-// asked for, stdout and stderr often end in one stream at the log collector. In
-// os.DevNull, which looks like a terminal, a banner would be lost with the addresses.
+// fits reports whether the banner may be written to out. A terminal always gets it. It must not end
+// up in a JSON log, and log collectors often merge stdout and stderr. os.DevNull looks like a
+// terminal, but the addresses would be lost there.
 func fits(out, log *os.File, format string) bool {
 	switch {
 	case isNull(out):
@@ -48,7 +47,7 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// banner says where a service listens and how to try it.
+// banner describes where a service listens and how to try it.
 type banner struct{ *service.Service }
 
 func (s banner) String() string {
@@ -79,7 +78,7 @@ func (s banner) String() string {
 	return b.String()
 }
 
-// hasConsole reports whether someone can use the console: with a key, or at this machine.
+// hasConsole reports whether the console is usable: with an operator key, or from this machine.
 func (s banner) hasConsole() bool {
 	tcp, ok := s.HTTPAddr().(*net.TCPAddr)
 	return len(s.Config().OperatorKeys) > 0 || ok && tcp.IP.IsLoopback() && len(s.Config().APIKeys) == 0
@@ -92,11 +91,11 @@ func (s banner) login() string {
 	return " (needs an operator key)"
 }
 
-// goRun matches the program of a "go run": it is in a directory for this run, or in the
-// build cache.
+// goRun matches programs started by "go run", which are in a temporary directory or the build
+// cache.
 var goRun = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\][^/\\]+$`)
 
-// programCommand is how a program is called again.
+// programCommand returns the command that starts program again.
 func programCommand(program string) string {
 	if goRun.MatchString(program) {
 		return "go run ./cmd/service"
@@ -104,7 +103,7 @@ func programCommand(program string) string {
 	return program
 }
 
-// serverFlag names our address, where it is not the default.
+// serverFlag returns the flag for server, or nothing for the default.
 func serverFlag(server string) string {
 	if server == command.DefaultServer {
 		return ""
@@ -112,11 +111,10 @@ func serverFlag(server string) string {
 	return " --server " + server
 }
 
-// idle reports whether there is no model that could be asked for.
 func (s banner) idle() bool { return len(s.Config().Routes) == 0 }
 
-// unsaid explains the variables of the lines to try: the banner knows no key, and no
-// file of the client.
+// unsaid explains the variables in the sample commands, because the banner knows neither API keys
+// nor the client's files.
 func (s banner) unsaid() string {
 	var what []string
 	if len(s.Config().APIKeys) > 0 {
@@ -137,7 +135,7 @@ func (s banner) unsaid() string {
 	return " (" + strings.Join(what, "; ") + ")"
 }
 
-// authorization is the header that curl sends where a key is wanted.
+// authorization returns the curl header if an API key is required.
 func (s banner) authorization() string {
 	if len(s.Config().APIKeys) == 0 {
 		return ""
@@ -145,7 +143,7 @@ func (s banner) authorization() string {
 	return ` -H "Authorization: Bearer $KEY"`
 }
 
-// environment has a command send the key where one is wanted.
+// environment returns the variable that passes the API key to a command, if one is required.
 func (s banner) environment() string {
 	if len(s.Config().APIKeys) == 0 {
 		return ""
@@ -153,7 +151,7 @@ func (s banner) environment() string {
 	return command.EnvAPIKey + `="$KEY" `
 }
 
-// exampleTenant is one of whom there is a key, or who everybody is.
+// exampleTenant returns the tenant of the first API key, or the default tenant without keys.
 func (s banner) exampleTenant() string {
 	if len(s.Config().APIKeys) == 0 {
 		return config.DefaultTenant
@@ -161,7 +159,7 @@ func (s banner) exampleTenant() string {
 	return s.Config().APIKeys[0].Tenant
 }
 
-// trust is what a client needs for a server's TLS; ca is its own name of the flag.
+// trust returns the client's TLS flags for a server. ca is the client's flag for the CA file.
 func trust(t config.ServerTLS, ca string) string {
 	if !t.Enabled() {
 		return ""
@@ -181,14 +179,14 @@ func (s banner) httpAddress() string {
 	return scheme + "://" + s.HTTPAddr().String()
 }
 
-// tryHTTP is an address of HTTP that a client on this machine can call.
+// tryHTTP returns an HTTP URL that works on this machine.
 func (s banner) tryHTTP() string {
 	scheme, _, _ := strings.Cut(s.httpAddress(), "://")
 	return scheme + "://" + reachable(s.HTTPAddr(), s.Config().HTTP.TLS)
 }
 
-// reachable is how a client on this machine calls an address. One that listens
-// everywhere has no host that could be called, or that a certificate could name.
+// reachable returns the host and port for a client on this machine. An unspecified address becomes
+// localhost, or $HOST with TLS, because the certificate must name the host.
 func reachable(addr net.Addr, t config.ServerTLS) string {
 	if !everywhere(addr) {
 		return addr.String()
@@ -212,7 +210,7 @@ func (s banner) grpcSecurity() string {
 	return ""
 }
 
-// security is what our commands need, with TLS or without.
+// security returns the TLS flags of genbus commands.
 func (s banner) security() string {
 	t, server := s.Config().GRPC.TLS, reachable(s.GRPCAddr(), s.Config().GRPC.TLS)
 	if !t.Enabled() && len(s.Config().APIKeys) > 0 && !command.IsLoopback(server) {
@@ -231,7 +229,7 @@ func (s banner) natsAddress() string {
 	return strings.Join(s.Config().NATS.Servers(), ",")
 }
 
-// exampleModel is a model that some route of the kind serves, or empty.
+// exampleModel returns a model of the first route of a kind, or an empty string.
 func (s banner) exampleModel(kind string) string {
 	for _, r := range s.Config().Routes {
 		if r.Kind != kind {

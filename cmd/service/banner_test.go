@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestBannerStaysOutOfTheLog: it is not written where records of JSON are.
+// TestBannerStaysOutOfTheLog proves that the banner is not written into a JSON log.
 func TestBannerStaysOutOfTheLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestBannerStaysOutOfTheLog(t *testing.T) {
 		t.Cleanup(func() { _ = f.Close() })
 		return f
 	}
-	terminal := device("/dev/zero") // counts as one
+	terminal := device("/dev/zero") // detected as a terminal
 	for name, row := range map[string]struct {
 		out, log *os.File
 		format   string
@@ -47,7 +47,7 @@ func TestBannerStaysOutOfTheLog(t *testing.T) {
 	}
 }
 
-// TestCommandOfGoRun: the path that "go run" gives a program is of no use to a reader.
+// TestCommandOfGoRun proves that programCommand hides the temporary path of "go run".
 func TestCommandOfGoRun(t *testing.T) {
 	t.Parallel()
 	const goRun = "go run ./cmd/service"

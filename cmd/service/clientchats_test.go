@@ -27,7 +27,7 @@ func chatParams(text string) openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{Model: "sandbox-chat", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(text)}}
 }
 
-// TestOpenAIGoChats has openai-go do all that it can do with chats.
+// TestOpenAIGoChats proves that openai-go can use all its chat features with genbus.
 func TestOpenAIGoChats(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{ChunkInterval: 1})
@@ -58,7 +58,7 @@ func TestOpenAIGoChats(t *testing.T) {
 	}{
 		{"a refusal is not repeated", "sandbox-chat:status=400,code=bad_prompt", "", "bad_prompt", 1},
 		{"the failed chat of a key is not asked for again", "sandbox-chat:status=503,code=overloaded", "final", "upstream_unavailable", 1},
-		// The last one: genbus leaves the upstream's key alone for that second too.
+		// Keep this row last: genbus does not use the upstream key for that second either.
 		{"a busy upstream is asked again when it said", "sandbox-chat:status=429,retry_after=1", "", "rate_limited", 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func checkTools(t *testing.T, c openai.Client) {
 		all.Choices[0].Message.ToolCalls[0].Function.Arguments != choice.Message.ToolCalls[0].Function.Arguments {
 		t.Errorf("streamed %+v, %v", all.Choices, stream.Err())
 	}
-	// The answer of the tool goes back, and the model goes on.
+	// Send the result of the tool, so that the model continues.
 	params.Messages = append(params.Messages, choice.Message.ToParam(), openai.ToolMessage("6", choice.Message.ToolCalls[0].ID))
 	if next, err := c.Chat.Completions.New(t.Context(), params); err != nil || next.Choices[0].FinishReason != "stop" {
 		t.Errorf("after the tool: %v, %v", next, err)
@@ -123,7 +123,7 @@ func checkStreamUsage(t *testing.T, c openai.Client) {
 	}
 }
 
-// checkPassedOn sends what genbus has no field for, and looks at what arrives.
+// checkPassedOn proves that the upstream receives fields that genbus does not know.
 func (w clientWorld) checkPassedOn(t *testing.T, c openai.Client) {
 	bodies := make(chan []byte, 4)
 	w.up.Sandbox.SetBehaviour(func(r *http.Request, body []byte) *sandbox.Behaviour {
@@ -171,7 +171,7 @@ func (w clientWorld) checkPassedOn(t *testing.T, c openai.Client) {
 			{"type":"image_url","image_url":{"url":"https://x/a.png"}},{"type":"video_url","video_url":{"url":"https://x/a.mp4"}}]}]}`)
 }
 
-// checkArrived compares JSON values, whose numbers stand as they were written.
+// checkArrived compares JSON values and keeps the spelling of numbers.
 func checkArrived(t *testing.T, got []byte, want string) {
 	t.Helper()
 	if diff := cmp.Diff(jsonValue(t, []byte(want)), jsonValue(t, got)); diff != "" {
@@ -189,8 +189,8 @@ func jsonValue(t *testing.T, raw []byte) (v any) {
 	return v
 }
 
-// What the vendor of vendorChat says: members that OpenAI does not have, in the
-// reply, in its message and in every block of a stream.
+// Answers of vendorChat. They contain members that OpenAI does not define, in the reply, in its
+// message and in every stream block.
 const (
 	vendorReply = `{"id":"c1","object":"chat.completion","created":1,"model":"vendor-chat","x_groq":{"id":"req_1","n":12345678901234567890},` +
 		`"choices":[{"index":0,"message":{"role":"assistant","content":"hi","reasoning_content":"hm","mood":"calm"},"finish_reason":"stop","native_finish_reason":"eos"}],` +
@@ -201,7 +201,7 @@ const (
 		`"choices":[{"index":0,"delta":{},"finish_reason":"stop","native_finish_reason":"eos"}],"x_groq":{"usage":{"queue_time":0.02}}}`
 )
 
-// vendorChat answers every chat in that way.
+// vendorChat answers every chat with vendorReply, or with vendorBlock and vendorEnd if streamed.
 func vendorChat(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var request struct {
@@ -216,8 +216,8 @@ func vendorChat(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "data: "+vendorBlock+"\n\ndata: "+vendorEnd+"\n\ndata: [DONE]\n\n")
 }
 
-// TestVendorFieldsOfChatsReachEveryReader: by HTTP byte for byte, by gRPC as
-// extra_json, and in events.
+// TestVendorFieldsOfChatsReachEveryReader proves that vendor fields arrive unchanged over HTTP, as
+// extra_json over gRPC, and in events.
 func TestVendorFieldsOfChatsReachEveryReader(t *testing.T) {
 	t.Parallel()
 	vendor := httptest.NewServer(http.HandlerFunc(vendorChat))
@@ -277,7 +277,7 @@ func rawChat(body string) *genbusv1.ChatRequest {
 	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(body)}}
 }
 
-// postText posts a chat and gives the answer as it came.
+// postText posts a chat and returns the raw answer.
 func (w *world) postText(t *testing.T, body string) string {
 	t.Helper()
 	resp, err := http.Post(w.base+"/v1/chat/completions", "application/json", strings.NewReader(body))
@@ -292,8 +292,8 @@ func (w *world) postText(t *testing.T, body string) string {
 	return string(data)
 }
 
-// checkVendorEvents reads the chunks and the end of a queued chat: the blocks
-// stand there byte for byte, and the whole reply has the vendor's members.
+// checkVendorEvents checks the feed and the chunks of a queued chat: blocks are unchanged, and the
+// complete reply contains the vendor's members.
 func (w *world) checkVendorEvents(t *testing.T, body string) {
 	id := w.call(t, subject.Chat, body)
 	feed, err := w.js.OrderedConsumer(t.Context(), w.Names().Tasks(), jetstream.OrderedConsumerConfig{

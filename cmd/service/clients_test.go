@@ -1,4 +1,4 @@
-//nolint:staticcheck // SA1019: the SDK deprecates videos with the vendor's own service; gateways go on
+//nolint:staticcheck // SA1019: deprecated with OpenAI's own service; gateways still implement the API
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// openAI is the public client, unchanged, but for a count of what it sends.
+// openAI returns the public client and a counter of the requests it sends.
 func (w *world) openAI(opts ...option.RequestOption) (client openai.Client, sent *atomic.Int64) {
 	sent = new(atomic.Int64)
 	count := func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
@@ -37,7 +37,6 @@ func videoParams(model string) openai.VideoNewParams {
 	return openai.VideoNewParams{Prompt: "a cat", Model: openai.VideoModel(model), Seconds: "4", Size: openai.VideoSize1280x720}
 }
 
-// newVideo creates a video with the SDK, and pollVideo waits for its end.
 func newVideo(t *testing.T, c openai.Client, model string, opts ...option.RequestOption) *openai.Video {
 	t.Helper()
 	v, err := c.Videos.New(t.Context(), videoParams(model), opts...)
@@ -58,7 +57,7 @@ func pollVideo(t *testing.T, c openai.Client, id string) *openai.Video {
 	return v
 }
 
-// TestOpenAIGoVideos has openai-go do all that it can do with videos.
+// TestOpenAIGoVideos proves that openai-go can use all its video features with genbus.
 func TestOpenAIGoVideos(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 500 * time.Millisecond})
@@ -190,12 +189,12 @@ func (w clientWorld) checkVideoErrors(t *testing.T, c openai.Client, sent *atomi
 	}
 }
 
-// TestOpenAIGoPollsAsOftenAsItIsTold: the route's interval reaches the SDK in
-// openai-poll-after-ms, and the SDK, which would poll each second, waits so long.
+// TestOpenAIGoPollsAsOftenAsItIsTold proves that the SDK polls at the route's interval, sent as
+// openai-poll-after-ms, instead of its default of one second.
 func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
 	t.Parallel()
 	const interval = 1600 * time.Millisecond
-	w := newClientWorld(t, sandbox.Options{VideoDuration: interval * 5 / 4}, func(c *config.Config) { // it ends with the second poll: the client has asked by then
+	w := newClientWorld(t, sandbox.Options{VideoDuration: interval * 5 / 4}, func(c *config.Config) { // ends at genbus's second poll, after the client's first
 		for i := range c.Routes {
 			c.Routes[i].Poll = config.Poll{Interval: interval}
 		}
@@ -223,8 +222,8 @@ func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
 	}
 }
 
-// TestOpenAIGoListsVideos: by page, both orders, from a place on, and whole by
-// auto-paging, also where videos have been deleted meanwhile.
+// TestOpenAIGoListsVideos proves that the SDK can list videos in both orders, from a given video,
+// and with auto-paging while videos are deleted.
 func TestOpenAIGoListsVideos(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour})
@@ -260,7 +259,7 @@ func TestOpenAIGoListsVideos(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A first page of deleted videos alone must not look like the end.
+	// A first page that contains only deleted videos must not look like the end.
 	if diff := cmp.Diff(newest[3:], listVideos(t, c, openai.VideoListParams{Limit: openai.Int(2)})); diff != "" {
 		t.Errorf("after three were deleted (-want +got):\n%s", diff)
 	}
@@ -269,7 +268,7 @@ func TestOpenAIGoListsVideos(t *testing.T) {
 	_, err = c.Videos.List(t.Context(), openai.VideoListParams{Limit: openai.Int(101)})
 	checkOpenAIError(t, err, http.StatusBadRequest, "invalid_request")
 
-	// Each page begins after a video that was deleted while it was read.
+	// Every page starts after a video that was deleted while the page was read.
 	var gone []string
 	pager := c.Videos.ListAutoPaging(t.Context(), openai.VideoListParams{Limit: openai.Int(2)})
 	for pager.Next() {

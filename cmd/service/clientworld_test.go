@@ -27,14 +27,14 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// clientWorld is a running service and the sandbox that it calls.
+// clientWorld is a running service with its sandbox.
 type clientWorld struct {
 	*world
 	up *sandbox.Server
 }
 
-// newClientWorld starts both. change may alter the configuration, which has the
-// sandbox's routes already.
+// newClientWorld starts a sandbox and a service. change may modify the configuration, which already
+// has the sandbox routes.
 func newClientWorld(t *testing.T, o sandbox.Options, change ...func(*config.Config)) clientWorld {
 	t.Helper()
 	up := startSandbox(t, o)
@@ -55,8 +55,7 @@ func startSandbox(t *testing.T, o sandbox.Options) *sandbox.Server {
 	return up
 }
 
-// startService starts a service whose sandbox is at url, with clients of every
-// kind.
+// startService starts a service with the sandbox at url, and all kinds of clients.
 func startService(t *testing.T, url string, change ...func(*config.Config)) *world {
 	t.Helper()
 	cfg := config.Default()
@@ -96,7 +95,7 @@ func (w *world) connect(t *testing.T) {
 	w.connectTo(t, w.NATSURL())
 }
 
-// connectTo is connect where the service has no server of its own.
+// connectTo connects the clients of a service without an embedded server.
 func (w *world) connectTo(t *testing.T, natsURL string) {
 	t.Helper()
 	var err error
@@ -111,7 +110,6 @@ func (w *world) connectTo(t *testing.T, natsURL string) {
 	}
 }
 
-// leave closes the clients.
 func (w *world) leave(t *testing.T) {
 	t.Helper()
 	if w.nc != nil {
@@ -125,7 +123,7 @@ func (w *world) leave(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// theClip is the file of every sandbox task.
+// theClip returns the file of every sandbox task.
 func theClip(t *testing.T) []byte {
 	t.Helper()
 	data, err := os.ReadFile("../../internal/sandbox/video.mp4")
@@ -135,7 +133,7 @@ func theClip(t *testing.T) []byte {
 	return data
 }
 
-// download reads a URL that wants no key.
+// download reads a URL without a key.
 func download(t *testing.T, url string) []byte {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -154,7 +152,7 @@ func download(t *testing.T, url string) []byte {
 	return data
 }
 
-// awaitListed waits until the list, which is fed by events, has n tasks.
+// awaitListed waits until the list contains n tasks. Events update it asynchronously.
 func (w *world) awaitListed(t *testing.T, n int) {
 	t.Helper()
 	await(t, "the list has every task", func() bool {
@@ -163,7 +161,7 @@ func (w *world) awaitListed(t *testing.T, n int) {
 	})
 }
 
-// await asks again until it is so, for what has no event.
+// await polls a condition that has no event.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -179,8 +177,8 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// frontOf is the sandbox at up, but that its tasks of the primary protocol are in progress for as
-// long as unfinished says so of a poll.
+// frontOf starts a proxy of the sandbox at up. Tasks of the primary protocol stay in progress while
+// unfinished returns true for a poll.
 func frontOf(t *testing.T, up string, unfinished func(id string) bool) string {
 	t.Helper()
 	target, err := url.Parse(up)

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// configCommand is what can be done with a configuration without a service.
+// configCommand has the commands that work on a configuration without a service.
 type configCommand struct {
 	Check   configCheckCommand   `cmd:"" help:"Check the configuration and print every problem; exit 0 or 1. Connects to nothing."`
 	Print   configPrintCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
@@ -21,7 +21,7 @@ type configCheckCommand struct {
 	File string `arg:"" optional:"" help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 }
 
-// Run fails with all problems, or prints what serve would warn of and what it found.
+// Run returns all problems as one error. Otherwise it prints the warnings of serve and a summary.
 func (c configCheckCommand) Run(out io.Writer) error {
 	cfg, err := config.Load(config.ProcessSource(c.File))
 	if err == nil {
@@ -41,7 +41,7 @@ func (c configCheckCommand) Run(out io.Writer) error {
 
 func wrongConfig(err error) error { return fmt.Errorf("invalid configuration:\n%w", err) }
 
-// warnings are what serve only warns of.
+// warnings returns the problems that do not stop serve.
 func warnings(cfg *config.Config) []string {
 	var out []string
 	for _, k := range cfg.EndedKeys() {
@@ -53,7 +53,6 @@ func warnings(cfg *config.Config) []string {
 	return out
 }
 
-// summary says in one line what the configuration has.
 func summary(cfg *config.Config) string {
 	kinds, keys, tenants := map[string]int{}, 0, map[string]bool{}
 	for _, r := range cfg.Routes {

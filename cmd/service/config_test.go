@@ -10,7 +10,6 @@ import (
 	"github.com/genbus/genbus/internal/listener/certtest"
 )
 
-// checked runs "config check" on a text.
 func checked(t *testing.T, text string) (out string, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "genbus.yaml")
@@ -31,7 +30,8 @@ routes:
 nats: {data_dir: /no/such/directory}
 `
 
-// TestConfigCheck: nothing listens and nothing is there, and the configuration is good all the same.
+// TestConfigCheck proves that a valid configuration passes without a reachable upstream or an
+// existing data directory.
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -68,7 +68,8 @@ func TestConfigCheckSaysEveryProblem(t *testing.T) {
 	}
 }
 
-// TestConfigCheckReadsCertificates as serve does: each of these files can be read.
+// TestConfigCheckReadsCertificates proves that "config check" finds a key that does not match its
+// certificate.
 func TestConfigCheckReadsCertificates(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
@@ -83,7 +84,7 @@ func TestConfigCheckReadsCertificates(t *testing.T) {
 	}
 }
 
-// TestConfigExampleIsGood: what one command prints the other takes.
+// TestConfigExampleIsGood proves that "config check" accepts the output of "config example".
 func TestConfigExampleIsGood(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

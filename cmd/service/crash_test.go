@@ -30,11 +30,10 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// crashPatience bounds one wait of a crash test.
 const crashPatience = 3 * time.Minute
 
-// rig is a service and its upstream, each in a process of its own, so that the
-// service can be killed without the upstream.
+// rig runs the service and its upstream in separate processes, so that the service can be killed
+// alone.
 type rig struct {
 	t        *testing.T
 	dir      string
@@ -63,8 +62,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// crashConfig lets creates last long enough to be cut off, and most tasks wait while some
-// are submitted.
+// crashConfig limits concurrency so that creates can be cut off while most tasks wait.
 const crashConfig = `
 upstreams:
   sandbox: {base_url: %q}
@@ -130,7 +128,7 @@ func (r *rig) spawn(command string) (*exec.Cmd, chan error) {
 	return cmd, ended
 }
 
-// start starts the service and waits until it takes messages.
+// start starts the service and waits until it consumes requests.
 func (r *rig) start() (*nats.Conn, jetstream.JetStream) {
 	r.t.Helper()
 	r.service, r.ended = r.spawn("serve")
@@ -146,7 +144,7 @@ func (r *rig) start() (*nats.Conn, jetstream.JetStream) {
 			return err
 		}
 		if js, err = jetstream.New(nc); err == nil {
-			_, err = js.Consumer(ctx, "GENBUS_REQUESTS", "intake-chat") // the last thing that the start makes
+			_, err = js.Consumer(ctx, "GENBUS_REQUESTS", "intake-chat") // created last during startup
 		}
 		if err != nil {
 			nc.Close()
@@ -156,7 +154,7 @@ func (r *rig) start() (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// end ends the service with a signal and waits for it.
+// end signals the service and waits until it exits.
 func (r *rig) end(sig syscall.Signal) error {
 	r.t.Helper()
 	if err := r.service.Process.Signal(sig); err != nil {
@@ -186,7 +184,6 @@ func (r *rig) stats(ctx context.Context) (sandbox.Stats, error) {
 	return s, err
 }
 
-// awaitCreates waits until the upstream has counted n creates.
 func (r *rig) awaitCreates(n int64) {
 	r.t.Helper()
 	r.await(fmt.Sprintf("%d creates", n), func(ctx context.Context) error {
@@ -213,7 +210,7 @@ func (r *rig) await(what string, ask func(context.Context) error) {
 	}
 }
 
-// fill publishes n requests, whose creates take a moment and whose videos a few.
+// fill publishes n requests with slow creates and videos of 1 to 3 seconds.
 func (r *rig) fill(js jetstream.JetStream, n int) {
 	r.t.Helper()
 	for i := range n {
@@ -234,7 +231,7 @@ func (r *rig) fill(js jetstream.JetStream, n int) {
 	}
 }
 
-// ends reads the feed until n tasks have ended, and the history of each.
+// ends reads the feed until n tasks have ended, and returns the events of each.
 func (r *rig) ends(js jetstream.JetStream, n int) map[string][]task.Event {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), crashPatience)
@@ -268,7 +265,7 @@ func (r *rig) ends(js jetstream.JetStream, n int) map[string][]task.Event {
 	return out
 }
 
-// check looks at every history and counts the ends by their code.
+// check validates all histories and counts their error codes.
 func (r *rig) check(ends map[string][]task.Event) map[string]int {
 	r.t.Helper()
 	codes := map[string]int{}
@@ -291,9 +288,8 @@ func (r *rig) check(ends map[string][]task.Event) map[string]int {
 	return codes
 }
 
-// TestKilledInTheMiddle: three kills in the middle of some tasks. Every task ends
-// once, none is submitted twice, and only those whose submission was cut off end
-// as unknown.
+// TestKilledInTheMiddle proves that after three kills every task ends once, no task is submitted
+// twice, and only tasks with an interrupted submission end as unknown.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	const n = someJobs
@@ -330,7 +326,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestStoppedCleanly: a stop and a start in the middle lose and doubt nothing.
+// TestStoppedCleanly proves that a restart in the middle loses no task and leaves none unknown.
 func TestStoppedCleanly(t *testing.T) {
 	t.Parallel()
 	const n = someJobs / 2

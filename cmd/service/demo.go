@@ -21,13 +21,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// demoTime bounds the whole demo.
 const demoTime = 20 * time.Second
 
 type demoCommand struct{}
 
-// Run shows the whole job: requests in by NATS, the upstream called over HTTP,
-// every step out as an event, and what a late subscriber sees.
+// Run demonstrates the whole path of a job: requests over NATS, the upstream call over HTTP, live
+// events, and stored events for a late subscriber.
 func (demoCommand) Run(ctx context.Context) error { return demo(ctx, os.Stdout) }
 
 func demo(ctx context.Context, out io.Writer) error {
@@ -37,12 +36,12 @@ func demo(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // the system clears what is left
+	defer os.RemoveAll(dir) //nolint:errcheck // the system removes the rest
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 3 * time.Second, ChunkInterval: 60 * time.Millisecond})
 	if err != nil {
 		return err
 	}
-	defer up.Close() //nolint:errcheck // nothing of it outlives the process
+	defer up.Close() //nolint:errcheck // the process exits
 	s, err := demoService(ctx, dir, up.URL())
 	if err != nil {
 		return err
@@ -58,8 +57,8 @@ func demo(ctx context.Context, out io.Writer) error {
 	return errors.Join(err, <-stopped)
 }
 
-// demoService is a whole service with its own directory and free ports, so
-// that it runs next to any other.
+// demoService returns a service with its own directory and free ports, so that it can run next to
+// others.
 func demoService(ctx context.Context, dir, upstream string) (*service.Service, error) {
 	cfg := config.Default()
 	cfg.NATS.DataDir, cfg.NATS.Listen = dir, "127.0.0.1:0"
@@ -74,7 +73,7 @@ func demoService(ctx context.Context, dir, upstream string) (*service.Service, e
 	return service.New(ctx, cfg, log, version())
 }
 
-// showJobs is the client's side: it uses NATS alone, as any other program would.
+// showJobs acts as a client that uses only NATS.
 func showJobs(ctx context.Context, out io.Writer, s *service.Service) error {
 	nc, err := nats.Connect(s.NATSURL())
 	if err != nil {
@@ -101,13 +100,12 @@ func showJobs(ctx context.Context, out io.Writer, s *service.Service) error {
 	return d.replay(ctx)
 }
 
-// demoClient publishes two requests and prints what comes back.
 type demoClient struct {
 	out   io.Writer
 	names subject.Space
 	js    jetstream.JetStream
 	begin time.Time
-	text  string // of the chat, as far as it has come
+	text  string // of the chat so far
 	ended []demoJob
 }
 
@@ -140,7 +138,7 @@ func (d *demoClient) publish(ctx context.Context) error {
 	return nil
 }
 
-// say prints one line: seconds since the start, a word, and the rest.
+// say prints one line: seconds since the start, a word, and the details.
 func (d *demoClient) say(word, format string, args ...any) {
 	fmt.Fprintf(d.out, "%6.2fs  %-11s %s\n", time.Since(d.begin).Seconds(), word, fmt.Sprintf(format, args...))
 }

@@ -50,7 +50,7 @@ func (d *demoClient) show(m *nats.Msg) error {
 	return nil
 }
 
-// demoBlock is what the demo reads of a chat's block.
+// demoBlock has the fields of a chat block that the demo reads.
 type demoBlock struct {
 	Choices []struct {
 		Delta struct {
@@ -61,8 +61,8 @@ type demoBlock struct {
 	Usage *struct{} `json:"usage"`
 }
 
-// showChunk prints the text of a chat as it grows, and what blocks without text are
-// for: every block is a line, so that they are as many as the end says.
+// showChunk prints one line for each block, so that the number of lines matches the count in the
+// terminal event.
 func (d *demoClient) showChunk(m *nats.Msg) error {
 	chunk, err := publisher.DecodeChunk(m.Header, m.Data)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *demoClient) showChunk(m *nats.Msg) error {
 	return nil
 }
 
-// grown is the text with what a block adds; of a block without text, what it is for.
+// grown returns the text including block b, or the purpose of a block without text.
 func (d *demoClient) grown(b demoBlock) string {
 	before, finish := d.text, ""
 	for _, c := range b.Choices {
@@ -97,7 +97,6 @@ func (d *demoClient) grown(b demoBlock) string {
 	}
 }
 
-// short keeps ids readable on one line.
 func short(id string) string {
 	if len(id) > 14 {
 		return id[:14] + "…"
@@ -105,8 +104,8 @@ func short(id string) string {
 	return id
 }
 
-// replay reads the stored events as a subscriber does that comes late: the
-// history of each job, and the feed of finished jobs.
+// replay reads the stored events like a late subscriber: the history of each job, and the feed of
+// finished jobs.
 func (d *demoClient) replay(ctx context.Context) error {
 	fmt.Fprintf(d.out, "\nWhat a late subscriber sees:\n")
 	for _, job := range d.ended {
@@ -135,8 +134,7 @@ func (d *demoClient) read(ctx context.Context, pattern string) error {
 	return nil
 }
 
-// toMilliseconds writes a time of an event with as many digits as the others, so that they
-// are one below the other.
+// toMilliseconds formats an event time with millisecond precision, so that the columns align.
 func toMilliseconds(at string) string {
 	t, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestHealthTurnsBeforeCallsAreRefused: for shutdown.delay, balancers see by HTTP
-// and by gRPC that this replica goes, while every call is served.
+// TestHealthTurnsBeforeCallsAreRefused proves that HTTP and gRPC health report a draining replica
+// for shutdown.delay while calls are still served.
 func TestHealthTurnsBeforeCallsAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newClientWorld(t, sandbox.Options{}, func(c *config.Config) { c.Shutdown.Delay = 8 * time.Second }) // a busy machine answers the four calls in it
+	w := newClientWorld(t, sandbox.Options{}, func(c *config.Config) { c.Shutdown.Delay = 8 * time.Second }) // enough for the calls on a busy machine
 	watch, err := grpc_health_v1.NewHealthClient(w.grpc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestEraseARunningTask: its upstream is polled no more, and its events, its
-// request's body and its place in the queue are gone.
+// TestEraseARunningTask proves that an erased task is no longer polled, and that its events,
+// request body and work item are removed.
 func TestEraseARunningTask(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: 800 * time.Millisecond})
@@ -37,7 +37,7 @@ func TestEraseARunningTask(t *testing.T) {
 			}
 			before := polled(running.GetUpstreamTaskId())
 			w.checkErased(t, way, id)
-			// As long as another task lives, whose polls go on.
+			// Another task runs to its end, with polls that continue.
 			other := w.ended(t, w.createVideo(t, `{"model":"sandbox-video","prompt":"a dog"}`))
 			if after := polled(running.GetUpstreamTaskId()); before == 0 || after != before || polled(other.GetUpstreamTaskId()) < 2 {
 				t.Errorf("polled %d times before and %d after the erasure; the other task %d times", before, after, polled(other.GetUpstreamTaskId()))
@@ -46,7 +46,7 @@ func TestEraseARunningTask(t *testing.T) {
 	}
 }
 
-// TestEraseAQueuedTask: it never reaches the upstream.
+// TestEraseAQueuedTask proves that an erased queued task never reaches the upstream.
 func TestEraseAQueuedTask(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: 600 * time.Second}, func(c *config.Config) {
@@ -63,7 +63,7 @@ func TestEraseAQueuedTask(t *testing.T) {
 			if got := way.erase(w.world, t, id); got != http.StatusOK {
 				t.Fatalf("erase: %d", got)
 			}
-			if took := time.Since(begin); took > 30*time.Second { // where it waits for a holder it is refused
+			if took := time.Since(begin); took > 30*time.Second { // waiting for a holder would end in a refusal
 				t.Errorf("nobody held it, and yet the erasure took %s", took)
 			}
 			w.checkErased(t, way, id)
@@ -72,7 +72,7 @@ func TestEraseAQueuedTask(t *testing.T) {
 	if got := eraseWays[0].erase(w.world, t, first); got != http.StatusOK {
 		t.Errorf("erase the first: %d", got)
 	}
-	// The place is free again, and what was erased does not take it.
+	// The slot is free, and no erased task takes it.
 	last := w.createVideo(t, `{"model":"sandbox-video:duration_ms=1","prompt":"last"}`)
 	if got := w.ended(t, last); got.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		t.Errorf("the last one ended %v", got)
@@ -82,9 +82,8 @@ func TestEraseAQueuedTask(t *testing.T) {
 	}
 }
 
-// TestEraseWaitsForASubmission: while the upstream has not answered, the task is
-// cancelled but not erased, because the answer is still to be recorded. Then it
-// is erased, and a dead letter names what the upstream has made of it.
+// TestEraseWaitsForASubmission proves that a task is cancelled but not erased while a submission
+// awaits its answer. Afterwards it is erased, and a dead letter names the upstream task.
 func TestEraseWaitsForASubmission(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: time.Hour})
@@ -124,7 +123,7 @@ func TestEraseWaitsForASubmission(t *testing.T) {
 	}
 }
 
-// TestEraseACompletedTask with the copy of its result.
+// TestEraseACompletedTask proves that erasing a task removes the copy of its result.
 func TestEraseACompletedTask(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
@@ -141,7 +140,7 @@ func TestEraseACompletedTask(t *testing.T) {
 					objects++
 				}
 			}
-			if objects != 2 { // the request's body and the copy
+			if objects != 2 { // the request body and the copy
 				t.Errorf("the object store has %d objects of it: %v", objects, w.traces(t, id))
 			}
 			if got := way.erase(w.world, t, id); got != http.StatusOK {
@@ -152,8 +151,8 @@ func TestEraseACompletedTask(t *testing.T) {
 	}
 }
 
-// TestEraseLetsTheKeyBeUsedAgain: the idempotency key of an erased task begins a
-// new one, with another body too.
+// TestEraseLetsTheKeyBeUsedAgain proves that the idempotency key of an erased task can be used
+// again, even with another body.
 func TestEraseLetsTheKeyBeUsedAgain(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
@@ -177,7 +176,7 @@ func TestEraseLetsTheKeyBeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEraseBelongsToTheTenant: another tenant's task is not found, and stays.
+// TestEraseBelongsToTheTenant proves that a tenant cannot erase or read another tenant's task.
 func TestEraseBelongsToTheTenant(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: time.Hour}, withPairs, func(c *config.Config) {
@@ -202,8 +201,8 @@ func TestEraseBelongsToTheTenant(t *testing.T) {
 	}
 }
 
-// TestEraseEndsThoseWhoWatch: they see the cancellation and then the end, by gRPC
-// and by SSE.
+// TestEraseEndsThoseWhoWatch proves that watchers over gRPC and SSE receive the cancellation before
+// the stream ends.
 func TestEraseEndsThoseWhoWatch(t *testing.T) {
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: time.Hour})
@@ -242,7 +241,7 @@ func TestEraseEndsThoseWhoWatch(t *testing.T) {
 	}
 }
 
-// TestEraseAKeptRequest: a tenant's erasure removes the request that its route has kept.
+// TestEraseAKeptRequest proves that erasing a task removes its kept request.
 func TestEraseAKeptRequest(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {

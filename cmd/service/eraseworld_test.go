@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// eraseWay is one way to delete a task.
+// eraseWay is an API for deleting a task.
 type eraseWay struct {
 	name string
 	// erase returns the HTTP status, or the one that corresponds to the gRPC code.
@@ -53,14 +53,14 @@ var eraseWays = []eraseWay{
 	}},
 }
 
-// largeVideo is a create body whose picture goes to the object store, because it
-// is above limits.claim_check_bytes.
+// largeVideo returns a create body with a picture above limits.claim_check_bytes, which is stored
+// in the object store.
 func largeVideo(model string) string {
 	picture := base64.StdEncoding.EncodeToString(make([]byte, 8<<10))
 	return `{"model":"` + model + `","prompt":"a cat","image":"` + picture + `"}`
 }
 
-// newEraseWorld keeps little in messages and copies every result.
+// newEraseWorld starts a service with a low claim check limit that copies every result.
 func newEraseWorld(t *testing.T, o sandbox.Options, change ...func(*config.Config)) clientWorld {
 	t.Helper()
 	return newClientWorld(t, o, append(change, func(c *config.Config) {
@@ -80,7 +80,6 @@ func (w *world) createVideo(t *testing.T, body string) string {
 	return word(answer["id"])
 }
 
-// phase follows a task until it is in a phase.
 func (w *world) phase(t *testing.T, id string, phase genbusv1.JobPhase) *genbusv1.VideoTask {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -100,8 +99,7 @@ func (w *world) phase(t *testing.T, id string, phase genbusv1.JobPhase) *genbusv
 	}
 }
 
-// traces lists what the streams and the object store have of a task: subjects
-// that name it, and objects whose data is still there.
+// traces returns the subjects that name a task, and its objects that still have data.
 func (w *world) traces(t *testing.T, id string) (found []string) {
 	t.Helper()
 	names := w.Names()
@@ -139,7 +137,7 @@ func (w *world) traces(t *testing.T, id string) (found []string) {
 	return found
 }
 
-// checkErased: the task is gone for every reader, and nothing of it is left.
+// checkErased checks that the task cannot be read and that nothing of it remains.
 func (w *world) checkErased(t *testing.T, way eraseWay, id string) {
 	t.Helper()
 	if left := w.traces(t, id); len(left) != 0 {
@@ -155,7 +153,7 @@ func (w *world) checkErased(t *testing.T, way eraseWay, id string) {
 	}
 }
 
-// pollsOf counts the polls of each task of an upstream.
+// pollsOf counts the polls of each upstream task.
 func pollsOf(up *sandbox.Server) func(id string) int {
 	var mu sync.Mutex
 	counts := map[string]int{}
@@ -174,7 +172,7 @@ func pollsOf(up *sandbox.Server) func(id string) int {
 	}
 }
 
-// readEvents reads an event stream to its end; seen is closed at the first event.
+// readEvents reads an event stream to its end. It closes seen at the first event.
 func readEvents(t *testing.T, url string, seen chan<- struct{}) string {
 	defer func() {
 		if seen != nil {

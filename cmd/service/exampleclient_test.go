@@ -15,12 +15,12 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestFirstExample is the one of the README.
+// TestFirstExample proves that the example in the README works.
 func TestFirstExample(t *testing.T) {
 	brokertest.Full(t, "builds a program")
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // including compilation
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "go", "run", "../../examples/first", w.NATSURL()).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "JOB_STATUS_COMPLETED [url:\"http://") {
@@ -28,13 +28,13 @@ func TestFirstExample(t *testing.T) {
 	}
 }
 
-// TestExampleClient makes a video, and reads those that have finished, one whose upstream
-// gives no address among them.
+// TestExampleClient proves that the example creates a video and lists finished videos, including
+// one without an upstream URL.
 func TestExampleClient(t *testing.T) {
 	brokertest.Full(t, "builds a program")
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // including compilation
 	defer cancel()
 	program := filepath.Join(t.TempDir(), "client.exe")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../../examples/client").CombinedOutput(); err != nil {

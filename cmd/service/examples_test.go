@@ -23,17 +23,16 @@ import (
 	"github.com/genbus/genbus/test/npm"
 )
 
-// exampleTime bounds each command of an example.
+// exampleTime limits each command of an example.
 const exampleTime = time.Minute
 
-// example is a publisher and a subscriber in another language, in a directory of
-// their own.
+// example is a publisher and a subscriber in another language, in their own directory.
 type example struct {
 	dir               string
-	publish, finished []string // commands; publish takes the prompt, after its options
+	publish, finished []string // commands; publish takes options and then the prompt
 }
 
-// copyExample copies the sources of an example, and writes the contract next to them.
+// copyExample copies the sources of an example and writes the contract next to them.
 func copyExample(t *testing.T, name string, patterns ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +61,7 @@ func copyExample(t *testing.T, name string, patterns ...string) string {
 	return dir
 }
 
-// in runs a command in dir, and gives what it says on both outputs.
+// in runs a command in dir and returns its combined output.
 func in(t *testing.T, dir string, env []string, command ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), exampleTime)
@@ -96,7 +95,7 @@ func subscribe(t *testing.T, e example, env []string) *subscriber {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it has ended, unless the test failed
+		_ = s.cmd.Process.Kill() // fails if it has exited
 		_ = s.cmd.Wait()
 		_ = in.Close()
 	})
@@ -106,7 +105,6 @@ func subscribe(t *testing.T, e example, env []string) *subscriber {
 	return s
 }
 
-// line is the next line that it prints.
 func (s *subscriber) line() string {
 	s.t.Helper()
 	select {
@@ -118,7 +116,7 @@ func (s *subscriber) line() string {
 	}
 }
 
-// stop ends it as Ctrl-C does.
+// stop interrupts it like Ctrl-C.
 func (s *subscriber) stop() {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -131,7 +129,6 @@ func (s *subscriber) stop() {
 
 var acceptedLine = regexp.MustCompile(`^accepted: (video_[a-z2-7]{26}), request id `)
 
-// accepted publishes by request-reply, and gives the job's id.
 func (e example) accepted(t *testing.T, env []string, options ...string) string {
 	t.Helper()
 	out, err := in(t, e.dir, env, slices.Concat(e.publish, options, []string{"a cat"})...)
@@ -142,7 +139,7 @@ func (e example) accepted(t *testing.T, env []string, options ...string) string 
 	return m[1]
 }
 
-// check runs both programs against a service, in each encoding of its events.
+// check runs both programs against a service, with each event encoding.
 func (e example) check(t *testing.T) {
 	t.Helper()
 	for encoding, run := range map[string]func(*testing.T, []string){config.EncodingProtobuf: e.all, config.EncodingJSON: e.one} {
@@ -154,7 +151,7 @@ func (e example) check(t *testing.T) {
 	}
 }
 
-// newFastWorld is a client world whose videos are finished soon.
+// newFastWorld starts a client world with short videos.
 func newFastWorld(t *testing.T, change ...func(*config.Config)) clientWorld {
 	t.Helper()
 	return newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, append(change, func(c *config.Config) {
@@ -164,7 +161,7 @@ func newFastWorld(t *testing.T, change ...func(*config.Config)) clientWorld {
 	})...)
 }
 
-// one is a video from its request to the line that is printed for it.
+// one checks one video from the request to the line printed for it.
 func (e example) one(t *testing.T, env []string) {
 	s := subscribe(t, e, env)
 	id := e.accepted(t, env)
@@ -174,7 +171,7 @@ func (e example) one(t *testing.T, env []string) {
 	s.stop()
 }
 
-// deleted has the durable consumer go away under the subscriber.
+// deleted checks that a subscriber exits with an error if its durable consumer is deleted.
 func (e example) deleted(t *testing.T, w clientWorld, durable string) {
 	s := subscribe(t, e, []string{"NATS_URL=" + w.NATSURL()})
 	if err := w.js.DeleteConsumer(t.Context(), "GENBUS_TASKS", durable); err != nil {
@@ -190,7 +187,7 @@ func (e example) deleted(t *testing.T, w clientWorld, durable string) {
 	}
 }
 
-// oneByOne has a subscriber whose handler never ends take one video of three.
+// oneByOne checks that a subscriber with a blocked handler holds only one of three videos.
 func (e example) oneByOne(t *testing.T, w clientWorld, durable string) {
 	env := []string{"NATS_URL=" + w.NATSURL()}
 	s := subscribe(t, e, env)
@@ -212,7 +209,7 @@ func (e example) oneByOne(t *testing.T, w clientWorld, durable string) {
 	}
 }
 
-// all is what the programs say that they can do.
+// all checks the documented features of both programs.
 func (e example) all(t *testing.T, env []string) {
 	s := subscribe(t, e, env)
 	first := e.accepted(t, env, "--request-id", "order-7")
@@ -231,7 +228,7 @@ func (e example) all(t *testing.T, env []string) {
 		t.Errorf("with the durable of another tenant: %v: %s", err, out)
 	}
 
-	// What ends while it is not there comes first when it is back, and nothing comes twice.
+	// A restart delivers first the video that finished in between, and no video twice.
 	if out, err := in(t, e.dir, env, slices.Concat(e.publish, []string{"--stream", "--request-id", "order-9"})...); err != nil || !storedForAdmission.MatchString(out) {
 		t.Fatalf("publish --stream: %v: %s", err, out)
 	}
@@ -243,12 +240,12 @@ func (e example) all(t *testing.T, env []string) {
 	s.stop()
 }
 
-// storedForAdmission is what a program says of a request in the inbox, whose numbers begin at
-// the time at which it was made.
+// storedForAdmission matches a publisher's output for a request in the inbox. The sequence is large
+// because a new inbox derives its first sequence from the time.
 var storedForAdmission = regexp.MustCompile(`^stored for admission: GENBUS_REQUESTS, message [1-9][0-9]{15}, request id order-9\b`)
 
-// TestNodeExample installs, generates and runs examples/node as docs/languages.md
-// says.
+// TestNodeExample proves that examples/node can be installed, generated and run as described in
+// docs/node.md.
 func TestNodeExample(t *testing.T) {
 	t.Parallel()
 	dir := copyExample(t, "node", "*.js", "package*.json")
@@ -268,7 +265,7 @@ func TestNodeExample(t *testing.T) {
 	})
 }
 
-// withSlowHandler is finished.js with a handler that prints and never ends.
+// withSlowHandler writes a variant of finished.js whose handler never returns.
 func withSlowHandler(t *testing.T, dir string) string {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(dir, "finished.js"))

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// pythonWith is an interpreter that has the modules, the one of the PATH first; none
-// skips the test.
+// pythonWith returns an interpreter that has the modules, preferably the one in PATH. It skips the
+// test without one.
 func pythonWith(t *testing.T, modules string) string {
 	t.Helper()
 	var why []string
@@ -37,8 +37,8 @@ func pythonWith(t *testing.T, modules string) string {
 	return ""
 }
 
-// pythonExample is examples/python with its generated modules, made by the protoc of
-// grpcio-tools, or by another one; neither skips the test.
+// pythonExample returns a copy of examples/python with generated modules. It uses protoc from
+// grpcio-tools or PATH, and skips the test without either.
 func pythonExample(t *testing.T, python string) string {
 	t.Helper()
 	dir := copyExample(t, "python", "*.py")
@@ -60,7 +60,7 @@ func pythonExample(t *testing.T, python string) string {
 	return dir
 }
 
-// TestPythonExample runs examples/python, where its packages are.
+// TestPythonExample proves that examples/python works, if its packages are installed.
 func TestPythonExample(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "nats, google.protobuf")
@@ -77,7 +77,7 @@ func TestPythonCompiles(t *testing.T) {
 	}
 }
 
-// pythonReads prints what messages.py finds in an event of either encoding, and the
+// pythonReads prints the video that messages.py reads from an event in each encoding, and the
 // request that it writes.
 const pythonReads = `
 import sys, messages
@@ -87,8 +87,8 @@ print(messages.video_task({"ce-datacontenttype": "application/protobuf"}, data))
 print(messages.video_request("order-7", model, "a cat").hex())
 `
 
-// TestPythonMessages has the generated modules of Python read what Go writes, and the
-// other way round; it needs no NATS package.
+// TestPythonMessages proves that Python and Go read each other's messages. It needs no NATS
+// package.
 func TestPythonMessages(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "google.protobuf")
@@ -131,8 +131,8 @@ func TestPythonMessages(t *testing.T) {
 	}
 }
 
-// TestPythonEnds runs the programs of examples/python with a stand-in for nats-py, to
-// see how they end when NATS does not give what they need.
+// TestPythonEnds proves that the Python programs exit with a clear message if the durable or NATS
+// is not usable. A stub replaces nats-py.
 func TestPythonEnds(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "google.protobuf")

@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// TestFirstStartLogsNoWarning: on an empty directory, with the settings that a new user
-// has, everything that the log says is in order, from the start over the first job to the
-// stop. Where the banner is not printed, the log warns that there is no upstream.
+// TestFirstStartLogsNoWarning proves that a first start with default settings logs no warning until
+// it stops. Exception: without a banner, the log warns that no upstream is configured.
 func TestFirstStartLogsNoWarning(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -70,7 +69,7 @@ func TestFirstStartLogsNoWarning(t *testing.T) {
 	}
 }
 
-// calls reports whether a call is answered with 200. A chat goes through the queue.
+// calls reports whether a call returns 200. A chat goes through the queue.
 func calls(t *testing.T, method, url, body string) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -81,7 +80,7 @@ func calls(t *testing.T, method, url, body string) bool {
 	req.Header.Set("Idempotency-Key", "first")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false // it does not listen yet
+		return false // not listening yet
 	}
 	defer resp.Body.Close()
 	return resp.StatusCode == http.StatusOK

@@ -22,9 +22,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// healthCommand asks a running genbus how it is, for supervisors where there is no
-// shell and no curl, as in the image. The address and its TLS are those of the
-// configuration, so that anyone who can start genbus can call it.
+// healthCommand checks a running genbus, for supervisors without a shell or curl, as in the image.
+// It takes address and TLS from the configuration, so that it works wherever genbus can be started.
 type healthCommand struct {
 	Config  string        `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 	URL     string        `help:"HTTP address, such as http://127.0.0.1:8080, instead of reading the configuration." placeholder:"URL"`
@@ -36,9 +35,9 @@ type healthCommand struct {
 	Timeout time.Duration `help:"Time limit of the check." default:"5s"`
 }
 
-// Run prints the status. Everything but ready, or with --live but alive, is an error.
-// Without a flag it asks what does not depend on the broker: a supervisor must neither
-// restart nor drain a replica because JetStream is away.
+// Run prints the status and returns an error if it is not ready, or not alive with --live. The
+// default check does not depend on the broker, because a supervisor must neither restart nor drain
+// a replica while JetStream is unavailable.
 func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
 	if err := command.CheckTimeout(c.Timeout); err != nil {
 		return err
@@ -73,7 +72,8 @@ func (c healthCommand) path() string {
 	}
 }
 
-// target is where to ask, and whom to believe there. unread is why the file does not say.
+// target returns the address and its TLS configuration. unread is the error of an unreadable
+// configuration, which need not be fatal.
 func (c healthCommand) target() (base *url.URL, trust *tls.Config, unread, err error) {
 	if c.URL != "" {
 		base, trust, err = c.named()
@@ -87,7 +87,7 @@ func (c healthCommand) target() (base *url.URL, trust *tls.Config, unread, err e
 	return base, trust, unread, err
 }
 
-// named is what the command line says.
+// named returns the target given by --url and --ca.
 func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 	base, err := url.Parse(c.URL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
@@ -102,8 +102,7 @@ func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 	return base, trust, nil
 }
 
-// configured is the address that the configuration has genbus listen on, as this
-// machine reaches it.
+// configured returns the configured address as this machine can reach it.
 func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
 	host, port, err := net.SplitHostPort(h.Addr)
 	if err != nil || port == "0" {
@@ -121,15 +120,14 @@ func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
 		return base, trust, nil
 	}
 	base.Scheme = "https"
-	// The certificate has the name that clients use, and the question goes to an address:
-	// it is the server's when it is the one in the file, whatever its names are.
-	trust.InsecureSkipVerify = true // VerifyConnection checks more than a name
+	// The address need not match the names in the certificate. The server is authenticated by
+	// having the certificate of the file.
+	trust.InsecureSkipVerify = true // VerifyConnection compares the whole certificate
 	trust.VerifyConnection = func(s tls.ConnectionState) error { return isInFile(s, h.TLS.CertFile) }
 	return base, trust, nil
 }
 
-// isInFile reports by an error that the server showed another certificate than the
-// first one of the file.
+// isInFile returns an error unless the server presented the first certificate of the file.
 func isInFile(s tls.ConnectionState, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -147,7 +145,6 @@ func isInFile(s tls.ConnectionState, file string) error {
 	return fmt.Errorf("the server's certificate differs from http.tls.cert_file, %s: another process answers, or the file has just changed", file)
 }
 
-// authorities are the certificates of a file.
 func authorities(file string) (*x509.CertPool, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -160,7 +157,6 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// certificate is the client's own, where one was named.
 func (c healthCommand) certificate() ([]tls.Certificate, error) {
 	if c.Cert == "" && c.Key == "" {
 		return nil, nil
@@ -172,10 +168,10 @@ func (c healthCommand) certificate() ([]tls.Certificate, error) {
 	return []tls.Certificate{pair}, nil
 }
 
-// maxHealth bounds what is read of an answer, in bytes.
+// maxHealth limits the size of an answer, in bytes.
 const maxHealth = 1 << 20
 
-// ask gives the status, or an error with the reasons.
+// ask returns the status, or an error with the reasons.
 func ask(ctx context.Context, transport http.RoundTripper, address string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {

@@ -23,8 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// healthServer answers as a service whose JetStream is lost, with TLS where there is
-// a certificate.
+// healthServer answers like a service that has lost JetStream. It uses TLS if security is set.
 func healthServer(t *testing.T, security *tls.Config) net.Addr {
 	t.Helper()
 	var h telemetry.Health
@@ -34,7 +33,7 @@ func healthServer(t *testing.T, security *tls.Config) net.Addr {
 	mux.Handle("/readyz", h.Readyz())
 	mux.Handle("/readyz/jobs", h.JobsReadyz())
 	s := httptest.NewUnstartedServer(mux)
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // refused handshakes
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // hide refused handshakes
 	if s.TLS = security; security == nil {
 		s.Start()
 	} else {
@@ -73,14 +72,14 @@ func TestHealthOfWhatIsConfigured(t *testing.T) {
 	if _, err := asked(t, healthCommand{Jobs: true, URL: "http://" + addr}); err == nil || err.Error() != want {
 		t.Errorf("ready for jobs, by --url: %v", err)
 	}
-	// What the image's HEALTHCHECK asks.
+	// The HEALTHCHECK of the image.
 	if got, err := asked(t, healthCommand{}, line); err != nil || got != "ready" {
 		t.Errorf("ready: %q, %v", got, err)
 	}
 }
 
-// TestHealthOfWhatRuns: what was changed in the file since the start, and would be
-// refused, makes no process unhealthy.
+// TestHealthOfWhatRuns proves that mistakes elsewhere in the configuration file do not make a
+// running process unhealthy.
 func TestHealthOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	addr := healthServer(t, nil).String()
@@ -90,7 +89,7 @@ func TestHealthOfWhatRuns(t *testing.T) {
 	}
 }
 
-// TestHealthOfTheSandbox is asked in deploy/compose.yaml.
+// TestHealthOfTheSandbox proves that the command works for the sandbox, as in deploy/compose.yaml.
 func TestHealthOfTheSandbox(t *testing.T) {
 	t.Parallel()
 	if got, err := asked(t, healthCommand{URL: startSandbox(t, sandbox.Options{}).URL()}); err != nil || got != "ready" {
@@ -98,8 +97,8 @@ func TestHealthOfTheSandbox(t *testing.T) {
 	}
 }
 
-// TestHealthByTLS: the server is believed for its certificate, whatever name it has,
-// and another one is not.
+// TestHealthByTLS proves that the command accepts the configured certificate under any name, and
+// rejects others.
 func TestHealthByTLS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
@@ -127,7 +126,8 @@ func TestHealthByTLS(t *testing.T) {
 	}
 }
 
-// TestHealthOfAService: a whole one that wants client certificates.
+// TestHealthOfAService proves that the command works with a service that requires client
+// certificates.
 func TestHealthOfAService(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
@@ -162,8 +162,8 @@ func TestHealthFindsTheAddress(t *testing.T) {
 	}
 }
 
-// TestHealthSaysWhatIsWrong: mistakes on the command line are told from a service that
-// does not answer.
+// TestHealthSaysWhatIsWrong proves that usage errors differ from errors of a service that does not
+// answer.
 func TestHealthSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	stranger := httptest.NewServer(http.NotFoundHandler())

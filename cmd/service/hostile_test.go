@@ -23,19 +23,18 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// hostileSeed makes the inputs. A failure names the entrance and the number of
-// its input: hostile.At(hostileSeed, entrance, number) makes it again.
+// hostileSeed seeds the inputs. A failure names the entrance and number of its input, which
+// hostile.At(hostileSeed, entrance, number) reproduces.
 const hostileSeed = 20261122
 
-// Limits of a siege. Memory is what the whole process has, the attackers
-// included.
+// Limits of a siege for the whole process, including the attackers.
 const (
-	mostLiveHeap   = 1500 << 20 // bytes at any moment, while the inputs come
-	mostHeapAfter  = 96 << 20   // bytes more than before, when all is over; the broker keeps half of it as buffers
-	mostGoroutines = 40         // more than before, when all is over
+	mostLiveHeap   = 1500 << 20 // bytes at any time during the siege
+	mostHeapAfter  = 96 << 20   // bytes of growth after the siege; the broker keeps half of it as buffers
+	mostGoroutines = 40         // growth after the siege
 )
 
-// Secrets of the tenant and of the upstream, none of which may be seen anywhere.
+// Secrets of the tenant and the upstream, and a marker in prompts. None of them may leak.
 const (
 	hostileKey         = "hostile-tenant-key-8c1f0b6ad2e94753"
 	hostileAccess      = "ak-hostile"
@@ -44,7 +43,6 @@ const (
 	hostileMarker      = "zebramark7f3a9"
 )
 
-// siege is a running service under attack.
 type siege struct {
 	*world
 	t      *testing.T
@@ -52,14 +50,13 @@ type siege struct {
 	target hostile.Target
 	book   *logBook
 	sent   atomic.Int64
-	// own counts, by method, what gRPC has called Internal by its own convention.
+	// own counts, by method, answers that grpc-go itself reports as Internal.
 	own tally
 	// contents counts the statuses of downloads.
 	contents tally
 }
 
-// newSiege starts a service with the sandbox for good answers and a hostile
-// upstream for others.
+// newSiege starts a service with the sandbox for valid requests and a hostile upstream for others.
 func newSiege(t *testing.T, change ...func(*config.Config)) *siege {
 	t.Helper()
 	brokertest.Full(t, "sends thousands of hostile inputs")
@@ -115,8 +112,8 @@ func (s *siege) start(cfg *config.Config) {
 	s.connect(s.t)
 }
 
-// send has several senders take the numbers from 0 to n-1, or its share of them.
-// do gives the input's name, and what is wrong with the service's answer to it.
+// send distributes the input numbers from 0 to n-1, or a share of them, over several senders. do
+// returns the name of the input and the error found in the answer.
 func (s *siege) send(entrance string, n, senders int, do func(in *hostile.Source, number int) (string, error)) {
 	s.t.Helper()
 	n /= hostileShare
@@ -148,15 +145,13 @@ func (s *siege) send(entrance string, n, senders int, do func(in *hostile.Source
 	s.t.Logf("%-12s %5d inputs, %s, the slowest %s", entrance, n, time.Since(begin).Round(time.Millisecond), slowest.text())
 }
 
-// starved reports whether an answer only says that the broker was too slow, under
-// the race detector: it runs in this process, as slow as everything else in it.
-// Without the detector no such answer is forgiven.
+// starved reports whether an answer only says that the broker was too slow under the race detector,
+// which slows the embedded server too. Without the detector it returns false.
 func starved(err error) bool {
 	text := err.Error()
 	return tooSlow && (strings.Contains(text, "JetStream is unavailable") || strings.Contains(text, `"check":"jetstream"`))
 }
 
-// slowInput is the input that took longest.
 type slowInput struct {
 	mu   sync.Mutex
 	name string
@@ -175,9 +170,9 @@ func (s *slowInput) text() string {
 	return fmt.Sprintf("%s (%s)", s.took.Round(time.Millisecond), s.name)
 }
 
-// TestTenThousandHostileInputs: over every ingress, and from the upstream. Every
-// one of them is answered, or its connection closed, within a bound; none makes
-// the service fail, forget, talk or grow.
+// TestTenThousandHostileInputs proves that every hostile input, over each ingress or from the
+// upstream, is answered or disconnected in time. None may break the service, lose data, leak
+// secrets or leave memory behind.
 func TestTenThousandHostileInputs(t *testing.T) {
 	s := newSiege(t)
 	s.goodOnes()
@@ -215,7 +210,6 @@ func TestTenThousandHostileInputs(t *testing.T) {
 	}
 }
 
-// ready asks the probes.
 func (s *siege) ready() {
 	s.t.Helper()
 	for _, path := range []string{"/healthz", "/readyz", "/readyz/jobs"} {
@@ -230,7 +224,7 @@ func (s *siege) ready() {
 	}
 }
 
-// settle waits until no job is in work and no request waits.
+// settle waits until no job is running and no request is in the inbox.
 func (s *siege) settle() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*answerWithin)
@@ -252,7 +246,7 @@ func (s *siege) settle() {
 	}
 }
 
-// leftIn says which subjects are left in a stream, the first few of them.
+// leftIn describes the first few subjects left in a stream.
 func leftIn(s *siege, stream string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 5*time.Second)
 	defer cancel()
@@ -273,7 +267,7 @@ func leftIn(s *siege, stream string) string {
 	return fmt.Sprintf("%d messages, such as %s", info.State.Msgs, strings.Join(left, ", "))
 }
 
-// footprint is what a process has.
+// footprint is the memory and goroutine count of the process.
 type footprint struct {
 	heap       uint64
 	goroutines int
@@ -282,14 +276,14 @@ type footprint struct {
 func measure() footprint {
 	http.DefaultClient.CloseIdleConnections()
 	var m runtime.MemStats
-	for range 3 { // pools give back what they hold in the second round
+	for range 3 { // pools release their contents in the second collection
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
 	return footprint{m.HeapAlloc, runtime.NumGoroutine()}
 }
 
-// noGrowth waits for the process to be as it was.
+// noGrowth waits until the process has returned to its former footprint.
 func (s *siege) noGrowth(before footprint) {
 	s.t.Helper()
 	var now footprint
@@ -300,7 +294,6 @@ func (s *siege) noGrowth(before footprint) {
 	s.t.Logf("heap %d MiB before, %d after; goroutines %d before, %d after", before.heap>>20, now.heap>>20, before.goroutines, now.goroutines)
 }
 
-// jobs are the ids of the tenant's jobs so far.
 func (s *siege) jobs() (videos, chats []string) {
 	s.t.Helper()
 	st, err := s.js.Stream(s.t.Context(), s.Names().Tasks())

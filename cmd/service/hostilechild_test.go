@@ -24,8 +24,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// fortress is a service in a process of its own, so that what it takes can be
-// told from what its attackers take.
+// fortress runs a service in its own process, so that its memory can be measured without the
+// attackers.
 type fortress struct {
 	t          *testing.T
 	http, grpc string // addresses
@@ -35,8 +35,7 @@ type fortress struct {
 	log        *lockedBuffer
 }
 
-// fortressConfig is the configuration of one, except for what is in the
-// environment.
+// fortressConfig is the configuration file of a fortress. The environment sets the rest.
 const fortressConfig = `
 http: {read_header_timeout: 2s}
 limits: {write_timeout: 5s}
@@ -50,12 +49,11 @@ routes:
   - {name: verbose, kind: chat, models: [verbose], upstream: verbose}
 `
 
-// verbose is an upstream that answers every chat with blocks of 200 KB, once its test
-// lets it speak.
+// verbose is an upstream that answers every chat with blocks of 200 KB after a call of speak.
 type verbose struct {
 	url   string
 	begun chan struct{}
-	pace  time.Duration // between two blocks; written before begun is closed
+	pace  time.Duration // between two blocks; set before begun is closed
 }
 
 // speak lets the upstream answer.
@@ -72,7 +70,7 @@ func newVerbose(t *testing.T) *verbose {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(w).Flush() // a test's server can
+		_ = http.NewResponseController(w).Flush() // supported by httptest
 		select {
 		case <-v.begun:
 		case <-r.Context().Done():
@@ -86,7 +84,7 @@ func newVerbose(t *testing.T) *verbose {
 			}
 			<-pace.C
 		}
-		_, _ = io.WriteString(w, last) // the caller knows when it is cut off
+		_, _ = io.WriteString(w, last) // the caller detects a cut-off
 	}))
 	t.Cleanup(up.Close)
 	v.url = up.URL
@@ -135,7 +133,6 @@ func (f *fortress) end(cmd *exec.Cmd) {
 	}
 }
 
-// get reads a path as the tenant.
 func (f *fortress) get(path string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.t.Context()), within)
 	defer cancel()
@@ -156,7 +153,7 @@ func (f *fortress) get(path string, within time.Duration) error {
 	return err
 }
 
-// served makes one call by HTTP and one by gRPC, as others do meanwhile.
+// served makes one call over HTTP and one over gRPC, like an unaffected client.
 func (f *fortress) served(within time.Duration) error {
 	if err := f.get("/genbus/v1/videos", within); err != nil {
 		return err
@@ -167,7 +164,6 @@ func (f *fortress) served(within time.Duration) error {
 	return err
 }
 
-// metric reads a number of the service's own.
 func (f *fortress) metric(name string) (float64, error) {
 	resp, err := http.Get("http://" + f.http + "/metrics")
 	if err != nil {
@@ -182,7 +178,6 @@ func (f *fortress) metric(name string) (float64, error) {
 	return 0, fmt.Errorf("there is no metric %s, status %d", name, resp.StatusCode)
 }
 
-// must is metric for the test's own goroutine.
 func (f *fortress) must(name string) float64 {
 	f.t.Helper()
 	n, err := f.metric(name)
@@ -194,8 +189,8 @@ func (f *fortress) must(name string) float64 {
 
 const metricHeap, metricGoroutines = "go_memstats_heap_inuse_bytes", "go_goroutines"
 
-// watchHeap notes the heap's size every now and then, until its result is
-// called, which gives by how many MiB it has grown at its most.
+// watchHeap samples the heap size until its result is called, which returns the largest growth in
+// MiB.
 func (f *fortress) watchHeap() (grown func() float64) {
 	f.t.Helper()
 	before := f.must(metricHeap)
@@ -207,7 +202,7 @@ func (f *fortress) watchHeap() (grown func() float64) {
 		for {
 			select {
 			case <-tick.C:
-				if n, err := f.metric(metricHeap); err == nil { // it is asked again
+				if n, err := f.metric(metricHeap); err == nil { // retried at the next tick
 					most = max(most, n)
 				}
 			case <-stop:

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// goodOnes makes one good request over each entrance: each is served.
+// goodOnes makes one valid request through each entrance and checks that it succeeds.
 func (s *siege) goodOnes() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -31,7 +31,7 @@ func (s *siege) goodOnes() {
 	}
 }
 
-// goodHTTP makes a job on every path, and reads a video in every way.
+// goodHTTP creates a job on every path and reads a video through every path.
 func (s *siege) goodHTTP(ctx context.Context) error {
 	for _, e := range hostile.Creates {
 		if strings.Contains(e.Path, "image2video") {
@@ -53,7 +53,7 @@ func (s *siege) goodHTTP(ctx context.Context) error {
 	return nil
 }
 
-// create makes a video task and follows its events to the end.
+// create creates a video task and follows its events to the end.
 func (s *siege) create(ctx context.Context) (id string, err error) {
 	client := genbusv1.NewVideoServiceClient(s.grpc)
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", s.target.Authorization)
@@ -110,7 +110,7 @@ func (s *siege) goodCall(ctx context.Context) error {
 	return nil
 }
 
-// goodInbox publishes a request, and waits for its end in the feed.
+// goodInbox publishes a request and waits for its terminal event.
 func (s *siege) goodInbox(ctx context.Context) error {
 	feed, err := s.nc.SubscribeSync("genbus.live.task.chat.default.*")
 	if err != nil {

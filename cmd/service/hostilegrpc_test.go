@@ -30,8 +30,8 @@ func (s *siege) attackGRPC() {
 	})
 }
 
-// overHTTP2 sends the bytes of a connection, and waits until they were read or
-// the connection was closed.
+// overHTTP2 sends the bytes over a connection, and waits until the server has read them or closed
+// the connection.
 func (s *siege) overHTTP2(in hostile.Input) (string, error) {
 	c, err := net.Dial("tcp", s.GRPCAddr().String())
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *siege) overHTTP2(in hostile.Input) (string, error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_, _ = conn.Write(append(in.Bytes, hostile.EndMark()...)) // a server may stop reading
+		_, _ = conn.Write(append(in.Bytes, hostile.EndMark()...)) // the server may stop reading
 		if !strings.HasPrefix(string(in.Bytes), hostile.Preface) {
 			_ = conn.CloseWrite()
 		}
@@ -56,7 +56,7 @@ func (s *siege) overHTTP2(in hostile.Input) (string, error) {
 	return in.Name, err
 }
 
-// awaitMark reads frames until the answer to the mark, or the end.
+// awaitMark reads frames until the answer to the mark, or until the connection ends.
 func awaitMark(r net.Conn) error {
 	var head [9]byte
 	for {
@@ -73,7 +73,7 @@ func awaitMark(r net.Conn) error {
 	}
 }
 
-// rawCodec sends and receives bytes as they are.
+// rawCodec passes bytes through unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -93,7 +93,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// overGRPC calls a method with bytes, and reads all answers.
+// overGRPC calls a method with raw bytes and reads all answers.
 func (s *siege) overGRPC(method string, in hostile.Input) (string, error) {
 	name := method + ", " + in.Name
 	ctx, cancel := context.WithTimeout(s.t.Context(), answerWithin)
@@ -103,7 +103,7 @@ func (s *siege) overGRPC(method string, in hostile.Input) (string, error) {
 	if err != nil {
 		return name, err
 	}
-	_ = stream.SendMsg(in.Bytes) // an error is told by RecvMsg
+	_ = stream.SendMsg(in.Bytes) // RecvMsg returns the error
 	_ = stream.CloseSend()
 	for err == nil {
 		var answer []byte
@@ -115,8 +115,8 @@ func (s *siege) overGRPC(method string, in hostile.Input) (string, error) {
 	return name, fmt.Errorf("%w\nsent %.300q", err, in.Bytes)
 }
 
-// harmless tells the refusals from the failures. What gRPC says itself of bytes
-// that are no message of the method is called Internal by its own convention.
+// harmless reports whether err is a refusal rather than a failure. grpc-go itself answers Internal
+// to bytes that are not a message of the method, which counts as a refusal.
 func (s *siege) harmless(method string, err error) bool {
 	switch said := status.Convert(err); said.Code() {
 	case codes.Internal:
@@ -127,15 +127,15 @@ func (s *siege) harmless(method string, err error) bool {
 		return true
 	case codes.Unknown, codes.DataLoss, codes.DeadlineExceeded:
 		return false
-	case codes.Unavailable: // the content is at the upstream
+	case codes.Unavailable: // the upstream serves the content
 		return strings.HasSuffix(method, "/DownloadVideo")
 	default:
 		return true
 	}
 }
 
-// TestManyMembersTakeNoTime: what a request costs grows with its length, not
-// with the square of it. It is not parallel: it takes every core.
+// TestManyMembersTakeNoTime proves that the cost of a request does not grow with the square of its
+// length. It does not run in parallel because it uses every core.
 func TestManyMembersTakeNoTime(t *testing.T) {
 	brokertest.Full(t, "takes every core")
 	w := newClientWorld(t, sandbox.Options{})
@@ -154,8 +154,8 @@ func TestManyMembersTakeNoTime(t *testing.T) {
 	}
 }
 
-// TestNoMessageIsReadOfAStranger: who has no key is refused before his message
-// is there, by gRPC as by HTTP.
+// TestNoMessageIsReadOfAStranger proves that a call without a valid key is refused over gRPC before
+// its message is read.
 func TestNoMessageIsReadOfAStranger(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)
@@ -185,8 +185,8 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 	}
 }
 
-// TestStreamsOfOneConnection: one connection of a tenant takes a bounded number
-// of calls at a time, and bounded metadata.
+// TestStreamsOfOneConnection proves that one connection of a tenant has a limited number of
+// concurrent calls and limited metadata.
 func TestStreamsOfOneConnection(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)

@@ -11,21 +11,19 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// firstWindow is the window of HTTP/2 before anybody says otherwise, and
-// frameSize the longest frame.
+// firstWindow is the initial window of HTTP/2, and frameSize the largest frame.
 const firstWindow, frameSize = 65_535, 16 << 10
 
-// h2Client is the client side of an HTTP/2 connection that keeps to the flow
-// control, and to nothing else: it leaves calls unfinished.
+// h2Client is an HTTP/2 client that respects flow control but leaves calls unfinished.
 type h2Client struct {
 	conn net.Conn
 	mu   sync.Mutex
 	more *sync.Cond
-	// room is how much may be sent, on the connection (0) and on each stream.
+	// room is the send window of the connection (0) and of each stream.
 	room    map[uint32]int64
 	initial int64
 	ended   error
-	refused int // streams that the server has ended
+	refused int // streams ended by the server
 }
 
 func dialH2(t *testing.T, address string) *h2Client {
@@ -51,7 +49,7 @@ func dialH2(t *testing.T, address string) *h2Client {
 	return h
 }
 
-// read takes what the server says, until it closes.
+// read processes frames until the server closes the connection.
 func (h *h2Client) read() {
 	for {
 		var head [9]byte
@@ -73,18 +71,18 @@ func (h *h2Client) read() {
 	}
 }
 
-// take needs the lock.
+// take processes a frame. The caller holds mu.
 func (h *h2Client) take(kind, flags byte, stream uint32, payload []byte) {
 	switch {
 	case kind == hostile.FrameSettings && flags&hostile.FlagEnd == 0:
 		for ; len(payload) >= 6; payload = payload[6:] {
-			if binary.BigEndian.Uint16(payload) == 4 { // the streams' first window
+			if binary.BigEndian.Uint16(payload) == 4 { // SETTINGS_INITIAL_WINDOW_SIZE
 				h.resize(int64(binary.BigEndian.Uint32(payload[2:])))
 			}
 		}
-		_, _ = h.conn.Write(hostile.Frame(nil, hostile.FrameSettings, hostile.FlagEnd, 0, nil)) // the reader sees the end
+		_, _ = h.conn.Write(hostile.Frame(nil, hostile.FrameSettings, hostile.FlagEnd, 0, nil)) // read reports an error
 	case kind == hostile.FramePing && flags&hostile.FlagEnd == 0:
-		_, _ = h.conn.Write(hostile.Frame(nil, hostile.FramePing, hostile.FlagEnd, 0, payload)) // the same
+		_, _ = h.conn.Write(hostile.Frame(nil, hostile.FramePing, hostile.FlagEnd, 0, payload)) // read reports an error
 	case kind == hostile.FrameWindow:
 		h.room[stream] += int64(binary.BigEndian.Uint32(payload))
 	case kind == hostile.FrameReset, kind == hostile.FrameHeaders && flags&hostile.FlagEnd != 0:
@@ -102,7 +100,7 @@ func (h *h2Client) resize(initial int64) {
 	h.initial = initial
 }
 
-// open begins a call, and does not end it.
+// open starts a call without ending it.
 func (h *h2Client) open(stream uint32, method, authorization string, fields ...string) error {
 	h.mu.Lock()
 	h.room[stream] = h.initial
@@ -121,7 +119,7 @@ func (h *h2Client) open(stream uint32, method, authorization string, fields ...s
 
 var errRefused = errors.New("the server has ended the call")
 
-// send sends data of a call as the server has room for it.
+// send sends data of a call within its flow control window.
 func (h *h2Client) send(stream uint32, data []byte) error {
 	for len(data) > 0 {
 		n, err := h.reserve(stream, len(data))
@@ -136,7 +134,7 @@ func (h *h2Client) send(stream uint32, data []byte) error {
 	return nil
 }
 
-// reserve waits for room.
+// reserve waits for window capacity and returns how many bytes may be sent.
 func (h *h2Client) reserve(stream uint32, want int) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,8 +154,7 @@ func (h *h2Client) reserve(stream uint32, want int) (int, error) {
 	}
 }
 
-// refusals is how many calls the server has ended; -1 when it has closed the
-// connection.
+// refusals returns how many calls the server has ended, or -1 if it has closed the connection.
 func (h *h2Client) refusals() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

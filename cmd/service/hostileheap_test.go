@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// watchHeap notes how many bytes of the heap are in use, until its result is
-// called, which gives the most.
+// watchHeap samples the used heap until its result is called, which returns the maximum in bytes.
 func watchHeap(t *testing.T) (most func() uint64) {
 	t.Helper()
 	stop, peak := make(chan struct{}), make(chan uint64)
@@ -35,7 +34,6 @@ func watchHeap(t *testing.T) (most func() uint64) {
 	return func() uint64 { close(stop); return <-peak }
 }
 
-// tally counts by name.
 type tally struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -56,8 +54,8 @@ func (t *tally) of(name string) int {
 	return t.n[name]
 }
 
-// checkMetrics looks for answers that blame the service, also where no client has
-// read them.
+// checkMetrics looks for answers that indicate a failure of the service, whether a client read them
+// or not.
 func (s *siege) checkMetrics() {
 	s.t.Helper()
 	resp, err := http.Get(s.base + "/metrics")
@@ -81,15 +79,14 @@ func (s *siege) checkMetrics() {
 	}
 }
 
-// upstreamsFault tells the calls that a hostile upstream has part in: an inline
-// chat, and a download. A failure of genbus itself is never one.
+// upstreamsFault reports whether a hostile upstream could cause the answer: inline chats and
+// downloads, except internal errors of genbus.
 func (s *siege) upstreamsFault(line string) bool {
 	called := strings.Contains(line, "/v1/chat/completions") || strings.Contains(line, "/content") || strings.Contains(line, "ChatCompletion") || strings.Contains(line, "DownloadVideo")
 	return called && !strings.Contains(line, `code="500"`) && !strings.Contains(line, `code="Internal"`) && !strings.Contains(line, `code="DataLoss"`)
 }
 
-// ownWords tells whether all of a method's Internal answers were gRPC's own, about
-// what is no message of the method.
+// ownWords reports whether grpc-go produced all Internal answers of a method.
 func (s *siege) ownWords(line string) bool {
 	var method string
 	var n int

@@ -15,9 +15,8 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// protocolRefusals are the statuses of 500 and above by which net/http itself
-// refuses a request before any handler sees it: a transfer coding that it does
-// not know, and a version of HTTP that it does not speak.
+// protocolRefusals are the 5xx statuses that net/http returns before any handler runs: for an
+// unknown transfer coding, and for an unknown HTTP version.
 var protocolRefusals = map[int]bool{http.StatusNotImplemented: true, http.StatusHTTPVersionNotSupported: true}
 
 func (s *siege) attackHTTP() {
@@ -37,7 +36,7 @@ func (s *siege) attackHTTP() {
 	})
 }
 
-// pathOf is a path that takes bodies of the kind.
+// pathOf returns a path for bodies of a kind.
 func pathOf(in *hostile.Source, kind hostile.Kind) string {
 	var paths []string
 	for _, e := range hostile.Creates {
@@ -52,7 +51,7 @@ func (s *siege) postTo(in *hostile.Source, path, contentType string, body hostil
 	return s.overHTTP(hostile.Input{Name: path + " " + body.Name, Bytes: hostile.Post(in, s.target, path, contentType, body.Bytes)})
 }
 
-// overHTTP sends the bytes of a connection and judges what comes back.
+// overHTTP sends the bytes over a connection and checks the answers.
 func (s *siege) overHTTP(in hostile.Input) (string, error) {
 	said, err := talk(s.HTTPAddr().String(), in)
 	if err == nil {
@@ -64,7 +63,7 @@ func (s *siege) overHTTP(in hostile.Input) (string, error) {
 	return in.Name, err
 }
 
-// talk sends bytes over a connection of their own, and reads to its end.
+// talk sends bytes over a new connection and reads until it ends.
 func talk(address string, in hostile.Input) ([]byte, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -78,7 +77,7 @@ func talk(address string, in hostile.Input) ([]byte, error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_, _ = conn.Write(in.Bytes) // a server may stop reading
+		_, _ = conn.Write(in.Bytes) // the server may stop reading
 		if in.Cut {
 			_ = conn.CloseWrite()
 		}
@@ -89,8 +88,7 @@ func talk(address string, in hostile.Input) ([]byte, error) {
 	return said, err
 }
 
-// listen reads the answers. After one that leaves the connection open it says
-// that nothing more will come.
+// listen reads the answers. If an answer keeps the connection open, it closes the sending side.
 func listen(conn *net.TCPConn, in hostile.Input) ([]byte, error) {
 	var said bytes.Buffer
 	r := bufio.NewReader(io.TeeReader(conn, &said))
@@ -114,7 +112,7 @@ func listen(conn *net.TCPConn, in hostile.Input) ([]byte, error) {
 	}
 }
 
-// ended is nil when the server has closed the connection.
+// ended returns nil if the server closed the connection.
 func ended(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -123,7 +121,7 @@ func ended(err error) error {
 	return nil
 }
 
-// judgeHTTP looks at all that came over a connection.
+// judgeHTTP checks everything received over a connection.
 func judgeHTTP(in hostile.Input, said []byte) error {
 	for _, secret := range []string{hostileKey, hostileSecret, hostileUpstreamKey} {
 		if bytes.Contains(said, []byte(secret)) {
@@ -172,7 +170,7 @@ func judgeAnswer(in hostile.Input, resp *http.Response, body []byte, first bool)
 	return nil
 }
 
-// TestBrokenFramingIsTheSendersFault, on every path.
+// TestBrokenFramingIsTheSendersFault proves that broken framing is a 4xx on every path.
 func TestBrokenFramingIsTheSendersFault(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)
@@ -187,8 +185,8 @@ func TestBrokenFramingIsTheSendersFault(t *testing.T) {
 	}
 }
 
-// TestLeavingIsNoFailure: who goes away before the answer is not the service's
-// failure, and alerts must not say so.
+// TestLeavingIsNoFailure proves that a client that disconnects early does not count as a failure of
+// the service, so that it triggers no alert.
 func TestLeavingIsNoFailure(t *testing.T) {
 	t.Parallel()
 	s := newSiege(t)
@@ -204,7 +202,7 @@ func TestLeavingIsNoFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%3 > 0 {
-			timer := time.NewTimer(time.Duration(i) * 10 * time.Microsecond) // somewhere within the admission
+			timer := time.NewTimer(time.Duration(i) * 10 * time.Microsecond) // at some point during admission
 			<-timer.C
 		}
 		_ = conn.Close()
@@ -213,8 +211,8 @@ func TestLeavingIsNoFailure(t *testing.T) {
 	s.checkMetrics()
 }
 
-// TestLongHeadersAreTheSendersFault: the gateway hands headers on as metadata, of
-// which gRPC takes less than HTTP does.
+// TestLongHeadersAreTheSendersFault proves that long headers are never a 5xx. The gateway forwards
+// headers as metadata, for which gRPC has a lower limit than HTTP.
 func TestLongHeadersAreTheSendersFault(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)

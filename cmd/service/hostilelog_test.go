@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// logBook reads the log as it is written. It keeps only what is wrong with it.
+// logBook checks log lines as they are written, and keeps only bad ones.
 type logBook struct {
 	secrets []string
 	mu      sync.Mutex
@@ -19,7 +19,7 @@ type logBook struct {
 	lines   int
 }
 
-// Write is called with one record, which is one line.
+// Write receives one record, which is one line.
 func (b *logBook) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,7 @@ func (b *logBook) judge(text string) string {
 		return "a record that is not one line"
 	case strings.ContainsFunc(strings.TrimSuffix(text, "\n"), func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return "a control character"
-	case strings.Contains(text, "component=nats-server"): // its words about clients that break its protocol
+	case strings.Contains(text, "component=nats-server"): // reports clients that break the NATS protocol
 	case strings.Contains(text, " level=ERROR "), strings.Contains(text, "panic"):
 		return "an error of the service's own"
 	}
@@ -55,8 +55,7 @@ func (b *logBook) wrong() []string {
 	return b.bad
 }
 
-// TestEveryLineIsALogLine: whatever a client sends, standard error has nothing
-// but records of the log.
+// TestEveryLineIsALogLine proves that stderr contains only log records, whatever a client sends.
 func TestEveryLineIsALogLine(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)

@@ -43,8 +43,7 @@ func message(n hostile.Note) *nats.Msg {
 	return m
 }
 
-// overCall sends a request and wants an answer that is no failure of the
-// service.
+// overCall sends a request and checks that the answer is not a failure of the service.
 func (s *siege) overCall(n hostile.Note) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), answerWithin)
 	defer cancel()
@@ -62,13 +61,13 @@ func (s *siege) overCall(n hostile.Note) (string, error) {
 	return n.Name, nil
 }
 
-// refusedHere tells messages that the client does not send.
+// refusedHere reports whether the client refused to send the message.
 func refusedHere(err error) bool {
 	return errors.Is(err, nats.ErrBadSubject) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrNoResponders)
 }
 
-// overInbox stores a request. Whether JetStream takes it is its own affair; what
-// it has taken must be gone in the end.
+// overInbox publishes a request. JetStream may refuse it. settle checks that stored requests leave
+// the inbox.
 func (s *siege) overInbox(n hostile.Note) (string, error) {
 	m := message(n)
 	m.Reply = nats.NewInbox()
@@ -78,7 +77,7 @@ func (s *siege) overInbox(n hostile.Note) (string, error) {
 	return n.Name, nil
 }
 
-// overNATS sends the bytes of a client's connection, and waits for its end.
+// overNATS sends the bytes over a client connection and waits until it ends.
 func (s *siege) overNATS(in hostile.Input) (string, error) {
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.nc.ConnectedUrl(), "nats://"))
 	if err != nil {
@@ -89,14 +88,14 @@ func (s *siege) overNATS(in hostile.Input) (string, error) {
 		return in.Name, err
 	}
 	conn, _ := c.(*net.TCPConn)
-	_, _ = conn.Write(in.Bytes) // a server may stop reading
+	_, _ = conn.Write(in.Bytes) // the server may stop reading
 	_ = conn.CloseWrite()
 	_, err = io.Copy(io.Discard, conn)
 	return in.Name, ended(err)
 }
 
-// TestRepliesForgeNothing: a request's reply subject is chosen by its sender,
-// who may have it published where only the service may write.
+// TestRepliesForgeNothing proves that a caller cannot use its reply subject to make the service
+// publish on subjects reserved for the service.
 func TestRepliesForgeNothing(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Minute})
@@ -118,8 +117,8 @@ func TestRepliesForgeNothing(t *testing.T) {
 	}
 }
 
-// answers sends calls that name each of the replies, one of which is an inbox, and gives
-// what the service has published there when it has answered them all.
+// answers sends calls with each of the reply subjects, and returns the service's messages on them
+// after all calls were answered.
 func (w *world) answers(t *testing.T, replies []string, inbox string, calls ...string) map[string][]string {
 	t.Helper()
 	heard := map[string]*nats.Subscription{}
@@ -132,7 +131,7 @@ func (w *world) answers(t *testing.T, replies []string, inbox string, calls ...s
 	}
 	want := w.callsHandled(t)
 	for _, reply := range replies {
-		if !strings.HasPrefix(reply, "$JS.ACK.") { // NATS itself takes no message with such a reply
+		if !strings.HasPrefix(reply, "$JS.ACK.") { // NATS rejects messages with such a reply
 			want += float64(len(calls))
 		}
 		for _, data := range calls {
@@ -143,8 +142,8 @@ func (w *world) answers(t *testing.T, replies []string, inbox string, calls ...s
 		}
 	}
 	await(t, "the calls", func() bool { return w.callsHandled(t) == want })
-	// A call is counted just before it is answered: the answers to those that may be
-	// answered, and a whole further call, are time enough for any other.
+	// A call is counted just before it is answered. After the permitted answers and one more call,
+	// any forbidden answer would have arrived.
 	await(t, "the answers", func() bool { n, _, err := heard[inbox].Pending(); return err != nil || n >= len(calls) })
 	w.call(t, subject.Video, calls[0])
 	if err := w.nc.Flush(); err != nil {
@@ -160,7 +159,7 @@ func (w *world) answers(t *testing.T, replies []string, inbox string, calls ...s
 	return out
 }
 
-// callsHandled counts the calls that were accepted or refused.
+// callsHandled counts accepted and refused calls.
 func (w *world) callsHandled(t *testing.T) (n float64) {
 	t.Helper()
 	_, text := w.fetch(t, http.MethodGet, "/metrics", "")
@@ -178,7 +177,7 @@ func (w *world) callsHandled(t *testing.T) (n float64) {
 	return n
 }
 
-// answersAmong picks the answers to calls out of all that a subscription has heard.
+// answersAmong returns the answers to calls among the messages of a subscription.
 func answersAmong(t *testing.T, sub *nats.Subscription) (answers []string) {
 	t.Helper()
 	pending, _, err := sub.Pending()
@@ -186,7 +185,7 @@ func answersAmong(t *testing.T, sub *nats.Subscription) (answers []string) {
 		t.Fatal(err)
 	}
 	for range pending {
-		m, err := sub.NextMsg(time.Second) // it is here
+		m, err := sub.NextMsg(time.Second) // already received
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,8 +196,8 @@ func answersAmong(t *testing.T, sub *nats.Subscription) (answers []string) {
 	return answers
 }
 
-// TestAnyTenantLeavesTheInbox, as a dead letter if need be: messages that stay
-// take the places of others until the inbox of all tenants is blocked.
+// TestAnyTenantLeavesTheInbox proves that requests with any tenant token leave the inbox, as dead
+// letters if necessary. Messages that stay would eventually block the inbox for all tenants.
 func TestAnyTenantLeavesTheInbox(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{})

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// TestReaders is slow and late readers at the same time, each with a service of its own: for
-// most of it the slow ones wait to be cut off. Where the crowds are large, no other test runs
-// meanwhile.
+// TestReaders runs slowReaders and lateReaders concurrently, because slow readers mostly wait. With
+// large crowds, no other test runs at the same time.
 func TestReaders(t *testing.T) {
 	parallelIfSmall(t)
 	for name, test := range map[string]func(*testing.T){"slow": slowReaders, "late": lateReaders} {
@@ -26,9 +25,9 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// slowReaders: who follows a chat and does not read is cut off, and holds no
-// more memory than limits.slow_reader_bytes and the connection's own buffers;
-// who reads has all of it.
+// slowReaders proves that a reader who stops reading a chat is disconnected and holds no more
+// memory than limits.slow_reader_bytes and its connection buffers, while a normal reader gets
+// everything.
 func slowReaders(t *testing.T) {
 	f := newFortress(t)
 	id := f.queueChat(t, "verbose")
@@ -41,11 +40,11 @@ func slowReaders(t *testing.T) {
 	}()
 	path := "/genbus/v1/chats/" + id + "/events"
 	read := make(chan error, 1)
-	const writeBound = 5 * time.Second // limits.write_timeout, and a quarter of it, by which the deadline is moved in advance
+	const writeBound = 5 * time.Second // limits.write_timeout; the deadline is renewed up to a quarter of it in advance
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		// The slow ones are cut off when there is more for them than their connections take.
+		// A slow reader is disconnected when its connection buffers are full.
 		err := f.readsAll(path)
 		read <- err
 		if err != nil {
@@ -61,16 +60,16 @@ func slowReaders(t *testing.T) {
 			_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, hostileKey)
 		}
 		if err == nil {
-			_, err = conn.Read(make([]byte, 1)) // the answer has begun
+			_, err = conn.Read(make([]byte, 1)) // the answer has started
 		}
 		following.Done()
-		<-over // without having read more of it
+		<-over // stop reading until the end
 		return err
 	})
 	if err := <-read; err != nil {
 		t.Errorf("the one who reads: %v", err)
 	}
-	const each = 4 // MiB: the reader's one, what is on its way, and what the collector has not found yet
+	const each = 4 // MiB: one for the reader, data in flight, and garbage not collected yet
 	n := grown()
 	t.Logf("the heap has grown by %.0f MiB", n)
 	if n > crowd*each+aside {
@@ -78,8 +77,8 @@ func slowReaders(t *testing.T) {
 	}
 }
 
-// parallelIfSmall has a test run in parallel where its crowd is small. A large one moves
-// gigabytes, and would slow the tests that run at the same time.
+// parallelIfSmall runs a test in parallel if its crowd is small. A large crowd moves gigabytes and
+// would slow other tests.
 func parallelIfSmall(t *testing.T) {
 	t.Helper()
 	if crowd < 10 {
@@ -87,16 +86,16 @@ func parallelIfSmall(t *testing.T) {
 	}
 }
 
-// metricFollowed counts the streams of a chat's events that are over.
+// metricFollowed counts ended event streams of chats.
 const metricFollowed = `genbus_http_requests_total{code="200",route="GET /genbus/v1/chats/{id}/events"}`
 
-// awaitMetric waits until a number of the service's own is at least so high.
+// awaitMetric waits until a metric of the service reaches a value.
 func (f *fortress) awaitMetric(name string, least float64, patience time.Duration) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var n float64
 	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
-		// There is none before it is first counted.
+		// The metric does not exist before the first count.
 		if n, _ = f.metric(name); n >= least {
 			return nil
 		}
@@ -104,7 +103,7 @@ func (f *fortress) awaitMetric(name string, least float64, patience time.Duratio
 	return fmt.Errorf("%s is %.0f, not %.0f, after %s", name, n, least, patience)
 }
 
-// queueChat makes a chat that is a job, and gives its id.
+// queueChat submits a queued chat and returns its job ID.
 func (f *fortress) queueChat(t *testing.T, model string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.http+"/v1/chat/completions",
@@ -125,8 +124,8 @@ func (f *fortress) queueChat(t *testing.T, model string) string {
 	return resp.Header.Get("Genbus-Job-Id")
 }
 
-// readsAll follows a chat to its end. Where it is told that it was too slow, which
-// a busy machine makes anybody, or that the broker was, it resumes.
+// readsAll follows a chat to its end. It resumes if it was cut off as a slow reader, which can
+// happen on a busy machine, or because the broker was too slow.
 func (f *fortress) readsAll(path string) error {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -165,8 +164,7 @@ func (f *fortress) follow(ctx context.Context, path, last string) (string, error
 	return string(all), err
 }
 
-// lateReaders: many who read a long chat again, from its start, do not keep
-// others from the broker.
+// lateReaders proves that many readers who replay a long chat do not starve other calls.
 func lateReaders(t *testing.T) {
 	f := newFortress(t)
 	f.verbose.speak(20 * time.Millisecond)
@@ -188,7 +186,7 @@ func lateReaders(t *testing.T) {
 		<-hold.C
 		return nil
 	})
-	// A call that waited long is one that was begun before the end.
+	// Any call still running then was started before the readers ended.
 	if late := time.Since(begin) - watched; late > readWithin {
 		t.Errorf("the last call of somebody else took %s", late)
 	}

@@ -15,12 +15,11 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// hostilePace is the time between two calls of others, and between two looks at the
-// service's memory.
+// hostilePace is the interval between calls of other clients, and between samples of memory.
 const hostilePace = hostileShare * 100 * time.Millisecond
 
-// besiege has a crowd of connections do something, and calls the service as
-// another client as long as it goes on. It returns how long each of the crowd took.
+// besiege runs slow on a crowd of connections while another client keeps calling the service. It
+// returns how long each connection took.
 func (f *fortress) besiege(address string, slow func(conn *net.TCPConn) error) []time.Duration {
 	f.t.Helper()
 	took := make([]time.Duration, crowd)
@@ -80,8 +79,8 @@ func longest(took []time.Duration) time.Duration {
 	return out.Round(time.Millisecond)
 }
 
-// drip sends text a byte at a time until the other side closes, which is no
-// error, or the time is up.
+// drip sends text byte by byte. It returns nil when the other side closes, and an error after
+// patience.
 func drip(conn *net.TCPConn, text string, every, patience time.Duration) error {
 	gone := make(chan struct{})
 	go func() {
@@ -93,7 +92,7 @@ func drip(conn *net.TCPConn, text string, every, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for i := 0; ; i++ {
-		_, _ = conn.Write([]byte{text[i%len(text)]}) // the other side's end is told by the reader
+		_, _ = conn.Write([]byte{text[i%len(text)]}) // the reader detects the end
 		select {
 		case <-gone:
 			return nil
@@ -106,12 +105,12 @@ func drip(conn *net.TCPConn, text string, every, patience time.Duration) error {
 	}
 }
 
-// TestSlowHeaders: http.read_header_timeout ends who sends a header byte by
-// byte.
+// TestSlowHeaders proves that http.read_header_timeout disconnects a client that sends its header
+// byte by byte.
 func TestSlowHeaders(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)
-	const bound = 2 * time.Second // of the configuration
+	const bound = 2 * time.Second // as configured
 	took := f.besiege(f.http, func(conn *net.TCPConn) error {
 		if _, err := io.WriteString(conn, "GET /v1/models HTTP/1.1\r\nHost: x\r\n"); err != nil {
 			return err
@@ -123,7 +122,7 @@ func TestSlowHeaders(t *testing.T) {
 	}
 }
 
-// TestSlowStrangers: the body of an unauthenticated call is not waited for.
+// TestSlowStrangers proves that an unauthenticated call is refused without waiting for its body.
 func TestSlowStrangers(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)
@@ -147,11 +146,11 @@ func TestSlowStrangers(t *testing.T) {
 	})
 }
 
-// longTests is the variable that asks for tests which wait for minutes.
+// longTests is the variable that enables tests of several minutes.
 const longTests = "HOSTILE_LONG"
 
-// TestSlowBodies: a tenant's body that does not come delays no other call, and is
-// given up after two minutes.
+// TestSlowBodies proves that an authenticated body that never arrives delays no other call and is
+// abandoned after two minutes.
 func TestSlowBodies(t *testing.T) {
 	if os.Getenv(longTests) == "" {
 		t.Skip("takes two minutes: run with GENBUS_TEST=full " + longTests + "=1, as .ci/full does")
@@ -170,13 +169,13 @@ func TestSlowBodies(t *testing.T) {
 	if least(took) < bound-5*time.Second {
 		t.Errorf("one was closed after %s already", least(took))
 	}
-	// Each has one MiB for the length that it announced.
+	// Each call allocates one MiB for its announced length.
 	if n := grown(); n > 1.5*crowd {
 		t.Errorf("the heap has grown by %.0f MiB", n)
 	}
 }
 
-// TestSlowPrefaces: who connects to gRPC and does not begin is closed within ten
+// TestSlowPrefaces proves that a gRPC connection without a complete preface is closed within ten
 // seconds.
 func TestSlowPrefaces(t *testing.T) {
 	t.Parallel()
@@ -184,7 +183,7 @@ func TestSlowPrefaces(t *testing.T) {
 	const bound = 10 * time.Second
 	var n atomic.Int64
 	f.besiege(f.grpc, func(conn *net.TCPConn) error {
-		if n.Add(1)%2 == 0 { // half of them say nothing at all
+		if n.Add(1)%2 == 0 { // half of them send nothing
 			if err := conn.SetReadDeadline(time.Now().Add(bound + servedWithin)); err != nil {
 				return err
 			}
@@ -195,9 +194,9 @@ func TestSlowPrefaces(t *testing.T) {
 	})
 }
 
-// TestFloods: connections that do nothing but keep the gRPC server busy, with 12,500
-// frames a second together. 100,000 a second leave two cores no time to answer anyone. It is
-// not parallel.
+// TestFloods proves that the service stays responsive while connections flood the gRPC server with
+// 12,500 frames a second in total. At 100,000 a second, two cores could not answer anyone. It does
+// not run in parallel.
 func TestFloods(t *testing.T) {
 	const pace, bursts = 160 * time.Millisecond, 20
 	f := newFortress(t)
@@ -220,7 +219,7 @@ func TestFloods(t *testing.T) {
 				b = append(b, flood(20*burst+2*i+1)...)
 			}
 			if _, err := conn.Write(b); err != nil {
-				return nil // it was closed, or it is made to wait
+				return nil // closed or throttled
 			}
 			<-tick.C
 		}
@@ -232,7 +231,7 @@ func TestFloods(t *testing.T) {
 	})
 }
 
-// floods give the next frames of one.
+// floods return the next frames of each kind of flood.
 var floods = []func(stream uint32) []byte{
 	func(uint32) []byte { return hostile.Frame(nil, hostile.FrameSettings, 0, 0, []byte{0, 1, 0, 0, 16, 0}) },
 	func(uint32) []byte { return hostile.Frame(nil, hostile.FramePing, 0, 0, make([]byte, 8)) },
@@ -246,7 +245,7 @@ var floods = []func(stream uint32) []byte{
 	},
 }
 
-// TestSlowMessages: a message that does not come is given up, as a body is.
+// TestSlowMessages proves that a gRPC message that never arrives is abandoned like a body.
 func TestSlowMessages(t *testing.T) {
 	if os.Getenv(longTests) == "" {
 		t.Skip("takes two minutes: run with GENBUS_TEST=full " + longTests + "=1, as .ci/full does")

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestNoTenantReadsAnothersWords: an upstream that asks for a wait may say why,
-// in words that name what it was asked. They are for who asked it.
+// TestNoTenantReadsAnothersWords proves that an upstream error message, which may quote a request,
+// is shown only to the tenant of that request.
 func TestNoTenantReadsAnothersWords(t *testing.T) {
 	t.Parallel()
 	const keyA, keyB = "tenant-a-key-0123456789", "tenant-b-key-0123456789"

@@ -27,7 +27,6 @@ import (
 	"github.com/genbus/genbus/test/hostile"
 )
 
-// hostileUpstream answers in ways that no upstream should.
 type hostileUpstream struct {
 	listener net.Listener
 	canary   *canary
@@ -36,12 +35,12 @@ type hostileUpstream struct {
 	number   atomic.Int64
 
 	mu    sync.Mutex
-	polls map[string]int    // by task id
-	keys  map[string]string // Idempotency-Key of a create that was answered with nothing: by what
-	again []string          // creates that came again with an unknown outcome
+	polls map[string]int    // by task ID
+	keys  map[string]string // name of the answer that leaves the outcome unknown, by Idempotency-Key
+	again []string          // names of such answers after which the create was repeated
 }
 
-// canary is what an upstream must not be able to have genbus call.
+// canary detects calls to addresses that an upstream must not make genbus call.
 type canary struct {
 	listeners []net.Listener
 	called    atomic.Int64
@@ -97,17 +96,17 @@ func newHostileUpstream(t *testing.T) *hostileUpstream {
 	return u
 }
 
-// Times of the routes to a hostile upstream.
+// Timeouts of the routes to a hostile upstream.
 const (
 	hostileCreate   = time.Second
 	hostileDeadline = 3 * time.Second
 )
 
-// hostileNames is under how many names the upstream is known: an answer that
-// asks to be left alone for minutes ends one of them, and not the test.
+// hostileNames is the number of names for the upstream. An answer that demands a pause of minutes
+// disables only one name.
 const hostileNames = 40
 
-// addTo adds the upstream, and a route of each protocol to it.
+// addTo adds the upstream, and a route to it for each protocol.
 func (u *hostileUpstream) addTo(c *config.Config) {
 	var targets []config.Target
 	for i := range hostileNames {
@@ -148,14 +147,13 @@ func (u *hostileUpstream) serve() {
 		}
 		u.conns.Go(func() {
 			defer conn.Close()
-			// Longer than any bound of a route, and short of what its readers wait for.
+			// Longer than all timeouts of a route, and shorter than the readers' timeouts.
 			_ = conn.SetDeadline(time.Now().Add(answerWithin / 2))
 			u.answer(conn)
 		})
 	}
 }
 
-// answer reads one request and says something.
 func (u *hostileUpstream) answer(conn net.Conn) {
 	r, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -190,7 +188,7 @@ func wait(d time.Duration) bool {
 	return true
 }
 
-// choose gives the answer. Some lead on, so that later calls are reached.
+// choose returns the answer. Some answers are valid, so that later calls are reached.
 func (u *hostileUpstream) choose(in *hostile.Source, r *http.Request, body []byte, number int) hostile.Answer {
 	call, kind, id := about(r, body)
 	places := slices.Concat(u.inward, hostile.Addresses, []string{"http://" + u.listener.Addr().String() + "/files/x"})
@@ -207,12 +205,12 @@ func (u *hostileUpstream) choose(in *hostile.Source, r *http.Request, body []byt
 		if u.polled(id) > 4 || in.Chance(30) {
 			return hostile.Good(call, kind, id, hostile.One(in, places))
 		}
-	case hostile.CallChat, hostile.CallModels, hostile.CallContent: // nothing comes after them
+	case hostile.CallChat, hostile.CallModels, hostile.CallContent: // no call follows these
 	}
 	return hostile.Respond(in, call, kind, id, u.inward)
 }
 
-// about tells what a request asks for.
+// about returns the call, the protocol and the task ID of a request.
 func about(r *http.Request, body []byte) (hostile.Call, hostile.Kind, string) {
 	path := strings.Trim(r.URL.Path, "/")
 	last := path[strings.LastIndexByte(path, '/')+1:]
@@ -255,8 +253,7 @@ func (u *hostileUpstream) polled(id string) int {
 	return u.polls[id]
 }
 
-// note records a create with an unknown outcome, and one that comes again
-// after such a one.
+// note records a create whose outcome is unknown, and a repeated create after such an outcome.
 func (u *hostileUpstream) note(r *http.Request, a hostile.Answer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -269,7 +266,6 @@ func (u *hostileUpstream) note(r *http.Request, a hostile.Answer) {
 	}
 }
 
-// check judges what was called.
 func (u *hostileUpstream) check(t *testing.T) {
 	t.Helper()
 	if n := u.canary.called.Load(); n > 0 {
@@ -283,8 +279,8 @@ func (u *hostileUpstream) check(t *testing.T) {
 	t.Logf("the hostile upstream answered %d calls", u.number.Load())
 }
 
-// attackFromUpstream makes jobs whose upstream is hostile, and reads what came
-// of them. Each answer of the upstream is an input.
+// attackFromUpstream creates jobs with a hostile upstream and reads their results. Each answer of
+// the upstream counts as an input.
 func (s *siege) attackFromUpstream() {
 	before := s.up.number.Load()
 	var kinds sync.WaitGroup
@@ -298,7 +294,7 @@ func (s *siege) attackFromUpstream() {
 	s.sent.Add(s.up.number.Load() - before)
 }
 
-// oneJob makes a video task, follows it to its end, and asks for its content.
+// oneJob creates a video task, follows it to its end, and reads its content.
 func (s *siege) oneJob(in *hostile.Source) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", s.target.Authorization), answerWithin*3/2)
 	defer cancel()
@@ -334,7 +330,7 @@ func (s *siege) oneJob(in *hostile.Source) error {
 	return s.readContent(ctx, id)
 }
 
-// readContent asks for a result, and for the task in every form.
+// readContent reads the content of a task, and the task in every protocol.
 func (s *siege) readContent(ctx context.Context, id string) error {
 	for _, path := range []string{"/v1/videos/" + id + "/content", "/v1/videos/" + id, "/v1/video/generations/" + id, "/kling/v1/videos/text2video/" + id, "/genbus/v1/videos/" + id} {
 		code, body, err := s.fetch(ctx, http.MethodGet, path, nil)
@@ -351,8 +347,7 @@ func (s *siege) readContent(ctx context.Context, id string) error {
 	return nil
 }
 
-// fetch calls a path with the tenant's key. An answer that breaks off is none of
-// the test's business.
+// fetch calls a path with the tenant's key. It ignores truncated answers.
 func (s *siege) fetch(ctx context.Context, method, path string, body io.Reader) (int, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
 	if err != nil {
@@ -371,7 +366,7 @@ func (s *siege) fetch(ctx context.Context, method, path string, body io.Reader) 
 	return resp.StatusCode, data, nil
 }
 
-// oneChat asks for a chat, in every way.
+// oneChat requests a chat over HTTP, or over gRPC for every fourth number.
 func (s *siege) oneChat(in *hostile.Source, number int) error {
 	body := fmt.Sprintf(`{"model":"hostile-chat","stream":%t,"messages":[{"role":"user","content":%q}]}`, in.Chance(60), hostileMarker)
 	ctx, cancel := context.WithTimeout(s.t.Context(), answerWithin*3/2)

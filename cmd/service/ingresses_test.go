@@ -28,14 +28,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// world is a running service with clients of every kind.
+// world is a running service with all kinds of clients.
 type world struct {
 	*service.Service
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	grpc *grpc.ClientConn
 	base string
-	// terminate is what a SIGTERM does.
+	// terminate stops the service like a SIGTERM.
 	terminate context.CancelFunc
 }
 
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var polled sync.Map // the first poll of each task finds it in progress
+	var polled sync.Map // the first poll of each task returns in progress
 	first := func(id string) bool {
 		_, again := polled.LoadOrStore(id, true)
 		return !again
@@ -84,7 +84,7 @@ func newWorld(t *testing.T) *world {
 	return &world{Service: s, nc: nc, js: js, grpc: conn, base: "http://" + s.HTTPAddr().String()}
 }
 
-// last is the newest message of a stream on a subject.
+// last returns the newest message of a stream on a subject.
 func (w *world) last(ctx context.Context, stream, subj string) (*jetstream.RawStreamMsg, error) {
 	s, err := w.js.Stream(ctx, stream)
 	if err != nil {
@@ -93,7 +93,8 @@ func (w *world) last(ctx context.Context, stream, subj string) (*jetstream.RawSt
 	return s.GetLastMsgForSubject(ctx, subj)
 }
 
-// post sends JSON and reads JSON.
+// post sends JSON and decodes the JSON answer. Under the race detector it retries while JetStream
+// is unavailable.
 func (w *world) post(t *testing.T, path, body string, header ...string) (status int, answer map[string]any) {
 	t.Helper()
 	await(t, "an answer of a service that is there", func() bool {
@@ -129,7 +130,7 @@ func (w *world) postOnce(t *testing.T, path, body string, header ...string) (int
 	return resp.StatusCode, out
 }
 
-// fill sends a request to the inbox, without an id of its own.
+// fill publishes a request without an ID to the inbox.
 func (w *world) fill(t *testing.T, kind subject.Kind, m proto.Message) {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -141,7 +142,7 @@ func (w *world) fill(t *testing.T, kind subject.Kind, m proto.Message) {
 	}
 }
 
-// call sends a JSON request and waits for the accepted job's id.
+// call sends a JSON request and returns the ID of the accepted job.
 func (w *world) call(t *testing.T, kind subject.Kind, body string) string {
 	t.Helper()
 	m := nats.NewMsg(w.Names().Call(kind, "default"))
@@ -161,8 +162,8 @@ func videoOf(model string) *genbusv1.VideoRequest {
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}}}
 }
 
-// TestAVideoByEveryIngress: each ingress's task ends completed, is once in the
-// feed, and a follower and a durable both see its life.
+// TestAVideoByEveryIngress proves that a task from each ingress completes, appears once in the
+// feed, and is visible to a watcher and a durable consumer.
 func TestAVideoByEveryIngress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -225,7 +226,6 @@ func TestAVideoByEveryIngress(t *testing.T) {
 	}
 }
 
-// checkFollowed reads a task by gRPC and by HTTP.
 func (w *world) checkFollowed(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
@@ -266,7 +266,7 @@ func (w *world) checkFollowed(ctx context.Context, t *testing.T, id string) {
 
 func isEnd(err error) bool { return err == io.EOF }
 
-// checkFeed reads the feed of finished jobs: each task once.
+// checkFeed checks that the feed contains each task once.
 func (w *world) checkFeed(ctx context.Context, t *testing.T, feed jetstream.Consumer, want map[string][]string) {
 	t.Helper()
 	counts := map[string]int{}
@@ -296,7 +296,8 @@ func (w *world) checkFeed(ctx context.Context, t *testing.T, feed jetstream.Cons
 	}
 }
 
-// TestAChatByEveryIngress: streamed and not, with openai-go against HTTP.
+// TestAChatByEveryIngress proves that chats from each ingress complete, streamed or not. It uses
+// openai-go over HTTP.
 func TestAChatByEveryIngress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

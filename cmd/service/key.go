@@ -19,13 +19,13 @@ type newKeyCommand struct {
 	Operator string `help:"Operator of the key." placeholder:"NAME" xor:"whose"`
 }
 
-// Run prints the key alone on the first line. It is kept nowhere.
+// Run prints the key alone on the first line. The key is not stored.
 func (c newKeyCommand) Run(out io.Writer) error {
 	if name := cmp.Or(c.Tenant, c.Operator); name != "" && subject.CheckToken(name) != nil {
 		return command.WrongUse("invalid name %q; use 1 to 64 letters, digits, _ or -", name)
 	}
 	key, hash := config.NewKey()
-	// Without a name the sample has a word that no tenant can have.
+	// Without a name, the sample has a placeholder that is not a valid tenant.
 	entry := "api_keys:\n  - tenant: " + cmp.Or(c.Tenant, "<tenant>")
 	if c.Operator != "" {
 		entry = "operator_keys:\n  - name: " + c.Operator

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestNewKeyIsWhatTheConfigurationTakes: the sample that is printed is a file, and
-// the key above it is the one.
+// TestNewKeyIsWhatTheConfigurationTakes proves that the printed sample is a valid configuration of
+// the printed key.
 func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -33,7 +33,7 @@ func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 	}
 }
 
-// TestNewKeyOfNobody: a sample without a name cannot be used before it has one.
+// TestNewKeyOfNobody proves that a sample without a name is rejected.
 func TestNewKeyOfNobody(t *testing.T) {
 	t.Parallel()
 	if _, _, err := taken(t, newKeyCommand{}); err == nil || !strings.Contains(err.Error(), `api_keys[0].tenant is "<tenant>"`) {
@@ -41,7 +41,7 @@ func TestNewKeyOfNobody(t *testing.T) {
 	}
 }
 
-// taken makes a key and loads the sample that is printed with it.
+// taken creates a key and loads the sample printed with it.
 func taken(t *testing.T, command newKeyCommand) (key string, c *config.Config, err error) {
 	t.Helper()
 	var out strings.Builder

@@ -1,5 +1,5 @@
-// Command service is genbus: it takes requests for videos and chats by NATS,
-// gRPC and HTTP, calls the upstreams, and publishes every step as an event.
+// Command service is genbus. It accepts requests for videos and chats over NATS, gRPC and HTTP,
+// calls the upstreams, and publishes every step as an event.
 package main
 
 import (
@@ -19,8 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/command"
 )
 
-// cli is the command line. The configuration is in internal/config; the
-// command line only chooses what to do.
+// cli is the command line. It only selects a command; package config reads the configuration.
 type cli struct {
 	Serve    serveCommand     `cmd:"" default:"withargs" help:"Run the service (the default)."`
 	Demo     demoCommand      `cmd:"" help:"Run a video and a chat from request to end against the sandbox, in one process, and exit."`
@@ -45,23 +44,23 @@ func main() {
 	parser := kong.Must(&c, kong.Name("service"),
 		kong.Description("genbus accepts generative model requests over NATS, gRPC and HTTP and publishes every step as an event."),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
-	kongcompletion.Register(parser) // it answers a shell that asks, and exits
+	kongcompletion.Register(parser) // answers a shell's completion request and exits
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		parser.Model.DefaultCmd = nil // it would take a misspelt command for its argument
+		parser.Model.DefaultCmd = nil // it would treat a misspelt command as its argument
 	}
 	k, err := parser.Parse(command.JoinNegative(os.Args[1:]))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, misused(err))
-		os.Exit(command.ExitUsage) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(command.ExitUsage) //nolint:gocritic // stop only removes the signal handler
 	}
-	// A command that is interrupted has nothing to say, but of a job that may be there.
+	// An interrupted command prints nothing, unless its job may have been accepted.
 	if err := k.Run(); err != nil && (!errors.Is(err, context.Canceled) || errors.Is(err, client.ErrAcceptanceUnknown)) {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
 		os.Exit(command.ExitCode(err))
 	}
 }
 
-// misused says what is wrong with a command line, and in one line how its command is used.
+// misused returns the parse error and a one-line usage of the command.
 func misused(err error) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok {

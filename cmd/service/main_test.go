@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// runAsService makes the test binary be the service: tests that kill processes
-// start it again under this variable.
+// runAsService is the variable that makes the test binary run the service. Tests that kill
+// processes start it this way.
 const runAsService = "RUN_AS_GENBUS_SERVICE"
 
 func TestMain(m *testing.M) {

@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// TestSystemdIsTold: a service started by a unit of Type=notify says when it has
-// started and when it stops.
+// TestSystemdIsTold proves that a service with Type=notify reports its start and stop to systemd.
 func TestSystemdIsTold(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("systemd is of Linux, and its datagram sockets are of Unix")
 	}
-	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // t.TempDir is too long for the address of a socket
+	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // a socket address is too short for t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}

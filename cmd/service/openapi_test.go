@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestGeneratedClientCompletesAVideo: examples/openapi has nothing but a client
-// that was generated from docs/openapi.json.
+// TestGeneratedClientCompletesAVideo proves that the client generated from docs/openapi.json can
+// create and download a video.
 func TestGeneratedClientCompletesAVideo(t *testing.T) {
 	brokertest.Full(t, "builds a program")
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestGeneratedClientCompletesAVideo(t *testing.T) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "video.mp4")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // including compilation
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "go", "run", "-C", "../../examples/openapi", ".", "-address", w.base, "-out", file).CombinedOutput()
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// opsKey is the key of the operator ops.
 const opsKey = "gb_ops-0123456789abcdef0123"
 
 func withOps(c *config.Config) {
@@ -35,15 +34,14 @@ func withOps(c *config.Config) {
 	}
 }
 
-// command is the command line against one service.
+// operatorCommand runs the command line against one service.
 type operatorCommand struct {
 	t      *testing.T
 	server string
-	key    string // in the environment; empty for none
+	key    string // passed in the environment; empty for none
 }
 
-// run runs "service operator" with these words, and gives what it printed and its
-// exit code.
+// run runs "service operator" with args. It returns the output and the exit code.
 func (c operatorCommand) run(args ...string) (out string, code int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -63,7 +61,7 @@ func (c operatorCommand) run(args ...string) (out string, code int) {
 	return both.String(), run.ProcessState.ExitCode()
 }
 
-// ok is run for what must go well.
+// ok is run for commands that must succeed.
 func (c operatorCommand) ok(args ...string) string {
 	c.t.Helper()
 	out, code := c.run(args...)
@@ -73,7 +71,7 @@ func (c operatorCommand) ok(args ...string) string {
 	return out
 }
 
-// into is ok with --json.
+// into runs a command with --json and decodes its output.
 func (c operatorCommand) into(v any, args ...string) {
 	c.t.Helper()
 	out := c.ok(append([]string{"--json"}, args...)...)
@@ -92,7 +90,6 @@ type listedLetter struct {
 	}
 }
 
-// lettersOf lists the letters with a code.
 func (c operatorCommand) lettersOf(code string) []listedLetter {
 	c.t.Helper()
 	var list struct{ Letters []listedLetter }
@@ -100,7 +97,7 @@ func (c operatorCommand) lettersOf(code string) []listedLetter {
 	return list.Letters
 }
 
-// acmeVideo creates a task of acme's and gives its id.
+// acmeVideo creates a task of tenant acme and returns its ID.
 func (w clientWorld) acmeVideo(t *testing.T, model, prompt string) string {
 	t.Helper()
 	status, answer := w.post(t, "/v1/video/generations", fmt.Sprintf(`{"model":%q,"prompt":%q}`, model, prompt), "Authorization", "Bearer acme-0123456789abcdef")
@@ -110,7 +107,6 @@ func (w clientWorld) acmeVideo(t *testing.T, model, prompt string) string {
 	return fmt.Sprint(answer["id"])
 }
 
-// statusOf reads a task of acme's.
 func (w clientWorld) statusOf(t *testing.T, id string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+"/v1/video/generations/"+id, nil)
@@ -135,7 +131,7 @@ func (w clientWorld) awaitStatus(t *testing.T, id, status string) {
 	await(t, id+" is "+status, func() bool { return w.statusOf(t, id) == status })
 }
 
-// jobOf finds the id of a job in a sentence of the command line.
+// jobOf returns the job ID in the output of a command.
 func jobOf(t *testing.T, out string) string {
 	t.Helper()
 	for _, word := range strings.Fields(out) {
@@ -147,8 +143,8 @@ func jobOf(t *testing.T, out string) string {
 	return ""
 }
 
-// TestOperatorCommand: an operator finds what failed, and recovers it, with the
-// command line against a real service.
+// TestOperatorCommand proves that an operator can find and recover failed jobs with the command
+// line.
 func TestOperatorCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -209,8 +205,8 @@ func TestOperatorCommand(t *testing.T) {
 	}
 }
 
-// holdCreates has the upstream answer no create before answer is closed. begun gets one value for
-// each create.
+// holdCreates makes the upstream hold all creates until answer is closed. begun receives a value
+// for each create.
 func (w *clientWorld) holdCreates() (begun <-chan struct{}, answer chan<- struct{}) {
 	arrived, goOn := make(chan struct{}, 10), make(chan struct{})
 	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
@@ -226,8 +222,8 @@ func (w *clientWorld) holdCreates() (begun <-chan struct{}, answer chan<- struct
 	return arrived, goOn
 }
 
-// TestOperatorAttachCommand: the task of a job that was cancelled on its way is
-// collected, without another create. Its letter is gone then, for every command.
+// TestOperatorAttachCommand proves that the upstream task of a job cancelled during submission can
+// be attached without another create, and that its dead letter is then gone for every command.
 func TestOperatorAttachCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -261,8 +257,8 @@ func TestOperatorAttachCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorLookUpCommand: Kling finds the task of a letter by our ID. For the letter of another
-// protocol the look-up is refused.
+// TestOperatorLookUpCommand proves that Kling can look up the task of a dead letter by our ID, and
+// that the look-up is refused for another protocol.
 func TestOperatorLookUpCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -300,7 +296,7 @@ func TestOperatorLookUpCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorCancelCommand: a job that waits ends, once.
+// TestOperatorCancelCommand proves that a job can be cancelled, and cancelled again without effect.
 func TestOperatorCancelCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
@@ -323,7 +319,8 @@ func TestOperatorCancelCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorJobsCommand finds a job of any tenant, and tells how it went.
+// TestOperatorJobsCommand proves that an operator can list jobs of any tenant and show how they
+// ended.
 func TestOperatorJobsCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -374,8 +371,8 @@ func TestOperatorJobsCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorFleetCommand tells of the one replica, and of an upstream that has refused its
-// key.
+// TestOperatorFleetCommand proves that the commands show the replica, and an upstream that refused
+// its key.
 func TestOperatorFleetCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
@@ -430,7 +427,7 @@ func TestOperatorFleetCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorRoutesCommand pauses and resumes a route.
+// TestOperatorRoutesCommand proves that a route can be paused and resumed.
 func TestOperatorRoutesCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -444,7 +441,7 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if out := c.ok("pause", "video", config.SandboxVideoRoute); !strings.Contains(out, "paused since ") || !strings.Contains(out, " by ops") {
 		t.Errorf("pause printed\n%s", out)
 	}
-	// What is refused, or done again, changes neither.
+	// Refused and repeated commands change neither route.
 	if out, code := c.run("orphans", "fail", "--no-replica-serves-it", "video", config.SandboxVideoRoute); code == 0 {
 		t.Errorf("orphans fail of a route that is configured: %s", out)
 	}
@@ -492,8 +489,8 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorOrphansCommand: what is not said outright is refused, and so is a route that
-// is configured.
+// TestOperatorOrphansCommand proves that orphaned jobs are failed only with an explicit flag, and
+// only for an unconfigured route.
 func TestOperatorOrphansCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -512,7 +509,8 @@ func TestOperatorOrphansCommand(t *testing.T) {
 	}
 }
 
-// TestOperatorCommandIsRefused: without a key, with a wrong one, without a server.
+// TestOperatorCommandIsRefused proves that errors of keys, addresses and arguments have their own
+// exit codes and messages.
 func TestOperatorCommandIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{}, withOps)
@@ -557,8 +555,7 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 	}
 }
 
-// TestOperatorCommandAndTLS: what is missing for a server that speaks TLS is named by
-// its flag.
+// TestOperatorCommandAndTLS proves that an error names the flag that a TLS server requires.
 func TestOperatorCommandAndTLS(t *testing.T) {
 	t.Parallel()
 	ca, clients := certtest.New(t, "ca"), certtest.New(t, "clients")
@@ -577,7 +574,7 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, code := operatorCommand{t, row.server, opsKey}.run(row.args...)
-			cut := strings.Contains(out, "the server closed the connection") // it was too early to read why
+			cut := strings.Contains(out, "the server closed the connection") // the connection closed before the reason could be read
 			if code != command.ExitUsage && (code != command.ExitUnavailable || !cut) || !strings.Contains(out, row.says) {
 				t.Errorf("ended with %d:\n%s", code, out)
 			}
@@ -588,7 +585,6 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 	}
 }
 
-// asTenant calls with acme's key.
 func asTenant(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer acme-0123456789abcdef")
 }

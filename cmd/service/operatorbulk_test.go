@@ -13,7 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestOperatorBulkCommand counts jobs of a paused route, cancels them, and says what it did.
+// TestOperatorBulkCommand proves that a bulk action counts the jobs of a paused route, cancels them
+// and reports the result.
 func TestOperatorBulkCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -31,7 +32,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 	}
 	filter := []string{"bulk", "cancel", "--route", config.SandboxVideoRoute, "--yes"}
 	out := c.ok(filter...)
-	if !strings.HasPrefix(out, "as of ") || !strings.Contains(out, "0 of 3 done") || !strings.HasSuffix(out, "ended: 3 changed, 0 failed, 0 had ended or no longer matched\n") {
+	if !strings.HasPrefix(out, "as of ") || !strings.Contains(out, "0 of 3 done") || !strings.HasSuffix(out, "finished: 3 changed, 0 failed, 0 had ended or no longer matched\n") {
 		t.Errorf("bulk cancel printed\n%s", out)
 	}
 	for _, id := range ids {
@@ -43,7 +44,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if token == nil {
 		t.Fatalf("no token in\n%s", out)
 	}
-	if again := c.ok(append(filter, "--token", token[1])...); !strings.Contains(again, "ended: 0 changed") {
+	if again := c.ok(append(filter, "--token", token[1])...); !strings.Contains(again, "finished: 0 changed") {
 		t.Errorf("continued it printed\n%s", again)
 	}
 	if out, code := c.run("bulk", "cancel", "--yes", "--kind", "chat", "--token", token[1]); code != command.ExitUsage || !strings.Contains(out, "token") {

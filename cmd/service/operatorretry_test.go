@@ -12,7 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestOperatorRetryCommand: the request of a failed job is printed, edited and submitted.
+// TestOperatorRetryCommand proves that the request of a failed job can be printed, edited and
+// submitted.
 func TestOperatorRetryCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps, func(c *config.Config) {
@@ -57,7 +58,6 @@ func TestOperatorRetryCommand(t *testing.T) {
 	}
 }
 
-// newJob is the new job's id in what a retry prints.
 func newJob(printed string) string {
 	_, after, _ := strings.Cut(printed, "as job ")
 	id, _, _ := strings.Cut(after, " ")

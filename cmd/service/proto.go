@@ -13,7 +13,6 @@ type protoCommand struct {
 	Out string `required:"" help:"Directory to write to, created if missing. Replaces an earlier set and keeps other files." placeholder:"DIR" type:"path"`
 }
 
-// Run writes the contract that this binary speaks.
 func (c protoCommand) Run(ctx context.Context, out io.Writer) error {
 	set, err := protoset.New(ctx)
 	if err != nil {

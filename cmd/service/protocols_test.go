@@ -19,18 +19,17 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// wire is one video protocol as its own clients speak it.
+// wire is a video protocol as its clients use it.
 type wire struct {
 	name   string
-	model  string // of the sandbox; ":fail=..." after it makes the task fail
+	model  string // a sandbox model; append ":fail=..." to make the task fail
 	create string // path
-	// body is a create body that names the model.
-	body func(model string) string
-	// id finds the task's id in the answer of a create.
+	body   func(model string) string
+	// id returns the task ID in the answer to a create.
 	id func(answer map[string]any) any
-	// read gives the status word that the protocol shows for a task.
+	// read returns the status word that the protocol shows for a task.
 	read func(w *world, t *testing.T, id string) string
-	// done and failed are the words for a task that ended.
+	// done and failed are the status words of ended tasks.
 	done, failed string
 }
 
@@ -76,7 +75,7 @@ var wires = []wire{
 		read: func(w *world, t *testing.T, id string) string {
 			status, a := w.post(t, jimengQuery+"CVSync2AsyncGetResult", fmt.Sprintf(`{"req_key":"sandbox-jimeng","task_id":%q}`, id))
 			if status == http.StatusBadRequest {
-				return "HTTP 400" // how this vendor reports a task that failed
+				return "HTTP 400" // how Jimeng reports a failed task
 			}
 			return word(inner(a, "data")["status"])
 		},
@@ -94,9 +93,9 @@ func word(v any) string {
 	return s
 }
 
-// TestEveryProtocolByEveryIngress: a task of each protocol, made by each ingress,
-// ends completed and failed, is seen in the feed, and is readable in the shape of
-// every protocol; its content can be downloaded.
+// TestEveryProtocolByEveryIngress proves that tasks of each protocol, created through each ingress,
+// can complete and fail, appear in the feed, and are readable in every protocol, including their
+// content.
 func TestEveryProtocolByEveryIngress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -123,7 +122,7 @@ func TestEveryProtocolByEveryIngress(t *testing.T) {
 	}
 }
 
-// byEveryIngress makes a task by each ingress and gives their ids.
+// byEveryIngress creates a task through each ingress and returns their IDs.
 func (w *world) byEveryIngress(t *testing.T, p wire, model string) map[string]string {
 	t.Helper()
 	ids := map[string]string{}
@@ -146,8 +145,7 @@ func (w *world) byEveryIngress(t *testing.T, p wire, model string) map[string]st
 	return ids
 }
 
-// inbox publishes a request and finds its task by the key of a call with the same
-// body.
+// inbox publishes a request and finds its task with a call of the same ID and body.
 func (w *world) inbox(t *testing.T, p wire, model string) string {
 	t.Helper()
 	request := &genbusv1.VideoRequest{
@@ -161,8 +159,8 @@ func (w *world) inbox(t *testing.T, p wire, model string) string {
 	return created.GetTask().GetId()
 }
 
-// ended follows a task to its end; its versions have no gap, and the feed has it
-// once.
+// ended watches a task to its end. It checks that versions have no gap and that the feed contains
+// the task once.
 func (w *world) ended(t *testing.T, id string) *genbusv1.VideoTask {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -196,7 +194,7 @@ func (w *world) ended(t *testing.T, id string) *genbusv1.VideoTask {
 	return last
 }
 
-// checkShapes reads one task on the path of every protocol.
+// checkShapes reads a task on the path of every protocol.
 func (w *world) checkShapes(t *testing.T, way, id string, completed bool) {
 	t.Helper()
 	for _, p := range wires {
@@ -210,8 +208,7 @@ func (w *world) checkShapes(t *testing.T, way, id string, completed bool) {
 	}
 }
 
-// checkContent downloads a task's content: whole, a range of it, its head, and by
-// gRPC.
+// checkContent downloads a task's content completely, as a range, as HEAD, and over gRPC.
 func (w *world) checkContent(t *testing.T, id string) {
 	t.Helper()
 	path := "/v1/videos/" + id + "/content"
@@ -237,7 +234,6 @@ func (w *world) checkContent(t *testing.T, id string) {
 	}
 }
 
-// fetch reads an answer whole.
 func (w *world) fetch(t *testing.T, method, path, byteRange string) (*http.Response, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, w.base+path, nil)
@@ -259,7 +255,6 @@ func (w *world) fetch(t *testing.T, method, path, byteRange string) (*http.Respo
 	return resp, data
 }
 
-// get reads JSON.
 func (w *world) get(t *testing.T, path string) (int, map[string]any) {
 	t.Helper()
 	resp, data := w.fetch(t, http.MethodGet, path, "")
@@ -270,8 +265,8 @@ func (w *world) get(t *testing.T, path string) (int, map[string]any) {
 	return resp.StatusCode, out
 }
 
-// TestWrongProtocolNamesTheRightPath: a model is not reached by another
-// protocol's path, and each refusal says where to go.
+// TestWrongProtocolNamesTheRightPath proves that a model cannot be reached on another protocol's
+// path, and that the error names the right one.
 func TestWrongProtocolNamesTheRightPath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,4 +1,4 @@
-//nolint:staticcheck // SA1019: the SDK deprecates videos with the vendor's own service; gateways go on
+//nolint:staticcheck // SA1019: deprecated with OpenAI's own service; gateways still implement the API
 package main
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/genbus/genbus/test/npm"
 )
 
-// Public clients, unchanged, against `service serve --sandbox`. test/clients/run runs all
-// of these tests.
+// Unmodified public clients against `service serve --sandbox`. test/clients/run runs all of these
+// tests.
 
-// clientTime bounds one script or command of a client.
+// clientTime limits one script or command of a client.
 const clientTime = time.Minute
 
-// TestNodeClients runs the scripts of test/clients/node, which can be run by hand too. One
-// follows the other: a busy upstream, which one of them asks for, is busy for all.
+// TestNodeClients proves that public Node clients work. The scripts in test/clients/node also run
+// by hand. They run one at a time, because one of them makes the upstream busy for all.
 func TestNodeClients(t *testing.T) {
 	t.Parallel()
 	dir := npm.Project(t, filepath.Join("..", "..", "test", "clients", "node"))
@@ -53,8 +53,8 @@ func TestNodeClients(t *testing.T) {
 	}
 }
 
-// TestGoClients has openai-go, and the CloudEvents SDK for Go, do what most programs need.
-// TestOpenAIGoVideos and TestOpenAIGoChats have all of it.
+// TestGoClients proves that openai-go and the CloudEvents SDK cover common uses. TestOpenAIGoVideos
+// and TestOpenAIGoChats test the rest.
 func TestGoClients(t *testing.T) {
 	t.Parallel()
 	s := serveSandbox(t)
@@ -112,7 +112,7 @@ func (s served) checkOpenAIGo(t *testing.T) {
 	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
 }
 
-// checkCloudEventsGo has the SDK read every event of a video, as NATS delivers them.
+// checkCloudEventsGo checks that the SDK can read every event of a video as delivered by NATS.
 func (s served) checkCloudEventsGo(t *testing.T) {
 	nc, js := s.jetStream(t)
 	names := subject.Default()
@@ -147,8 +147,8 @@ func (s served) checkCloudEventsGo(t *testing.T) {
 	}
 }
 
-// cloudEvent has the SDK read a message. There is no published binding of the SDK for
-// NATS, so the headers become the attributes of the JSON format.
+// cloudEvent decodes a message with the SDK. The SDK has no published NATS binding, so the headers
+// are converted to attributes of the JSON format.
 func cloudEvent(m jetstream.Msg) (e event.Event, err error) {
 	attributes := map[string]any{"data_base64": m.Data()}
 	for name := range m.Headers() {
@@ -166,7 +166,7 @@ func cloudEvent(m jetstream.Msg) (e event.Event, err error) {
 	return e, e.Validate()
 }
 
-// commands builds grpcurl and nats, which takes minutes where nothing is cached.
+// commands builds grpcurl and nats, which takes minutes without a cache.
 func commands(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("COMPILE_CLIENTS") == "" {
@@ -182,7 +182,7 @@ func commands(t *testing.T) string {
 	return dir
 }
 
-// TestCommandLineClients has grpcurl and nats do what the README says.
+// TestCommandLineClients proves that grpcurl and nats work as shown in the README.
 func TestCommandLineClients(t *testing.T) {
 	t.Parallel()
 	dir := commands(t)
@@ -220,7 +220,7 @@ func (s served) checkGRPCurl(t *testing.T, program string) {
 var jobPattern = regexp.MustCompile(`"id":"(video_[a-z2-7]{26})"`)
 
 func (s served) checkNATS(t *testing.T, program string) {
-	home := t.TempDir() // no context of the user's
+	home := t.TempDir() // ignore the user's nats contexts
 	run := func(options ...string) string {
 		t.Helper()
 		out, err := in(t, home, []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home}, slices.Concat([]string{program, "-s", s.nats}, options)...)

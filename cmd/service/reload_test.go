@@ -22,16 +22,16 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// reloadWorld is a running service whose configuration is a file.
+// reloadWorld is a running service with a configuration file.
 type reloadWorld struct {
 	*world
 	up   *sandbox.Server
 	file string
-	data string // directory of the broker
+	data string // directory of the embedded server
 	logs *lockedBuffer
 }
 
-// reloadHead is what no reload changes; the test's own keys stand behind it.
+// reloadHead is the part of the configuration that stays the same. Tests append their own keys.
 const reloadHead = `
 nats: {listen: '127.0.0.1:0', sync_always: false, data_dir: %q}
 http: {addr: '127.0.0.1:0'}
@@ -77,7 +77,7 @@ func (w *reloadWorld) write(t *testing.T, text string) {
 	}
 }
 
-// with reloads with other keys behind the head, as the signal does.
+// with reloads with text appended to the head, like the signal.
 func (w *reloadWorld) with(t *testing.T, text string) error {
 	t.Helper()
 	w.write(t, fmt.Sprintf(reloadHead, w.data, w.up.URL())+text)
@@ -100,7 +100,6 @@ func (w *reloadWorld) wantLogged(t *testing.T, texts ...string) {
 	}
 }
 
-// reloads reads how many were counted.
 func (w *reloadWorld) counted(t *testing.T, outcome telemetry.ReloadOutcome, n int) {
 	t.Helper()
 	if _, text := getJSON(t, w.base+"/metrics", ""); !strings.Contains(text, fmt.Sprintf("genbus_config_reloads_total{outcome=%q} %d\n", outcome, n)) {
@@ -116,7 +115,7 @@ const (
 
 func reloadRoutes(routes ...string) string { return "routes: [" + strings.Join(routes, ", ") + "]\n" }
 
-// events follows a task by SSE until the stream ends.
+// events follows a task over SSE until the stream ends.
 func (w *reloadWorld) events(t *testing.T, id, key string) (first string, rest func() string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+"/v1/video/generations/"+id+"/events", nil)
@@ -143,8 +142,8 @@ func (w *reloadWorld) events(t *testing.T, id, key string) (first string, rest f
 	}
 }
 
-// TestReloadKeys: a new key works, the one that it replaces is refused, and a stream
-// that was opened with that goes on to its end.
+// TestReloadKeys proves that a new key works, the replaced key is refused, and a stream opened with
+// the replaced key continues to its end.
 func TestReloadKeys(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -180,7 +179,7 @@ func TestReloadKeys(t *testing.T) {
 	w.counted(t, telemetry.ReloadApplied, 1)
 }
 
-// TestReloadLimitsOfTenants: they hold from the next request on.
+// TestReloadLimitsOfTenants proves that new limits apply to the next request.
 func TestReloadLimitsOfTenants(t *testing.T) {
 	t.Parallel()
 	text := reloadRoutes(fmt.Sprintf(reloadVideo, 5))
@@ -204,7 +203,6 @@ func TestReloadLimitsOfTenants(t *testing.T) {
 	w.wantLogged(t, `added="[tenant default]"`, `changed=[limits.tenant.max_jobs]`, `removed="[tenant default]"`)
 }
 
-// durable is the state of the video route's consumer.
 func (w *reloadWorld) durable(t *testing.T) *jetstream.ConsumerInfo {
 	t.Helper()
 	c, err := w.js.Consumer(t.Context(), w.Names().Work(), subject.WorkDurable(subject.Video, "v"))
@@ -214,12 +212,12 @@ func (w *reloadWorld) durable(t *testing.T) *jetstream.ConsumerInfo {
 	return c.CachedInfo()
 }
 
-// TestReloadLimitOfARoute: more jobs are in work at once, and fewer again, and each is
+// TestReloadLimitOfARoute proves that a route's limit can grow and shrink, and that each job is
 // submitted once and ends.
 func TestReloadLimitOfARoute(t *testing.T) {
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
-	ends := make(chan struct{}) // closed: polls are answered
+	ends := make(chan struct{}) // closed to answer polls
 	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
 		if r.Method == http.MethodGet {
 			select {
@@ -252,8 +250,8 @@ func TestReloadLimitOfARoute(t *testing.T) {
 	w.wantLogged(t, `changed="[route v (video) (max_in_flight)]"`)
 }
 
-// TestReloadRefusesOtherRoutes: what was added, removed or moved is named, nothing has
-// changed, and jobs in work go on.
+// TestReloadRefusesOtherRoutes proves that a reload that adds or removes a route is refused with
+// the name of the route, changes nothing, and does not disturb running jobs.
 func TestReloadRefusesOtherRoutes(t *testing.T) {
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
@@ -278,8 +276,8 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 	w.counted(t, telemetry.ReloadRefused, 2)
 }
 
-// TestReloadDrainsARoute: it takes no new job, those that it has go on, and it takes new
-// ones again when the configuration says so.
+// TestReloadDrainsARoute proves that a draining route refuses new jobs and finishes its own, and
+// that draining can be undone.
 func TestReloadDrainsARoute(t *testing.T) {
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
@@ -298,7 +296,7 @@ func TestReloadDrainsARoute(t *testing.T) {
 	}
 }
 
-// TestReloadRefusesWhatIsWrong: everything is as it was.
+// TestReloadRefusesWhatIsWrong proves that an invalid configuration changes nothing.
 func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
@@ -318,7 +316,8 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	w.counted(t, telemetry.ReloadRefused, 3)
 }
 
-// TestASmallLogIsWarnedOf at the start and at a reload, and jobs run all the same.
+// TestASmallLogIsWarnedOf proves that a job log that is too small logs a warning at startup and on
+// reload, and does not stop jobs.
 func TestASmallLogIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	const warning = `level=WARN msg="task log too small for max_in_flight of all routes" field=nats.streams.tasks.max_bytes max_bytes=4294967296 `

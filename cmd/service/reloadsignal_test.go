@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestSignalReloads a process: SIGHUP ends nothing, a wrong file changes nothing, and
-// the right one is in force.
+// TestSignalReloads proves that SIGHUP reloads a valid configuration, rejects an invalid one, and
+// never ends the process.
 func TestSignalReloads(t *testing.T) {
 	t.Parallel()
 	up, log, dir, addr := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}), &lockedBuffer{}, t.TempDir(), freeAddr(t)

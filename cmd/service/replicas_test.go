@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// shortWait is the shortest AckWait that a route may have.
+// shortWait is the shortest ack_wait of a route.
 const shortWait = 3 * time.Second
 
 func oneVideo(requestID string) *genbusv1.VideoRequest {
@@ -31,9 +31,8 @@ func oneChat(requestID string) *genbusv1.ChatRequest {
 		`{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"tell me of the sea"}]}`)}}
 }
 
-// TestStoppedWhileItPolls: the holder is stopped for longer than AckWait, another
-// replica polls too, and the holder comes back believing that the task is still its
-// own. Whether the task ends before or after that, it ends once.
+// TestStoppedWhileItPolls proves that a task ends once if its holder is stopped for longer than
+// ack_wait, another replica polls too, and the former holder resumes.
 func TestStoppedWhileItPolls(t *testing.T) {
 	t.Parallel()
 	for name, endsMeanwhile := range map[string]bool{"ends while it is stopped": true, "ends while both poll": false} {
@@ -67,11 +66,11 @@ func TestStoppedWhileItPolls(t *testing.T) {
 	}
 }
 
-// stopBeforePost stops a replica after its commit of "submitting" was stored and
-// before it hears of that: its link holds the answer.
+// stopBeforePost stops a replica after its "submitting" commit is stored and before it receives the
+// ack, which its link holds back.
 func stopBeforePost(b *bed, m *member, n subject.JobName) (submitUntil time.Time) {
 	b.t.Helper()
-	m.link.HoldAnswers([]byte(subject.HeaderVersion + ": 2\r\n")) // submitting comes after queued
+	m.link.HoldAnswers([]byte(subject.HeaderVersion + ": 2\r\n")) // submitting follows queued
 	type stop struct {
 		until time.Time
 		err   error
@@ -109,8 +108,8 @@ func stopBeforePost(b *bed, m *member, n subject.JobName) (submitUntil time.Time
 	return submitUntil
 }
 
-// TestStoppedBetweenCommitAndPost: the process is stopped between its commit of
-// "submitting" and the request. Once submit_until has passed, it writes nothing.
+// TestStoppedBetweenCommitAndPost proves that a process stopped between its "submitting" commit and
+// the request does not send the request after submit_until.
 func TestStoppedBetweenCommitAndPost(t *testing.T) {
 	t.Parallel()
 	name := subject.JobName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
@@ -139,7 +138,7 @@ func TestStoppedBetweenCommitAndPost(t *testing.T) {
 		up.complete()
 		first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
 		until := stopBeforePost(b, first, name)
-		if err := broker.Wait(t.Context(), time.Until(until)); err != nil { // what is tested is that it has passed
+		if err := broker.Wait(t.Context(), time.Until(until)); err != nil { // let submit_until pass
 			t.Fatal(err)
 		}
 		tell(t, first.Continue)
@@ -160,8 +159,8 @@ func TestStoppedBetweenCommitAndPost(t *testing.T) {
 	})
 }
 
-// stopBeforeLog stops a replica after it has stored a job's work item and before it hears
-// of that, so that the job's first event is still to be written. send sends the request.
+// stopBeforeLog stops a replica after a job's work item is stored and before it receives the ack,
+// so that the first event is not written yet. send sends the request.
 func stopBeforeLog(b *bed, m *member, n subject.JobName, send func()) {
 	b.t.Helper()
 	m.link.HoldAnswers([]byte(b.names.WorkItem(n.Kind, "video", "default", n.ID)))
@@ -176,8 +175,8 @@ func stopBeforeLog(b *bed, m *member, n subject.JobName, send func()) {
 	m.link.ReleaseAnswers()
 }
 
-// TestStoppedBetweenItemAndLog: the replica that admits a job is stopped between the two,
-// and another one carries the job to its end.
+// TestStoppedBetweenItemAndLog proves that another replica finishes a job if its replica is stopped
+// during admission.
 func TestStoppedBetweenItemAndLog(t *testing.T) {
 	t.Parallel()
 	n := subject.JobName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
@@ -222,7 +221,7 @@ func TestStoppedBetweenItemAndLog(t *testing.T) {
 			return err
 		})
 		tell(t, first.Continue)
-		r := <-answers // what it says is that the job may have been accepted, or that it has ended
+		r := <-answers // the job may have been accepted, or it has ended
 		first.holdsNothing()
 		events, err := b.events(t.Context(), n)
 		if err != nil {
@@ -237,9 +236,8 @@ func TestStoppedBetweenItemAndLog(t *testing.T) {
 	})
 }
 
-// TestStoppedInAChat: the stopped holder comes back into the middle of its call
-// while another replica is in the second attempt. Its call is cut, and it leaves
-// the work item to the other.
+// TestStoppedInAChat proves that a stopped holder that resumes during another replica's second
+// attempt has its call cut, and leaves the work item to the other replica.
 func TestStoppedInAChat(t *testing.T) {
 	t.Parallel()
 	b, up := newBed(t), newHandUpstream(t)
@@ -280,8 +278,8 @@ func TestStoppedInAChat(t *testing.T) {
 	}
 }
 
-// TestAKilledHolderIsShown: the log names it until another replica changes something, so that an
-// operator who looks at the job is told that it does not answer, and then who has taken the job.
+// TestAKilledHolderIsShown proves that an operator sees that the holder of a job does not answer,
+// and later which replica holds the job.
 func TestAKilledHolderIsShown(t *testing.T) {
 	t.Parallel()
 	b, up := newBed(t), newHandUpstream(t)

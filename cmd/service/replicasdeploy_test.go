@@ -14,13 +14,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// watch is what a load balancer and its clients see of one replica.
+// watch is one replica as seen by a load balancer and its clients.
 type watch struct {
 	m *member
 
 	mu       sync.Mutex
-	notReady time.Time // first seen not to be ready since the last reset
-	refused  []string  // refusals that were not announced
+	notReady time.Time // when it was first seen not ready, or zero while it is ready
+	refused  []string  // refusals while it was ready
 }
 
 func (w *watch) isReady() bool {
@@ -29,7 +29,7 @@ func (w *watch) isReady() bool {
 	return w.notReady.IsZero()
 }
 
-// look asks /readyz again and again, as a load balancer does.
+// look polls /readyz/jobs like a load balancer.
 func (w *watch) look(ctx context.Context) {
 	for ctx.Err() == nil {
 		asked := time.Now()
@@ -46,7 +46,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// refusal notes that a request was not served; it is to have been announced.
+// refusal records that a request was refused, unless the replica had already reported not ready.
 func (w *watch) refusal(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,10 +55,9 @@ func (w *watch) refusal(what string) {
 	}
 }
 
-// TestRollingRestartUnderLoad: two replicas are stopped and started one after the
-// other while requests keep coming. /readyz says so before the first refusal, each
-// accepted job completes though nothing comes back by AckWait, and none is
-// submitted twice.
+// TestRollingRestartUnderLoad proves that two replicas can be restarted in turn under load.
+// Readiness changes before the first refusal, every accepted job completes before its ack_wait
+// passes, and no job is submitted twice.
 func TestRollingRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -114,7 +113,6 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	t.Logf("%d jobs", len(accepted.ids))
 }
 
-// accepted are the jobs that clients were told of, by their key.
 type accepted struct {
 	mu  sync.Mutex
 	ids map[string]string
@@ -136,8 +134,7 @@ func (a *accepted) await(b *bed, n int) {
 	})
 }
 
-// load creates videos at whichever replica is ready, with the same key until one
-// takes it.
+// load creates videos on any ready replica, with the same key until one accepts it.
 func (a *accepted) load(ctx context.Context, client int, watches []*watch) {
 	for i := 0; ctx.Err() == nil; i++ {
 		key := fmt.Sprintf("c%d-%d", client, i)
@@ -149,7 +146,7 @@ func (a *accepted) load(ctx context.Context, client int, watches []*watch) {
 				}
 				continue
 			}
-			// A request that was begun is finished, so that it is known what was accepted.
+			// Finish a started request even after ctx ends, to know whether it was accepted.
 			whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), bedPatience)
 			got, err := w.m.do(whole, http.MethodPost, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`, "Idempotency-Key", key)
 			cancel()

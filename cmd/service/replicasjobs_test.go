@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// send puts a request into the inbox and names its job.
+// send publishes a request to the inbox and returns the name of its job.
 func (b *bed) send(kind subject.Kind, requestID string, m proto.Message) subject.JobName {
 	b.t.Helper()
 	data, err := proto.Marshal(m)
@@ -28,7 +28,6 @@ func (b *bed) send(kind subject.Kind, requestID string, m proto.Message) subject
 	return subject.JobName{Kind: kind, Tenant: "default", ID: subject.JobID(kind, "default", "request\x00"+requestID)}
 }
 
-// events are what the log has of a job.
 func (b *bed) events(ctx context.Context, n subject.JobName) ([]task.Event, error) {
 	s, err := b.js.Stream(ctx, b.names.Tasks())
 	if err != nil {
@@ -51,7 +50,7 @@ func (b *bed) events(ctx context.Context, n subject.JobName) ([]task.Event, erro
 	}
 }
 
-// awaitPhase waits for a phase and gives the events up to it.
+// awaitPhase waits for a phase and returns the events up to it.
 func (b *bed) awaitPhase(n subject.JobName, phase genbusv1.JobPhase) []task.Event {
 	b.t.Helper()
 	var out []task.Event
@@ -70,7 +69,6 @@ func (b *bed) awaitPhase(n subject.JobName, phase genbusv1.JobPhase) []task.Even
 	return out
 }
 
-// awaitEnd waits for the terminal event.
 func (b *bed) awaitEnd(n subject.JobName) task.Event {
 	b.t.Helper()
 	var end task.Event
@@ -96,7 +94,7 @@ func phaseWords(events []task.Event) string {
 	return strings.Join(words, " ")
 }
 
-// count is the number of messages on a subject of a stream.
+// count returns the number of messages on a subject of a stream.
 func (b *bed) count(ctx context.Context, stream, pattern string) (n uint64, err error) {
 	s, err := b.js.Stream(ctx, stream)
 	if err != nil {
@@ -112,7 +110,6 @@ func (b *bed) count(ctx context.Context, stream, pattern string) (n uint64, err 
 	return n, nil
 }
 
-// hasItem reports whether a job's work item is still there.
 func (b *bed) hasItem(n subject.JobName) bool {
 	b.t.Helper()
 	there, err := b.count(b.t.Context(), b.names.Work(), b.names.WorkAnyRoute(n.Kind, n.Tenant, n.ID))
@@ -122,8 +119,8 @@ func (b *bed) hasItem(n subject.JobName) bool {
 	return there > 0
 }
 
-// endedOnce checks a job that no replica holds any more: its log is gap-free and has
-// one end, which is its last event and is once in the feed; its item is gone.
+// endedOnce checks a job that no replica holds: its log has no gaps, ends with its only terminal
+// event, the feed contains it once, and its work item is gone.
 func (b *bed) endedOnce(n subject.JobName, want string) {
 	b.t.Helper()
 	b.until("the feed and the item of "+n.ID, func(ctx context.Context) error {

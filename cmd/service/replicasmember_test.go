@@ -15,8 +15,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// member is one replica: a process that reaches NATS through a link of its own,
-// unless the bed's servers have theirs.
+// member is a replica process. It reaches NATS through its own link unless started directly.
 type member struct {
 	*faultinject.Process
 	bed  *bed
@@ -25,12 +24,12 @@ type member struct {
 	grpc string
 }
 
-// memberOptions is what differs between replicas.
+// memberOptions are the settings that differ between replicas.
 type memberOptions struct {
 	upstream string // base URL
 	ackWait  time.Duration
-	replicas int    // of the streams; 0: 1
-	more     string // YAML of the top level
+	replicas int    // of the streams; 0 means 1
+	more     string // top-level YAML
 	direct   bool   // without a link
 }
 
@@ -89,10 +88,8 @@ func (b *bed) start(o memberOptions) *member {
 	return m
 }
 
-// ready asks /readyz/jobs.
 func (m *member) ready(ctx context.Context) error { return m.probe(ctx, "/readyz/jobs") }
 
-// serves asks /readyz.
 func (m *member) serves(ctx context.Context) error { return m.probe(ctx, "/readyz") }
 
 func (m *member) probe(ctx context.Context, path string) error {
@@ -108,14 +105,13 @@ func (m *member) get(ctx context.Context, path string) (int, string, error) {
 	return r.status, r.body, err
 }
 
-// said is an answer that was read whole.
 type said struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// word is a top-level string of a JSON answer.
+// word returns a top-level string of a JSON answer.
 func (s said) word(name string) string {
 	var fields map[string]any
 	_ = json.Unmarshal([]byte(s.body), &fields)
@@ -141,7 +137,7 @@ func (m *member) do(ctx context.Context, method, path, body string, header ...st
 	return said{resp.StatusCode, resp.Header, string(data)}, err
 }
 
-// holdsNothing waits until a replica has let go of every job.
+// holdsNothing waits until a replica holds no job.
 func (m *member) holdsNothing() {
 	m.bed.t.Helper()
 	m.bed.until("nothing is held at "+m.base, func(ctx context.Context) error {

@@ -15,13 +15,11 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// rank orders what clients see.
+// rank orders the statuses that clients see.
 var rank = map[string]int{"queued": 1, "in_progress": 2, "completed": 3}
 
-// TestReadsNeverGoBack: two replicas on three nodes, of which the one that leads
-// the log is cut off and comes back. A client that asks either replica in turn is
-// never told of an earlier state than before, and never that an accepted job does
-// not exist.
+// TestReadsNeverGoBack proves that reads from two replicas in turn never show an earlier state, and
+// never miss an accepted job, while the node that leads the log is cut off and returns.
 func TestReadsNeverGoBack(t *testing.T) {
 	t.Parallel()
 	brokertest.ThreeNodes(t)
@@ -74,13 +72,13 @@ func TestReadsNeverGoBack(t *testing.T) {
 	t.Logf("%d jobs, %d reads, of which %d were refused for now", len(r.ids), r.reads, r.notNow)
 }
 
-// readers create videos and read each until its end.
+// readers create videos and read each one to its end.
 type readers struct {
 	t        *testing.T
 	replicas []*member
 
 	mu            sync.Mutex
-	ids           map[string]bool // of the jobs that were read to their end
+	ids           map[string]bool // of the jobs read to their end
 	reads, notNow int
 }
 
@@ -100,7 +98,7 @@ func (r *readers) await(b *bed, n int) {
 	})
 }
 
-// client has one job at a time; the last one is read to its end too.
+// client creates one job at a time and reads each, including the last, to its end.
 func (r *readers) client(ctx context.Context, client int) {
 	whole := context.WithoutCancel(ctx)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -130,7 +128,7 @@ func (r *readers) do(ctx context.Context, turn int, method, path, body string, h
 	return r.replicas[turn%len(r.replicas)].do(ctx, method, path, body, header...)
 }
 
-// follow reads a job, at each replica in turn, until both know its end.
+// follow reads a job from each replica in turn until all replicas have reported its end.
 func (r *readers) follow(ctx context.Context, id string) bool {
 	last, ends := "", 0
 	for turn := 0; ends < len(r.replicas); turn++ {

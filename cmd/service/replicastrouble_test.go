@@ -22,19 +22,19 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// atOnce is how long an answer may take that needs no broker, on a busy machine.
+// atOnce limits the time of an answer that needs no broker, on a busy machine.
 const atOnce = 2 * time.Second
 
-// TestJetStreamUnreachable: what needs it is refused at once, with advice, as soon
-// as the trouble is known; chats on the caller's own connection go on; jobs in
-// flight end; and all is well when the broker is back, without a hand.
+// TestJetStreamUnreachable proves that without JetStream, calls that need it are refused
+// immediately with advice, inline chats continue and jobs in flight end. The service recovers by
+// itself.
 func TestJetStreamUnreachable(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, up := newBed(t), newHandUpstream(t)
-			close(up.release) // chats end by themselves
+			close(up.release) // chats end at once
 			m := b.start(memberOptions{upstream: up.url + "/it", ackWait: shortWait})
 			conn, err := grpc.NewClient(m.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
@@ -59,7 +59,7 @@ func TestJetStreamUnreachable(t *testing.T) {
 			m.refusesAtOnce(t, conn, n.ID)
 			m.chatsInline(t)
 			up.more(b, "polls go on", up.polls, "it")
-			tell(t, func() error { return m.serves(t.Context()) }) // it stays so
+			tell(t, func() error { return m.serves(t.Context()) }) // readiness does not change
 
 			m.link.Heal()
 			b.until("/readyz/jobs turns true", m.ready)
@@ -88,7 +88,8 @@ func TestJetStreamUnreachable(t *testing.T) {
 	}
 }
 
-// watches opens a watch of a video; the func waits for its end, and gives its last event.
+// watches opens a watch of a video. The returned function waits for its end and returns the last
+// event.
 func (m *member) watches(t *testing.T, id string) func() string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.base+"/v1/video/generations/"+id+"/events", http.NoBody)
@@ -104,7 +105,7 @@ func (m *member) watches(t *testing.T, id string) func() string {
 		t.Fatalf("the watch: %s", resp.Status)
 	}
 	events := bufio.NewReader(resp.Body)
-	if first, err := events.ReadString('\n'); err != nil { // before it, the watch is still to be begun
+	if first, err := events.ReadString('\n'); err != nil { // the watch has started once a line arrives
 		t.Fatalf("the watch: %q, %v", first, err)
 	}
 	return func() string {
@@ -117,8 +118,8 @@ func (m *member) watches(t *testing.T, id string) func() string {
 	}
 }
 
-// servesWithoutBroker checks that a load balancer goes on to send calls, and that what
-// needs no broker is answered.
+// servesWithoutBroker checks that /readyz stays ready, and that calls that need no broker are
+// answered.
 func (m *member) servesWithoutBroker(t *testing.T) {
 	t.Helper()
 	for path, want := range map[string]string{"/readyz": `{"status":"ready"}`, "/healthz": `{"status":"ok"}`, "/v1/models": `"object":"list"`} {
@@ -128,7 +129,7 @@ func (m *member) servesWithoutBroker(t *testing.T) {
 	}
 }
 
-// servingStatus checks what gRPC says of the server and of each service.
+// servingStatus checks the gRPC health of the server and of each service.
 func servingStatus(conn *grpc.ClientConn, want grpc_health_v1.HealthCheckResponse_ServingStatus) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, name := range []string{"", "genbus.v1.VideoService", "genbus.v1.ChatService"} {
@@ -141,7 +142,7 @@ func servingStatus(conn *grpc.ClientConn, want grpc_health_v1.HealthCheckRespons
 	}
 }
 
-// refusesAtOnce checks that all that needs JetStream says so, with advice.
+// refusesAtOnce checks that all calls that need JetStream are refused immediately with advice.
 func (m *member) refusesAtOnce(t *testing.T, conn *grpc.ClientConn, id string) {
 	t.Helper()
 	for _, c := range []struct{ method, path, body string }{
@@ -199,7 +200,7 @@ func (m *member) refusesAtOnce(t *testing.T, conn *grpc.ClientConn, id string) {
 	}
 }
 
-// chatsInline asks for a chat that needs no broker, whole and streamed.
+// chatsInline checks that inline chats work without a broker, whole and streamed.
 func (m *member) chatsInline(t *testing.T) {
 	t.Helper()
 	for _, stream := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// handUpstream is an upstream in the test's hands. Each replica reaches it under a
-// path of its own, so that it knows who called.
+// handUpstream is an upstream controlled by the test. Each replica reaches it under its own path,
+// which identifies the caller.
 type handUpstream struct {
 	url string
 
@@ -22,9 +22,9 @@ type handUpstream struct {
 	posts     []handPost
 	polls     map[string]int // by caller
 	completed bool
-	streaming map[string]int // chats that are being written, by caller
-	cut       map[string]int // chats whose caller went away
-	release   chan struct{}  // closed: chats end
+	streaming map[string]int // open chat streams, by caller
+	cut       map[string]int // chats whose caller disconnected, by caller
+	release   chan struct{}  // closed to end chats
 }
 
 type handPost struct {
@@ -66,7 +66,8 @@ func (u *handUpstream) post(r *http.Request) {
 	u.posts = append(u.posts, handPost{r.PathValue("by"), r.Header.Get("Idempotency-Key"), time.Now()})
 }
 
-// chat says who is asked. A stream waits until it may end, or the caller is gone.
+// chat answers with the name of the caller. A stream waits until release is closed or the caller
+// disconnects.
 func (u *handUpstream) chat(w http.ResponseWriter, r *http.Request) {
 	u.post(r)
 	by := r.PathValue("by")
@@ -93,14 +94,12 @@ func (u *handUpstream) chat(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 }
 
-// sent are the POSTs so far.
 func (u *handUpstream) sent() []handPost {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]handPost(nil), u.posts...)
 }
 
-// sentFor are the POSTs of one job.
 func (u *handUpstream) sentFor(id string) (out []handPost) {
 	for _, p := range u.sent() {
 		if p.key == id {
@@ -123,7 +122,7 @@ func (u *handUpstream) complete() {
 	u.completed = true
 }
 
-// more waits until a counter is above what it is now.
+// more waits until a counter increases.
 func (u *handUpstream) more(b *bed, what string, counter map[string]int, by string) {
 	b.t.Helper()
 	before := u.of(counter, by)

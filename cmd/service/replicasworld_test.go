@@ -14,25 +14,24 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// bedPatience bounds one wait of these tests.
 const bedPatience = time.Minute
 
-// bed is a NATS server of its own, and room for service processes that share it.
+// bed is a NATS server shared by service processes.
 type bed struct {
 	t     *testing.T
-	nats  string // the server's address, around every link
+	nats  string // the server's address, bypassing the links
 	js    jetstream.JetStream
 	nc    *nats.Conn
 	names subject.Space
 }
 
-// newBed runs one NATS server in the test's process.
+// newBed starts a NATS server in the test process.
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	return bedOn(t, brokertest.Alone(t).ClientURL())
 }
 
-// bedOn uses NATS servers that run already.
+// bedOn uses running NATS servers.
 func bedOn(t *testing.T, url string) *bed {
 	t.Helper()
 	brokertest.Full(t, "runs replicas in processes of their own")
@@ -49,7 +48,7 @@ func bedOn(t *testing.T, url string) *bed {
 	return &bed{t: t, nats: url, js: js, nc: nc, names: subject.Default()}
 }
 
-// until asks again until it is so.
+// until polls ask until it returns nil.
 func (b *bed) until(what string, ask func(context.Context) error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bedPatience)

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestALongReplyIsShown: one that no message has, and no block before it.
+// TestALongReplyIsShown proves that a reply too large for one message is printed completely.
 func TestALongReplyIsShown(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{ChunkInterval: time.Millisecond})

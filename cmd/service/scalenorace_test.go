@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-// What is asked of the service, see scalerace_test.go for the race detector's share.
+// See scalerace_test.go.
 const (
 	hostileShare = 1
 	crowd        = 200

@@ -4,28 +4,27 @@ package main
 
 import "time"
 
-// The race detector makes the service several times as slow, and its clients with it:
-// they share a few cores.
+// The race detector slows down the service and its clients, which share a few cores.
 const (
-	// hostileShare is the part of the inputs that is sent: one in so many.
+	// hostileShare reduces the number of inputs: one in hostileShare is sent.
 	hostileShare = 12
-	// crowd is how many slow clients come at once.
+	// crowd is the number of concurrent slow clients.
 	crowd = 3
-	// aside is how much the heap grows in addition to what so few readers hold, in MiB.
+	// aside is heap growth that does not depend on the number of readers, in MiB.
 	aside = 64
-	// answerWithin bounds an input's answer, servedWithin a call of another client
-	// meanwhile, and readWithin one while a crowd reads.
+	// answerWithin limits the answer to an input, servedWithin a concurrent call of another client,
+	// and readWithin such a call while a crowd reads.
 	answerWithin, servedWithin, readWithin = time.Minute, 40 * time.Second, 20 * time.Second
-	// verboseBlocks is how many blocks a verbose upstream answers with. The kernel keeps
-	// some of them for a reader who does not read.
+	// verboseBlocks is the number of blocks in an answer of a verbose upstream. The kernel buffers
+	// some of them for a reader that does not read.
 	verboseBlocks = 25
-	// someJobs is how many jobs there are while the service is killed or stopped.
+	// someJobs is the number of jobs while the service is killed or stopped.
 	someJobs = 120
-	// largestMessage is what a NATS server takes, and largeBody a body beyond it, in
-	// bytes.
+	// largestMessage is the max_payload of a NATS server, and largeBody the size of a larger body,
+	// in bytes.
 	largestMessage, largeBody = 1 << 20, 2 << 20
 )
 
-// tooSlow reports whether an embedded broker may keep its service waiting for so long
-// that it says 503. Nothing was accepted then, and the caller may retry.
+// tooSlow reports whether a slow embedded broker may cause a 503. Nothing is accepted then, and the
+// caller may retry.
 const tooSlow = true

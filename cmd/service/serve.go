@@ -32,7 +32,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		defer up.Close() //nolint:errcheck // nothing of it outlives the process
+		defer up.Close() //nolint:errcheck // the process exits
 		if err := cfg.AddSandbox(up.URL()); err != nil {
 			return err
 		}
@@ -60,9 +60,9 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	return s.Run(ctx)
 }
 
-// announce tells systemd, where it asked, that the service has started, and when it
-// begins to stop. The addresses are open: who calls from now on is answered. Call what
-// it returns when the service has stopped.
+// announce reports to systemd, if it started the service, that the service is ready and, when ctx
+// ends, that it is stopping. Call it after the addresses are open. Call the returned function when
+// the service has stopped.
 func announce(ctx context.Context, log *slog.Logger) func() bool {
 	tell := func(state process.State) {
 		if err := process.Notify(state); err != nil {
@@ -77,7 +77,7 @@ type sandboxCommand struct {
 	Config string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 }
 
-// Run serves the upstream until ctx ends.
+// Run serves the sandbox until ctx ends.
 func (c sandboxCommand) Run(ctx context.Context) error {
 	cfg, err := config.Load(config.ProcessSource(c.Config))
 	if err != nil {
@@ -92,8 +92,8 @@ func (c sandboxCommand) Run(ctx context.Context) error {
 	return up.Close()
 }
 
-// sandboxBanner says how to use a sandbox that runs alone. examples/sandbox.yaml
-// knows it by its usual address.
+// sandboxBanner describes how to use a standalone sandbox. It mentions examples/sandbox.yaml only
+// for the default address, which that file contains.
 func sandboxBanner(url string) string {
 	text := fmt.Sprintf("The sandbox, a fake upstream, listens on %[1]s; counters: curl %[1]s/stats; tasks: curl %[1]s/tasks\n"+
 		"Point genbus at it:\n"+

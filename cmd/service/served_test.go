@@ -17,12 +17,11 @@ import (
 	"github.com/genbus/genbus/internal/command"
 )
 
-// served is a genbus in a process of its own, as clients see it.
+// served is a genbus in another process, as clients see it.
 type served struct{ http, grpc, nats, key, tenant string }
 
-// serveSandbox starts `service serve --sandbox` on free ports. With CLIENTS_HTTP in the
-// environment the clients call that genbus instead, and CLIENTS_GRPC, CLIENTS_NATS,
-// CLIENTS_KEY and CLIENTS_TENANT say the rest.
+// serveSandbox starts `service serve --sandbox` on free ports. If CLIENTS_HTTP is set, clients use
+// that genbus instead, with CLIENTS_GRPC, CLIENTS_NATS, CLIENTS_KEY and CLIENTS_TENANT.
 func serveSandbox(t *testing.T) served {
 	t.Helper()
 	s := served{

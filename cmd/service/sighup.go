@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// notifyReload hears of SIGHUP from now on. Signals that come while one is being dealt
-// with are one.
+// notifyReload subscribes to SIGHUP. Signals that arrive during a reload cause one more reload.
 func notifyReload() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)

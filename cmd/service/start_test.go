@@ -15,8 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// tried starts a service, which ends at once, and gives what it logged and why it did
-// not start.
+// tried starts and stops a service. It returns the log and the error.
 func tried(t *testing.T, change func(*config.Config)) (logged string, err error) {
 	t.Helper()
 	cfg := config.Default()
@@ -37,8 +36,7 @@ func tried(t *testing.T, change func(*config.Config)) (logged string, err error)
 	return log.String(), err
 }
 
-// TestTLSFilesAreNamed: a start that fails for a file of TLS names the field that has
-// it.
+// TestTLSFilesAreNamed proves that a start that fails because of a TLS file names its field.
 func TestTLSFilesAreNamed(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
@@ -67,8 +65,8 @@ func TestTLSFilesAreNamed(t *testing.T) {
 	}
 }
 
-// TestStartAndStopAreLogged: that no key of a tenant is valid any more, and that the
-// end was a clean one.
+// TestStartAndStopAreLogged proves that the log warns of a tenant without a valid key, records a
+// clean stop, and contains no key.
 func TestStartAndStopAreLogged(t *testing.T) {
 	t.Parallel()
 	logged, err := tried(t, func(c *config.Config) {
@@ -87,7 +85,7 @@ func TestStartAndStopAreLogged(t *testing.T) {
 	}
 }
 
-// TestSandboxBanner: the example is for the usual address only.
+// TestSandboxBanner proves that the banner names the sample file only for the default address.
 func TestSandboxBanner(t *testing.T) {
 	t.Parallel()
 	for url, example := range map[string]bool{"http://127.0.0.1:8090": true, "http://127.0.0.1:9999": false} {

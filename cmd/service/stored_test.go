@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// witness is a proxy of an upstream and keeps the digests of the bodies that it gets.
+// witness is a proxy of an upstream that counts request bodies by digest.
 type witness struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]int
@@ -64,9 +64,8 @@ func (w *witness) times(digest [sha256.Size]byte) int {
 	return w.seen[digest]
 }
 
-// TestRequestsLargerThanAMessage: a body that no message of the NATS server may hold is
-// brought by both ways of NATS and reaches the upstream byte for byte; nothing is left of
-// its upload.
+// TestRequestsLargerThanAMessage proves that a body larger than a NATS message reaches the upstream
+// unchanged, by call and inbox, and that its upload is removed.
 func TestRequestsLargerThanAMessage(t *testing.T) {
 	t.Parallel()
 	up := startSandbox(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})

@@ -27,7 +27,6 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// runService runs a service without clients.
 func runService(t *testing.T, url string, change func(*config.Config)) *service.Service {
 	t.Helper()
 	cfg := config.Default()
@@ -57,7 +56,7 @@ func runService(t *testing.T, url string, change func(*config.Config)) *service.
 	return s
 }
 
-// secured is a service that speaks TLS at every address.
+// secured runs a service with TLS on every address.
 func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service.Service {
 	t.Helper()
 	cert, key := ca.Issue("server")
@@ -72,7 +71,7 @@ func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service.Ser
 	})
 }
 
-// tlsEntrances are all ingresses, each used once with a client's TLS.
+// tlsEntrances use each ingress once with the client's TLS.
 var tlsEntrances = map[string]func(t *testing.T, s *service.Service, client *tls.Config) error{
 	"HTTP": func(t *testing.T, s *service.Service, client *tls.Config) error {
 		_, err := overTLS(t, s, client, http.MethodGet, "/v1/models", "")
@@ -121,8 +120,8 @@ func overTLS(t *testing.T, s *service.Service, client *tls.Config, method, path,
 	return v, err
 }
 
-// TestEveryEntranceWithTLS: a client that trusts the authority gets in, and none without a
-// certificate where one is asked for.
+// TestEveryEntranceWithTLS proves that each ingress accepts a client that trusts the authority and,
+// if required, presents a known certificate.
 func TestEveryEntranceWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, clients := certtest.New(t, "ca"), certtest.New(t, "clients")
@@ -148,7 +147,7 @@ func TestEveryEntranceWithTLS(t *testing.T) {
 	}
 }
 
-// TestPlainClientsAndTLS: they are told, or cut off.
+// TestPlainClientsAndTLS proves that clients without TLS are told or disconnected.
 func TestPlainClientsAndTLS(t *testing.T) {
 	t.Parallel()
 	s := secured(t, certtest.New(t, "ca"), "")
@@ -167,7 +166,7 @@ func TestPlainClientsAndTLS(t *testing.T) {
 	}
 }
 
-// speak sends text and reads what comes until the connection ends.
+// speak sends text and reads until the connection ends.
 func speak(t *testing.T, addr, text string) string {
 	t.Helper()
 	var d net.Dialer
@@ -179,13 +178,12 @@ func speak(t *testing.T, addr, text string) string {
 	if err := conn.SetDeadline(time.Now().Add(brokertest.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.WriteString(conn, text) // the server may have had enough of it
+	_, _ = io.WriteString(conn, text) // the server may stop reading
 	answer, _ := io.ReadAll(bufio.NewReader(conn))
 	return string(answer)
 }
 
-// TestLinksAndBannerSayHTTPS: the content of a video is linked to as it can be
-// reached.
+// TestLinksAndBannerSayHTTPS proves that content links and the banner use https with TLS.
 func TestLinksAndBannerSayHTTPS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
@@ -223,7 +221,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 	}
 }
 
-// TestHTTPServerIsBounded in the header of a request and in its connections.
+// TestHTTPServerIsBounded proves that request headers and connections are limited.
 func TestHTTPServerIsBounded(t *testing.T) {
 	t.Parallel()
 	up := startSandbox(t, sandbox.Options{})
@@ -260,7 +258,8 @@ func TestHTTPServerIsBounded(t *testing.T) {
 	}
 }
 
-// TestBannerAsksForWhatTheServerWants: a key, and a client's certificate.
+// TestBannerAsksForWhatTheServerWants proves that the sample commands include an API key or a
+// client certificate if required.
 func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 	t.Parallel()
 	withKey := func(c *config.Config) {
@@ -276,14 +275,15 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 	}
 	ca := certtest.New(t, "ca")
 	mutual := banner{secured(t, ca, ca.File)}.String()
-	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, ` --ca "$CA" --cert "$CERT" --key "$CERT_KEY" --model `, "a client certificate):"} {
+	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, ` --ca "$CA" --cert "$CERT" --key "$CERT_KEY" --model `, "a client certificate and its key):"} {
 		if !strings.Contains(mutual, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, mutual)
 		}
 	}
 }
 
-// TestBannerNamesAHostThatCanBeCalled where the service listens everywhere.
+// TestBannerNamesAHostThatCanBeCalled proves that sample commands never contain an unspecified
+// address.
 func TestBannerNamesAHostThatCanBeCalled(t *testing.T) {
 	t.Parallel()
 	all := &net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}

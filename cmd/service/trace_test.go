@@ -45,7 +45,7 @@ func startNATS(t *testing.T) string {
 	return s.ClientURL()
 }
 
-// startReplica starts a service on a server that it shares. stop stops it cleanly.
+// startReplica starts a service on a shared server. stop stops it cleanly.
 func startReplica(t *testing.T, natsURL, upstream string) (w *world, stop func()) {
 	t.Helper()
 	cfg := config.Default()
@@ -87,7 +87,7 @@ func startReplica(t *testing.T, natsURL, upstream string) (w *world, stop func()
 	return w, stop
 }
 
-// caller is the trace of one caller's request.
+// caller is the trace context of one request.
 type caller struct {
 	trace, span string
 }
@@ -98,12 +98,12 @@ func newCaller(n int) caller {
 
 func (c caller) parent() string { return "00-" + c.trace + "-" + c.span + "-01" }
 
-// entrance is an ingress that a traced video request takes.
+// entrance is an ingress for a traced video request.
 type entrance struct {
 	name string
-	// spans are the names of those above the job, from the caller's on.
+	// spans are the names of the spans between the caller's and the job's.
 	spans []string
-	// send gives the job's id, or "" where its caller is not told.
+	// send returns the job ID, or "" if the caller does not learn it.
 	send func(t *testing.T, w *world, c caller) string
 }
 
@@ -141,7 +141,7 @@ var entrances = []entrance{
 	}},
 }
 
-// traced is a video request as a NATS message with its caller's trace.
+// traced returns a video request as a NATS message with the caller's trace context.
 func traced(t *testing.T, subj string, c caller) *nats.Msg {
 	t.Helper()
 	data, err := proto.Marshal(videoOf("sandbox-video:duration_ms=3000"))
@@ -154,7 +154,6 @@ func traced(t *testing.T, subj string, c caller) *nats.Msg {
 	return m
 }
 
-// sendHTTP creates a job and gives its id.
 func (w *world) sendHTTP(t *testing.T, path, body string, c caller, header ...string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.base+path, strings.NewReader(body))
@@ -177,23 +176,22 @@ func (w *world) sendHTTP(t *testing.T, path, body string, c caller, header ...st
 	return res.Header.Get("Genbus-Job-Id")
 }
 
-// exportTo has the services of this test, which runs alone, export to a collector.
+// exportTo makes the services of this test export traces to c. The test must not run in parallel.
 func exportTo(t *testing.T, c *collectortest.Collector) {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 }
 
-// TestOneTraceByEveryIngress: a video comes in, its replica stops, another one ends
-// it. A collector gets one trace from the caller's span to the last event's,
-// by whichever ingress the request came.
+// TestOneTraceByEveryIngress proves that a video from each ingress, passed from one replica to
+// another, has one trace from the caller's span to the last event.
 func TestOneTraceByEveryIngress(t *testing.T) {
 	collector, natsURL := collectortest.Start(t), startNATS(t)
 	exportTo(t, collector)
 	up := startSandbox(t, sandbox.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var stopped atomic.Bool // before, no task ends
+	var stopped atomic.Bool // no task ends before
 	upstream := frontOf(t, up.URL(), func(string) bool { return !stopped.Load() })
 	first, stopFirst := startReplica(t, natsURL, upstream)
 	ids := map[string]string{}
@@ -263,7 +261,7 @@ func checkVideoTrace(t *testing.T, w *world, c caller, in entrance, id string, s
 	}
 }
 
-// traceparents reads those of all messages on a subject, in order.
+// traceparents returns the trace contexts of all messages on a subject, in order.
 func (w *world) traceparents(t *testing.T, stream, subj string) (out []string) {
 	t.Helper()
 	stored, err := w.js.Stream(t.Context(), stream)
@@ -282,8 +280,8 @@ func (w *world) traceparents(t *testing.T, stream, subj string) (out []string) {
 	return out
 }
 
-// TestChatsAreTraced: queued ones and inline ones, whose chunks and events name
-// spans of the caller's trace.
+// TestChatsAreTraced proves that chunks and events of queued and inline chats belong to the
+// caller's trace.
 func TestChatsAreTraced(t *testing.T) {
 	collector, natsURL := collectortest.Start(t), startNATS(t)
 	exportTo(t, collector)
@@ -295,7 +293,7 @@ func TestChatsAreTraced(t *testing.T) {
 	for i, tt := range []struct {
 		name   string
 		header []string
-		chain  []string // from the caller's request to the upstream's call
+		chain  []string // from the caller's request to the upstream call
 	}{
 		{"inline", nil, []string{"POST /v1/chat/completions", "genbus.chat.call"}},
 		{"queued", []string{"Idempotency-Key", "one"}, []string{"POST /v1/chat/completions", "genbus.chat", "genbus.chat.call"}},
@@ -328,13 +326,13 @@ func TestChatsAreTraced(t *testing.T) {
 	}
 }
 
-// TestWithoutACollectorTheTraceIsPassedOn: the events of a job name the span of
-// its caller, by every ingress.
+// TestWithoutACollectorTheTraceIsPassedOn proves that without a collector, events name the caller's
+// span, for each ingress.
 func TestWithoutACollectorTheTraceIsPassedOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i, in := range entrances {
-		if in.name == "inbox" { // whose caller is not told the id; the consumer's tests have it
+		if in.name == "inbox" { // its caller does not learn the ID; tested in package consumer
 			continue
 		}
 		c := newCaller(i)

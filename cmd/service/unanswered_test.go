@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/command"
 )
 
-// silent accepts jobs, and does not answer.
+// silent accepts jobs and never answers.
 type silent struct {
 	genbusv1.UnimplementedVideoServiceServer
 	genbusv1.UnimplementedChatServiceServer
@@ -39,7 +39,7 @@ func (s silent) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChat
 	return nil, s.accept(ctx, m.GetRequest().GetRequestId())
 }
 
-// startSilent runs the service by gRPC at an address. stop cuts its connections.
+// startSilent serves silent over gRPC. stop cuts its connections.
 func startSilent(t *testing.T) (s silent, addr string, stop func()) {
 	t.Helper()
 	s = silent{accepted: make(chan string, 1)}
@@ -50,7 +50,7 @@ func startSilent(t *testing.T) (s silent, addr string, stop func()) {
 	return s, addr, stop
 }
 
-// serveGRPC serves what is registered until the test ends or stop is called.
+// serveGRPC serves the registered services until the test ends or stop is called.
 func serveGRPC(t *testing.T, register func(*grpc.Server)) (addr string, stop func()) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func serveGRPC(t *testing.T, register func(*grpc.Server)) (addr string, stop fun
 	return l.Addr().String(), server.Stop
 }
 
-// startSilentNATS is startSilent by NATS.
+// startSilentNATS serves silent over NATS.
 func startSilentNATS(t *testing.T) (s silent, url string) {
 	t.Helper()
 	url = brokertest.Alone(t).ClientURL()
@@ -87,8 +87,8 @@ func startSilentNATS(t *testing.T) (s silent, url string) {
 	return s, url
 }
 
-// TestASubmitWithoutAnAnswerNamesItsRequest, so that it can be repeated as the same job: the
-// connection is cut, or the user has waited long enough.
+// TestASubmitWithoutAnAnswerNamesItsRequest proves that an interrupted submit prints its request
+// ID, with which it can be repeated as the same job.
 func TestASubmitWithoutAnAnswerNamesItsRequest(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"video", "chat"} {

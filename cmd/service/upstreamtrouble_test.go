@@ -10,14 +10,14 @@ import (
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
-// TestFailedCallsNameTheirJob: by whichever ingress a job comes, the line of the log about its
-// upstream that cannot be reached says which job it was, of whom, and on which route.
+// TestFailedCallsNameTheirJob proves that the log entry for an unreachable upstream names the job,
+// tenant and route, for each ingress.
 func TestFailedCallsNameTheirJob(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	nowhere := "http://" + freeAddr(t)
 	s := servicetest.New(t, servicetest.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Change: func(c *config.Config) {
-		for _, r := range []config.Route{ // each with an upstream of its own: the log has one line a minute for each
+		for _, r := range []config.Route{ // separate upstreams, because each logs at most once a minute
 			config.NewRoute("films", config.KindVideo, "up-films", "a-film"),
 			config.NewRoute("talks", config.KindChat, "up-talks", "a-talk"),
 			config.NewRoute("later", config.KindChat, "up-later", "a-talk-later"),

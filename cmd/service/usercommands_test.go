@@ -21,14 +21,14 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// userCommand runs the binary as a tenant would.
+// userCommand runs the binary as a tenant.
 type userCommand struct {
 	t    *testing.T
 	env  []string
-	args []string // before those of each run
+	args []string // appended to the arguments of each run
 }
 
-// run gives what a command printed, and its exit code.
+// run returns the output of a command and its exit code.
 func (c userCommand) run(args ...string) (stdout, stderr string, code int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -45,7 +45,7 @@ func (c userCommand) run(args ...string) (stdout, stderr string, code int) {
 	return out.String(), problems.String(), run.ProcessState.ExitCode()
 }
 
-// ok is run for what must go well.
+// ok is run for commands that must succeed.
 func (c userCommand) ok(args ...string) string {
 	c.t.Helper()
 	out, problems, code := c.run(args...)
@@ -55,8 +55,8 @@ func (c userCommand) ok(args ...string) string {
 	return out
 }
 
-// TestJobsFromTheCommandLine: sent and followed by gRPC and by NATS, listed, shown and
-// cancelled.
+// TestJobsFromTheCommandLine proves that jobs can be submitted and followed over gRPC and NATS, and
+// listed, shown and cancelled.
 func TestJobsFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond, ChunkInterval: time.Millisecond})
@@ -149,7 +149,8 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 	})
 }
 
-// TestTasksAreShownAsByHTTP in JSON, and otherwise with the refusal that one waits after.
+// TestTasksAreShownAsByHTTP proves that --json prints the same as HTTP, and that a waiting task
+// shows the upstream's refusal.
 func TestTasksAreShownAsByHTTP(t *testing.T) {
 	t.Parallel()
 	s := runService(t, startSandbox(t, sandbox.Options{}).URL(), func(*config.Config) {})
@@ -176,7 +177,8 @@ func TestTasksAreShownAsByHTTP(t *testing.T) {
 	}
 }
 
-// TestCommandsBringTheTenantsKey, from the environment or a file.
+// TestCommandsBringTheTenantsKey proves that commands send the API key from the environment or a
+// file.
 func TestCommandsBringTheTenantsKey(t *testing.T) {
 	t.Parallel()
 	const key = "acme-0123456789abcdef"
@@ -195,8 +197,7 @@ func TestCommandsBringTheTenantsKey(t *testing.T) {
 	}
 }
 
-// TestWrongCommandLines are told what is wrong first, and how the command is used in one
-// line.
+// TestWrongCommandLines proves that a usage error prints the problem and a one-line usage.
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -213,7 +214,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: the error names the address, without the password in it.
+// TestNobodyThere proves that connection and argument errors are specific and contain no password.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -252,7 +253,8 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestBodyThatIsTooLarge is a wrong request, whether gRPC refuses its message or genbus the body.
+// TestBodyThatIsTooLarge proves that a large body is a usage error, whether gRPC or genbus refuses
+// it.
 func TestBodyThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -271,8 +273,8 @@ func TestBodyThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestBodyThatIsNoJSON: what is wrong with the file, and where, in the words of the command line;
-// no server is asked.
+// TestBodyThatIsNoJSON proves that an invalid body file is reported with its position and without
+// calling a server.
 func TestBodyThatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
@@ -292,7 +294,8 @@ func TestBodyThatIsNoJSON(t *testing.T) {
 	}
 }
 
-// TestEventsFromTheCommandLine: what was and what comes, chosen.
+// TestEventsFromTheCommandLine proves that "events" prints stored and new events that match its
+// filters.
 func TestEventsFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond})
@@ -353,7 +356,7 @@ func TestEventsFromTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestShellsComplete commands and flags.
+// TestShellsComplete proves that commands and flags are completed.
 func TestShellsComplete(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{"service sub": "submit", "service tasks ca": "cancel", "service events --do": "--done"} {

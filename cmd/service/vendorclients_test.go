@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/kling"
 )
 
-// withPairs gives two tenants a key pair each, and one of them an API key too.
+// withPairs gives two tenants a key pair each, and one of them also an API key.
 func withPairs(c *config.Config) {
 	c.APIKeys = []config.APIKey{
 		{Tenant: "acme", Key: config.NewSecret("key-acme"), AccessKey: "ak-acme", SecretKey: config.NewSecret("secret-key-of-acme")},
@@ -32,7 +32,7 @@ func withPairs(c *config.Config) {
 	}
 }
 
-// authorise proves who sends a request with this body.
+// authorise authenticates a request with this body.
 type authorise func(r *http.Request, body []byte) error
 
 func bearer(key string) authorise {
@@ -44,7 +44,7 @@ func bearer(key string) authorise {
 
 func signedBy(a upstream.Authorizer) authorise { return a.Authorize }
 
-// vendorCall sends a request and reads the vendor's envelope.
+// vendorCall sends a request and decodes the vendor's envelope.
 func (w *world) vendorCall(t *testing.T, auth authorise, method, path, body string) (status int, answer map[string]any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, w.base+path, strings.NewReader(body))
@@ -68,7 +68,7 @@ func (w *world) vendorCall(t *testing.T, auth authorise, method, path, body stri
 	return resp.StatusCode, answer
 }
 
-// aToken is a Kling token made by hand: a JWT (HS256) of these claims.
+// aToken returns a Kling token, a JWT with HS256, made without genbus code.
 func aToken(secret, claims string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	signed := part([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + part([]byte(claims))
@@ -86,7 +86,7 @@ const (
 	klingImage = "/kling/v1/videos/image2video"
 )
 
-// TestKlingClient has a client of Kling, with a key pair, do all that it can do.
+// TestKlingClient proves that a Kling client with a key pair can use all features.
 func TestKlingClient(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 300 * time.Millisecond}, withPairs)
@@ -185,7 +185,6 @@ func TestKlingClient(t *testing.T) {
 	}
 }
 
-// klingEnd polls a task until it has ended.
 func (w *world) klingEnd(t *testing.T, auth authorise, path string) (data map[string]any) {
 	t.Helper()
 	await(t, path, func() bool {
@@ -199,7 +198,7 @@ func (w *world) klingEnd(t *testing.T, auth authorise, path string) (data map[st
 	return data
 }
 
-// checkKlingResult polls a task to its success, and downloads its video.
+// checkKlingResult polls a task until it succeeds, and downloads its video.
 func (w *world) checkKlingResult(t *testing.T, auth authorise, path string) {
 	t.Helper()
 	data := w.klingEnd(t, auth, path)
@@ -213,7 +212,7 @@ func (w *world) checkKlingResult(t *testing.T, auth authorise, path string) {
 	}
 }
 
-// volcSigned signs as the documents of Volcengine say, written for this test.
+// volcSigned signs as documented by Volcengine, without genbus code.
 func volcSigned(accessKey, secretKey string, at time.Time) authorise {
 	return func(r *http.Request, body []byte) error {
 		hash := func(b []byte) string { sum := sha256.Sum256(b); return hex.EncodeToString(sum[:]) }
@@ -241,7 +240,7 @@ const (
 	jimengResultPath = jimengQuery + "CVSync2AsyncGetResult"
 )
 
-// TestJimengClient has a client of Jimeng, with a key pair, do all that it can do.
+// TestJimengClient proves that a Jimeng client with a key pair can use all features.
 func TestJimengClient(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 300 * time.Millisecond}, withPairs)
@@ -321,16 +320,15 @@ func TestJimengClient(t *testing.T) {
 	}
 }
 
-// TestGenbusBehindGenbus: one service is the upstream of another, in every
-// protocol and with every kind of key. Tasks end there, and their content is read
-// through both.
+// TestGenbusBehindGenbus proves that genbus can be the upstream of another genbus, for every
+// protocol and kind of credentials, including content.
 func TestGenbusBehindGenbus(t *testing.T) {
 	t.Parallel()
 	far := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withPairs)
 	near := startService(t, far.up.URL(), func(c *config.Config) {
 		for _, p := range wires {
 			u := config.NewUpstream(far.base)
-			u.PrivateResults = true // the far one's results lie at its own upstream
+			u.PrivateResults = true // the far genbus returns URLs of its own upstream
 			switch p.name {
 			case "kling", "jimeng":
 				u.Auth, u.VendorPath = config.AuthSigned, "/"+p.name
@@ -367,7 +365,6 @@ func TestGenbusBehindGenbus(t *testing.T) {
 	}
 }
 
-// checkTaskOf reads a tenant's task by gRPC.
 func (w *world) checkTaskOf(t *testing.T, key, id, model string) {
 	t.Helper()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)

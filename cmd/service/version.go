@@ -12,7 +12,7 @@ type versionCommand struct {
 	JSON bool `help:"Print JSON." name:"json"`
 }
 
-// Run prints the build; the first word of the line is the version.
+// Run prints the build. The first word is the version.
 func (c versionCommand) Run(out io.Writer) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(process.ReadBuild())
@@ -21,5 +21,5 @@ func (c versionCommand) Run(out io.Writer) error {
 	return err
 }
 
-// version is what logs, metrics and traces call this build.
+// version returns the version of this build for logs, metrics and traces.
 func version() string { return process.ReadBuild().Version }

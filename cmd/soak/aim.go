@@ -13,27 +13,27 @@ import (
 	"github.com/genbus/genbus/test/faultinject/load"
 )
 
-// moment is a step of a job that a replica waits for the broker to confirm: a fault is
-// aimed between its message and the confirmation.
+// moment is a message of a job for which a replica awaits the broker's ack. Aimed faults strike
+// between the message and the ack.
 type moment struct {
 	name string
-	// text begins to hold the broker's answers once a replica has sent it. The newline is
-	// the end of what was sent before: HPUB, which has headers, ends in PUB too.
+	// text makes a link hold the broker's answers once a replica has sent it. The newline before
+	// PUB excludes HPUB.
 	text string
-	// pattern and is find the message where the broker is embedded, and there is no link.
+	// pattern and is find the message with an embedded broker, which has no link.
 	pattern string
 	is      func(nats.Header) bool
-	// backlog says what the moment needs of the backlog.
+	// backlog is the change of the backlog that brings the moment about.
 	backlog backlog
 }
 
-// backlog is what has to happen to the backlog at a moment.
+// backlog is a change of the backlog.
 type backlog int
 
 const (
 	unchanged backlog = iota
-	grows             // more jobs are accepted than may be ready
-	shrinks           // there is one, and routes have room again
+	grows             // routes accept more jobs than may be ready
+	shrinks           // routes with a backlog get free capacity
 )
 
 var moments = momentsOf(subject.Default())
@@ -47,29 +47,28 @@ func momentsOf(names subject.Space) []moment {
 		{name: "first event", text: subject.HeaderVersion + ": 1\r\n", pattern: names.TaskPattern(), is: func(h nats.Header) bool {
 			return h.Get(subject.HeaderVersion) == "1"
 		}},
-		// The dispatcher marks its copies, so that they have headers.
+		// The dispatcher's copies have a header that marks them.
 		{name: "copy", text: "HPUB " + work, pattern: names.WorkPattern(), is: func(h nats.Header) bool {
 			return h.Get(subject.HeaderRecorded) != ""
 		}, backlog: shrinks},
 	}
 }
 
-// literal is a pattern without its wildcard.
 func literal(pattern string) string { return pattern[:len(pattern)-len(">")] }
 
 const (
-	// aimPatience is how long a moment is waited for.
+	// aimPatience limits the wait for a moment.
 	aimPatience = 15 * time.Second
-	// lateAnswers is how long answers stay away from a replica that was stopped and goes on.
+	// lateAnswers is how long answers are held after a stopped replica continues.
 	lateAnswers = time.Second
-	// backlogBurst is how many jobs are wished for so that some of each route wait.
+	// backlogBurst is the number of requests in a burst, enough for a backlog on each route.
 	backlogBurst = 150
-	// accepting is how long the last of a burst may take to be accepted.
+	// accepting is the time for the last requests of a burst to be accepted.
 	accepting = time.Second
 )
 
-// aim breaks a replica between a message of it and the broker's answer. With an embedded
-// broker the signal follows the message at once; otherwise the answer is held meanwhile.
+// aim breaks a replica between its message and the broker's answer. A link holds the answer until
+// then. With an embedded broker the signal follows the message at once.
 func (s *storm) aim(ctx context.Context, at step) error {
 	m := moments[at.Moment]
 	if m.backlog == unchanged {
@@ -88,8 +87,7 @@ func (s *storm) aim(ctx context.Context, at step) error {
 	})
 }
 
-// withRoutesPaused does something while an operator has paused all routes, or until it
-// resumes them itself.
+// withRoutesPaused calls do while all routes are paused. do may resume them early.
 func (s *storm) withRoutesPaused(ctx context.Context, do func(resume func() error) error) error {
 	var ends []func()
 	resumed := false
@@ -119,8 +117,8 @@ func (s *storm) withRoutesPaused(ctx context.Context, do func(resume func() erro
 	return resume()
 }
 
-// strike waits for the moment, and does what the step says. Meanwhile it does what brings
-// the moment about.
+// strike waits for the moment and performs the step, while another goroutine brings the moment
+// about.
 func (s *storm) strike(ctx context.Context, at step, m moment, meanwhile func() error) error {
 	a, err := s.arm(s.fleet.replicas[at.Target], m)
 	if err != nil {
@@ -144,7 +142,7 @@ func (s *storm) strike(ctx context.Context, at step, m moment, meanwhile func() 
 	return both.Wait()
 }
 
-// aimed says at what a kill or a stop was aimed, and ends the hold; zero: at nothing.
+// aimed names the moment of a kill or stop, and ends the hold. The zero value means no moment.
 type aimed struct {
 	at      string
 	release func()
@@ -156,7 +154,6 @@ func (a aimed) done() {
 	}
 }
 
-// hit does what an aimed step does to its replica.
 func (s *storm) hit(ctx context.Context, at step, a aimed) error {
 	switch at.Action {
 	case aimKill:
@@ -184,7 +181,6 @@ type ambush struct {
 	watch *reader       // of an embedded broker
 }
 
-// arm begins to wait for a moment of a replica.
 func (s *storm) arm(r *replica, m moment) (*ambush, error) {
 	a := &ambush{links: r.links, seen: make(chan struct{}, 1), over: make(chan struct{})}
 	if len(r.links) == 0 {
@@ -224,11 +220,11 @@ func (a *ambush) subscribe(urls string, m moment) (err error) {
 func (a *ambush) sees() {
 	select {
 	case a.seen <- struct{}{}:
-	default: // the first one counts
+	default: // later ones do not count
 	}
 }
 
-// await reports whether the moment has come. One that has not is not waited for any more.
+// await reports whether the moment came within aimPatience. If not, it releases the answers.
 func (a *ambush) await(ctx context.Context) bool {
 	timer := time.NewTimer(aimPatience)
 	defer timer.Stop()
@@ -242,7 +238,6 @@ func (a *ambush) await(ctx context.Context) bool {
 	return false
 }
 
-// release delivers the answers that are held.
 func (a *ambush) release() {
 	for _, l := range a.links {
 		l.ReleaseAnswers()

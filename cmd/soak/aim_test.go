@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// sentAt are the messages of the service by the moment that each is. The names that are no
-// moment's are not to be taken for one.
+// sentAt returns messages of the service by the name of their moment. "later event" belongs to no
+// moment.
 func sentAt() map[string]*nats.Msg {
 	names := subject.Default()
 	message := func(subj string, header ...string) *nats.Msg {
@@ -33,8 +33,8 @@ func sentAt() map[string]*nats.Msg {
 	}
 }
 
-// TestMomentsAreTheirMessages: each moment is met by its own message and by no other, on a
-// link as well as by a subscriber.
+// TestMomentsAreTheirMessages proves that each moment matches its own message and no other, on a
+// link and for a subscriber.
 func TestMomentsAreTheirMessages(t *testing.T) {
 	t.Parallel()
 	url := brokertest.Alone(t).ClientURL()
@@ -61,7 +61,7 @@ func TestMomentsAreTheirMessages(t *testing.T) {
 	}
 }
 
-// seen reports whether a message is a moment.
+// seen reports whether a message triggers a moment.
 func seen(t *testing.T, s *storm, r *replica, m moment, nc *nats.Conn, msg *nats.Msg) bool {
 	t.Helper()
 	a, err := s.arm(r, m)
@@ -69,18 +69,18 @@ func seen(t *testing.T, s *storm, r *replica, m moment, nc *nats.Conn, msg *nats
 		t.Fatal(err)
 	}
 	defer a.close()
-	for range 2 { // what comes first on a connection has no line before it
+	for range 2 { // the first message of a connection has no newline before it
 		if err := nc.PublishMsg(msg); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a.watch == nil { // the answer to the flush is held at a moment
+	if a.watch == nil { // at a moment, the link holds the answer to the flush
 		return nc.FlushTimeout(300*time.Millisecond) != nil && a.await(t.Context())
 	}
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// What was sent before has come, and has been looked at.
+	// After the drain, every earlier message has been handled.
 	closed := a.watch.nc.StatusChanged(nats.CLOSED)
 	if err := a.watch.nc.Drain(); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func seen(t *testing.T, s *storm, r *replica, m moment, nc *nats.Conn, msg *nats
 	return len(a.seen) == 1
 }
 
-// TestWhatADeletionLoses: only the streams that hold work items lose jobs.
+// TestWhatADeletionLoses proves that only streams of work items are expected to lose jobs.
 func TestWhatADeletionLoses(t *testing.T) {
 	t.Parallel()
 	names := subject.Default()

@@ -11,7 +11,7 @@ import (
 
 const servicePath = "github.com/genbus/genbus/cmd/service"
 
-// build builds the service into dir, if need be as one whose clock can be set.
+// build builds the service into dir. With clock, its clock can be set.
 func build(ctx context.Context, dir string, race, clock bool) (string, error) {
 	binary := filepath.Join(dir, "service")
 	args := []string{"build", "-o", binary}
@@ -31,7 +31,6 @@ func build(ctx context.Context, dir string, race, clock bool) (string, error) {
 	return binary, nil
 }
 
-// serviceEnv is our environment without what configures genbus.
 func serviceEnv(extra ...string) []string {
 	var env []string
 	for _, pair := range os.Environ() {

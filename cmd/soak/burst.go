@@ -17,13 +17,12 @@ import (
 	"github.com/genbus/genbus/test/faultinject/load"
 )
 
-// How many wishes a burst has.
+// Requests in a burst.
 const (
 	largeBurst     = 6
 	duplicateBurst = 10
 )
 
-// burst has clients wish for many jobs of one shape at once.
 func (s *storm) burst(ctx context.Context, shape load.Shape, n int) error {
 	defer s.begin(check.Fault{Kind: check.FaultBurst, Target: string(shape)})()
 	s.bursts++
@@ -32,15 +31,15 @@ func (s *storm) burst(ctx context.Context, shape load.Shape, n int) error {
 }
 
 const (
-	// fillBurst is how many jobs are wished for at most until the log is full, and
-	// fillRefusals how many refusals show that it is.
+	// fillBurst limits the requests for filling the log. fillRefusals is the number of refusals
+	// after which it counts as full.
 	fillBurst    = 10_000
 	fillRefusals = 20
 	fillTimeout  = 2 * time.Minute
 )
 
-// fill has an operator pause all routes, and clients wish for jobs until the log is full.
-// Then the jobs go on, and each of them ends.
+// fill pauses all routes and submits jobs until the log is full. Then it resumes the routes, and
+// every job must end.
 func (s *storm) fill(ctx context.Context) error {
 	defer s.begin(check.Fault{Kind: check.FaultFill, Target: "log"})()
 	for _, r := range served {
@@ -67,21 +66,19 @@ func (s *storm) fill(ctx context.Context) error {
 	return err
 }
 
-// codeFull is what refuses a job for which the log has no room.
+// codeFull is the error code for a log without capacity.
 const codeFull = "storage_full"
 
 const (
-	// garbageTenant publishes what is no request. Its jobs end at once, as invalid.
+	// garbageTenant publishes invalid requests, which are rejected at once.
 	garbageTenant = "grey"
-	// wrongTenant is no tenant at all.
-	wrongTenant = "gr\u00e9y"
-	// garbageSize is that of one message, and garbageBurst how many of them come at once:
-	// more than the stream of dead letters holds.
+	wrongTenant   = "gr\u00e9y"
+	// garbageSize is the size of one message. garbageBurst is the number of messages, which
+	// together exceed the limit of a dead letter stream.
 	garbageSize  = 200 << 10
 	garbageBurst = 2 * deadBytes / garbageSize
 )
 
-// garbage has a tenant fill the inbox with large messages that are no requests.
 func (s *storm) garbage(ctx context.Context) error {
 	defer s.begin(check.Fault{Kind: check.FaultGarbage, Target: garbageTenant})()
 	r, err := newReader(s.fleet.nats)
@@ -105,12 +102,11 @@ func (s *storm) garbage(ctx context.Context) error {
 	}
 	select {
 	case <-r.js.PublishAsyncComplete():
-	case <-ctx.Done(): // what is not stored yet need not be
+	case <-ctx.Done(): // messages not stored yet do not matter
 	}
 	return nil
 }
 
-// noise is a message that is no request.
 func noise(r *rand.Rand) []byte {
 	out := make([]byte, 0, garbageSize+8)
 	for len(out) < garbageSize {

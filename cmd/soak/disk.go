@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// noticed bounds the time until the service reports the full disk.
+	// noticed limits the time until the service reports the full disk.
 	noticed = 30 * time.Second
 	// fillBlock is the size of one write to the filler, in bytes.
 	fillBlock = 64 << 10
 )
 
-// fullDisk fills the embedded broker's disk for a while. The replica must report it on /readyz/jobs, stay
-// alive, and recover without a restart.
+// fullDisk fills the embedded broker's disk for a while. The replica must report it on
+// /readyz/jobs, stay alive, and recover without a restart.
 func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 	r := s.fleet.replicas[0]
 	defer s.begin(check.Fault{Kind: check.FaultDisk, Target: r.Name, Broker: true, Wipes: true})()

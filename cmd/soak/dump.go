@@ -11,9 +11,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// dump writes next to the logs what every process is doing, to find what
-// hangs: the clients here, and the replicas, which end by it (SIGQUIT) and are
-// started again.
+// dump writes the stacks of all processes next to the logs, to find out what hangs. The replicas
+// end with SIGQUIT and are restarted.
 func (w *world) dump(ctx context.Context) error {
 	file, err := os.Create(filepath.Join(w.dir, "clients.txt"))
 	if err != nil {

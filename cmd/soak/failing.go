@@ -30,11 +30,11 @@ func (s *storm) cancelKill(ctx context.Context, target int, away time.Duration) 
 	return errors.Join(both.Wait(), s.mix("usual"))
 }
 
-// mostInFlight bounds a replica's creates in flight when the first one fails.
+// mostInFlight limits a replica's creates in flight when the first one fails.
 const mostInFlight = 10
 
 // failing makes the first of two upstreams accept all creates and answer 500. After the creates in
-// flight, it may get one trial per wait, and each wait is twice as long as the last.
+// flight, it may get one trial per wait, and each wait doubles.
 func (s *storm) failing(ctx context.Context, long time.Duration) error {
 	if err := s.mix("calm"); err != nil {
 		return err

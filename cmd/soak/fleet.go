@@ -15,31 +15,28 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// replica is one process of the service. Its addresses stay the same over
-// restarts.
+// replica is one service process. Its addresses survive restarts.
 type replica struct {
 	load.Replica
 	process *faultinject.Process
-	// links are its own ways to the broker's nodes; none with an embedded one.
+	// links connect it to the broker's nodes; none with an embedded broker.
 	links  []*faultinject.Link
 	log    string
-	config string // its file
-	clock  string // the file that says by how much its clock is wrong
+	config string // path of its configuration
+	clock  string // path of the file with the error of its clock
 	setup  setup
 
 	mu   sync.Mutex
-	down bool // by our doing
+	down bool // on purpose
 }
 
-// fleet is all replicas, and the broker.
 type fleet struct {
 	replicas []*replica
-	nodes    *faultinject.Nodes // nil: the broker is embedded
+	nodes    *faultinject.Nodes // nil for an embedded broker
 	nats     string             // for the clients
 	probe    *http.Client
 }
 
-// startFleet starts the broker and the replicas, and waits until all are ready.
 func startFleet(ctx context.Context, o options, dir, binary string, up *upstreams) (*fleet, error) {
 	f := &fleet{probe: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	if o.Cluster {
@@ -61,7 +58,6 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 	return f, nil
 }
 
-// start makes and starts the i-th replica.
 func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string, up *upstreams) (*replica, error) {
 	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
 	r.Name = fmt.Sprintf("replica %d", i)
@@ -89,8 +85,8 @@ func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string,
 	return r, err
 }
 
-// connect gives a replica links of its own to the nodes, so that it can be cut off
-// alone; or an embedded broker.
+// connect gives a replica its own links to the nodes, so that it can be cut off alone. An embedded
+// broker needs none.
 func (f *fleet) connect(r *replica, s *setup) error {
 	if f.nodes == nil {
 		f.nats = "nats://" + s.Listen
@@ -109,7 +105,6 @@ func (f *fleet) connect(r *replica, s *setup) error {
 	return nil
 }
 
-// readyTimeout bounds the start of a process.
 const readyTimeout = 90 * time.Second
 
 func (f *fleet) ready(ctx context.Context, r *replica) error { return f.probed(ctx, r, "/readyz/jobs") }
@@ -131,7 +126,6 @@ func (f *fleet) probed(ctx context.Context, r *replica, path string) error {
 	return nil
 }
 
-// targets are the replicas as clients know them.
 func (f *fleet) targets() []load.Replica {
 	out := make([]load.Replica, len(f.replicas))
 	for i, r := range f.replicas {
@@ -140,7 +134,7 @@ func (f *fleet) targets() []load.Replica {
 	return out
 }
 
-// fallen names a replica that ended by itself.
+// fallen returns the name of a replica that ended by itself.
 func (f *fleet) fallen() string {
 	for _, r := range f.replicas {
 		r.mu.Lock()
@@ -153,7 +147,6 @@ func (f *fleet) fallen() string {
 	return ""
 }
 
-// up are the numbers of the replicas that run.
 func (f *fleet) up() (out []int) {
 	for i, r := range f.replicas {
 		r.mu.Lock()
@@ -172,7 +165,6 @@ func (r *replica) setDown(down bool) {
 	r.down = down
 }
 
-// close ends everything at once.
 func (f *fleet) close() error {
 	var errs []error
 	for _, r := range f.replicas {

@@ -12,17 +12,16 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// workDurables are the consumers whose work is given back.
+// workDurables are the consumers that foreignAck attacks.
 var workDurables = []string{
 	subject.WorkDurable(subject.Video, modelFilm), subject.WorkDurable(subject.Video, modelReel), subject.WorkDurable(subject.Chat, modelTalk),
 }
 
-// mostForeignAcks is how many messages of one consumer are given back at once.
+// mostForeignAcks limits the messages of one consumer that are returned at once.
 const mostForeignAcks = 50
 
-// foreignAck returns the work in flight, or extends it, in the name of replicas that
-// hold it. Acknowledgements are not fenced: the broker accepts them, and delivers the
-// work to a second holder.
+// foreignAck returns or extends work in flight in place of its holders. Acks are not fenced, so the
+// broker accepts them and delivers the work to a second holder.
 func (s *storm) foreignAck(ctx context.Context) error {
 	defer s.begin(check.Fault{Kind: check.FaultForeignAck, Target: "work"})()
 	r, err := newReader(s.fleet.nats)
@@ -45,8 +44,8 @@ func (s *storm) foreignAck(ctx context.Context) error {
 	return r.nc.FlushTimeout(5 * time.Second)
 }
 
-// returnWork speaks for the messages between the acknowledged and the delivered
-// ones: a NAK for two of three, a sign of life for the others.
+// returnWork answers the messages between the last acked and the last delivered one: a NAK for two
+// of three, a +WPI for the others.
 func (r *reader) returnWork(durable string, info *jetstream.ConsumerInfo) error {
 	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostForeignAcks)+1)
 	for seq := from; seq <= info.Delivered.Stream; seq++ {

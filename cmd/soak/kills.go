@@ -8,10 +8,10 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// mostUp is the longest that a replica lives between two kills.
+// mostUp is the longest pause between two kills.
 const mostUp = 3 * time.Second
 
-// kills kills replicas at random moments. Upstreams have their usual faults.
+// kills kills replicas at random moments, with the usual faults of the upstreams.
 func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
 	r := rand.New(rand.NewPCG(seed, 2))
 	if err := s.mix("usual"); err != nil {

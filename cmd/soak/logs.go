@@ -9,16 +9,16 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// alarms are what a log of the service must never say.
+// alarms are texts that must never appear in a log of the service.
 var alarms = []string{`"panic`, "panic: ", "WARNING: DATA RACE", " cannot go from ", "fatal error"}
 
-// complaints are the lines of the replicas' logs that must not be there.
+// complaints returns up to 20 log lines with an alarm.
 func (f *fleet) complaints() []check.Violation {
 	var out []check.Violation
 	for _, r := range f.replicas {
 		file, err := os.Open(r.log)
 		if err != nil {
-			continue // it never began
+			continue // it never started
 		}
 		lines := bufio.NewScanner(file)
 		lines.Buffer(nil, 1<<20)
@@ -27,32 +27,32 @@ func (f *fleet) complaints() []check.Violation {
 				out = append(out, check.Violation{Rule: "log", Text: r.Name + ": " + line})
 			}
 		}
-		_ = file.Close() // it was only read
+		_ = file.Close() // opened for reading
 	}
 	return out
 }
 
-// keepsIndex is what the service says when it begins to keep the index of jobs. With an
-// embedded broker it says nothing, for there is no other replica.
+// keepsIndex is the log message of a replica that starts to keep the job index. A replica with an
+// embedded broker does not log it.
 const keepsIndex = `"started serving the job index"`
 
-// keeps counts how often a replica has begun to keep the index.
+// keeps counts how often replicas started to keep the index.
 func (f *fleet) keeps() (n int) {
 	for _, r := range f.replicas {
 		data, err := os.ReadFile(r.log)
 		if err != nil {
-			continue // it never began
+			continue // it never started
 		}
 		n += bytes.Count(data, []byte(keepsIndex))
 	}
 	return n
 }
 
-// graceEnded is what the service says on its way out when calls were still in
-// hand. A chat may take longer than the grace period; that is no unclean stop.
+// graceEnded is the final error of a service that stopped with running calls. Since a chat may take
+// longer than the grace period, this counts as a clean stop.
 const graceEnded = "the grace period ended with running calls"
 
-// ranOutOfGrace reports whether that was the last that a replica said.
+// ranOutOfGrace reports whether the last log line contains graceEnded.
 func (r *replica) ranOutOfGrace() bool {
 	data, err := os.ReadFile(r.log)
 	if err != nil {

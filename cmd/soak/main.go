@@ -1,6 +1,6 @@
-// Command soak runs genbus for a while under faults and load, and then holds what
-// clients were told against what the streams and the upstreams hold. It ends with
-// status 1 when a promise was broken. Power loss is not simulated.
+// Command soak runs genbus under faults and load, and then checks what clients were told against
+// the streams and the upstreams. It exits with status 1 if a promise was broken. It does not
+// simulate power loss.
 package main
 
 import (
@@ -18,7 +18,6 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// cli is the command line.
 type cli struct {
 	Duration     time.Duration `default:"10m" help:"Duration of load and faults; healing takes some minutes more."`
 	Seed         uint64        `help:"Seed of the faults and the load. Default: a new one, which is printed."`
@@ -39,7 +38,7 @@ type cli struct {
 	Keep         bool          `help:"Keep the directory with configurations, logs, data and history. It is always kept after a broken promise."`
 }
 
-// errBroken is a run in which a promise was broken; it has been told already.
+// errBroken reports a run in which a promise was broken. The report contains the details.
 var errBroken = errors.New("a promise was broken")
 
 func main() {
@@ -52,11 +51,10 @@ func main() {
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err := k.Run(&c); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(1) //nolint:gocritic // stop only removes the signal handler
 	}
 }
 
-// Run runs what the flags say.
 func (c *cli) Run(ctx context.Context) error {
 	if c.Seed == 0 {
 		c.Seed = uint64(time.Now().UnixNano()) % 1_000_000
@@ -87,7 +85,7 @@ func (c *cli) Run(ctx context.Context) error {
 	return nil
 }
 
-// result is that of a run, or of one whose history was kept.
+// result returns the result of a new run or of a stored history.
 func (c *cli) result(ctx context.Context, o options) (result, error) {
 	if c.History == "" {
 		return soak(ctx, o)
@@ -107,7 +105,7 @@ func (c *cli) options() options {
 		SmallLog: c.SmallLog, SmallDisk: c.SmallDisk, SmallPayload: c.SmallPayload, Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
 	}
 	if !c.Cluster {
-		o.Replicas = 1 // the embedded broker is one process's
+		o.Replicas = 1 // an embedded broker has a single replica
 	}
 	if o.Kills > 0 && o.Jobs == 0 {
 		o.Jobs = 10 * o.Kills
@@ -115,7 +113,7 @@ func (c *cli) options() options {
 	return o
 }
 
-// say reports progress; the result alone goes to standard output.
+// say reports progress on stderr. Only the result goes to stdout.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().UTC().Format("15:04:05 ")+format+"\n", args...)
 }

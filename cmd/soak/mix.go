@@ -2,13 +2,12 @@ package main
 
 import "github.com/genbus/genbus/test/faultinject"
 
-// mixNames are the mixes of faults of the upstreams, from none to many.
+// mixNames are the fault mixes of the upstreams, from none to many.
 var mixNames = []string{"calm", "usual", "refusing", "breaking", "rough"}
 
-// mixes are what the names mean.
 var mixes = map[string]faultinject.Mix{
 	"calm": {},
-	// usual: what a good upstream does on a bad day.
+	// usual: a good upstream on a bad day.
 	"usual": {
 		faultinject.OpCreate: {
 			faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.TooManyLater: 0.02, faultinject.InternalAfter: 0.01,
@@ -23,7 +22,7 @@ var mixes = map[string]faultinject.Mix{
 		faultinject.OpPoll:   {faultinject.PollErrors: 0.1, faultinject.NotFound: 0.02},
 		faultinject.OpChat:   {faultinject.TooMany: 0.2, faultinject.TooManyLater: 0.2, faultinject.Unavailable: 0.1},
 	},
-	// breaking: connections do not hold.
+	// breaking: unreliable connections.
 	"breaking": {
 		faultinject.OpCreate: {
 			faultinject.ResetBefore: 0.05, faultinject.ResetDuring: 0.03, faultinject.ResetAccepted: 0.06, faultinject.CutAnswer: 0.06,
@@ -35,7 +34,7 @@ var mixes = map[string]faultinject.Mix{
 		},
 	},
 	"rough": faultinject.Evenly(0.2),
-	// losing: the answers to creates are late or lost. For cancel-kill alone.
+	// losing: answers to creates are late or lost; only for cancel-kill.
 	"losing": {
 		faultinject.OpCreate: {faultinject.Latency: 0.5, faultinject.ResetAccepted: 0.2, faultinject.CutAnswer: 0.2},
 	},

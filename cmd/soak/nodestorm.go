@@ -8,13 +8,12 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// nodeKinds are the faults of the steps on nodes.
 var nodeKinds = map[action]check.FaultKind{
 	nodeKill: check.FaultNodeKill, nodeStop: check.FaultNodeStop, isolate: check.FaultIsolate, isolateTwo: check.FaultIsolate, cutClients: check.FaultCut,
 }
 
-// node breaks a node, heals it, and waits until the cluster is whole: the fault
-// lasts until then.
+// node breaks a node, heals it and waits until the cluster has recovered. The fault lasts until
+// then.
 func (s *storm) node(ctx context.Context, at step) error {
 	end := s.begin(check.Fault{Kind: nodeKinds[at.Action], Target: fmt.Sprintf("node %d", at.Target), Broker: true})
 	defer end()
@@ -33,7 +32,7 @@ func (s *storm) node(ctx context.Context, at step) error {
 	return nil
 }
 
-// second is the other node of isolateTwo.
+// second returns the other node of isolateTwo.
 func second(i int) int { return (i + 1) % nodeCount }
 
 func (s *storm) breakNode(at step) error {

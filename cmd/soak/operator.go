@@ -15,15 +15,15 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// route is a route as an operator names it.
+// route identifies a route for an operator.
 type route struct{ kind, name string }
 
-// served are the routes that an operator pauses, and that a reload has drain, by their
-// number. The spare ones, which serve every model, stay.
+// served are the routes that steps pause or drain. The spare routes, which serve every model, are
+// never paused.
 var served = []route{{"video", modelFilm}, {"video", modelReel}, {"chat", modelTalk}}
 
-// pauseRoute has an operator pause a route for a while: its jobs are accepted and
-// wait. It is resumed also after the end of ctx.
+// pauseRoute pauses a route for a while. Its jobs are accepted and wait. It resumes the route even
+// after ctx ends.
 func (s *storm) pauseRoute(ctx context.Context, r route, d time.Duration) error {
 	defer s.begin(check.Fault{Kind: check.FaultPause, Target: r.name})()
 	if err := s.setPaused(ctx, r, true); err != nil {
@@ -33,7 +33,6 @@ func (s *storm) pauseRoute(ctx context.Context, r route, d time.Duration) error 
 	return s.setPaused(ctx, r, false)
 }
 
-// setPaused pauses a route, or resumes it.
 func (s *storm) setPaused(ctx context.Context, r route, paused bool) error {
 	return s.operate(ctx, func(ctx context.Context, o genbusv1.OperatorServiceClient) error {
 		if paused {
@@ -45,7 +44,7 @@ func (s *storm) setPaused(ctx context.Context, r route, paused bool) error {
 	})
 }
 
-// operate makes an operator's call until a replica has granted it.
+// operate makes an operator call on each replica in turn until one succeeds.
 func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1.OperatorServiceClient) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
@@ -61,7 +60,6 @@ func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1
 	}
 }
 
-// ask makes one call of one replica.
 func (s *storm) ask(ctx context.Context, addr string, call func(context.Context, genbusv1.OperatorServiceClient) error) (err error) {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

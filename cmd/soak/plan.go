@@ -9,56 +9,53 @@ import (
 	"time"
 )
 
-// action is one kind of step.
 type action string
 
-// The steps. Those on nodes and links need --cluster.
+// Steps. Those on nodes and links need --cluster.
 const (
-	quiet       action = "quiet"        // nothing, for a while
-	kill        action = "kill"         // SIGKILL a replica, start it after a while
-	killAll     action = "kill-all"     // SIGKILL all replicas, start them after a while
-	rolling     action = "rolling"      // SIGTERM and start one replica after the other
+	quiet       action = "quiet"        // no fault for a while
+	kill        action = "kill"         // SIGKILL a replica, restart it later
+	killAll     action = "kill-all"     // SIGKILL all replicas, restart them later
+	rolling     action = "rolling"      // SIGTERM and restart one replica at a time
 	stopReplica action = "stop"         // SIGSTOP a replica for longer than ack_wait
 	aimKill     action = "aim-kill"     // SIGKILL a replica between a message and its answer
 	aimStop     action = "aim-stop"     // SIGSTOP it there for longer than an admission may take
-	aimHold     action = "aim-hold"     // keep the answer, and all that follow, from it
-	cutReplica  action = "cut-replica"  // a replica hears nothing of the broker
-	nodeKill    action = "node-kill"    // SIGKILL a node, start it after a while
+	aimHold     action = "aim-hold"     // hold the answer and everything after it
+	cutReplica  action = "cut-replica"  // cut a replica off from the broker
+	nodeKill    action = "node-kill"    // SIGKILL a node, restart it later
 	nodeStop    action = "node-stop"    // SIGSTOP a node
-	isolate     action = "isolate"      // a node hears no other
-	isolateTwo  action = "isolate-two"  // two nodes hear no other: no majority
-	cutClients  action = "cut-clients"  // the connections of a node's clients are reset
-	nodeAndKill action = "node-and-app" // a node and a replica are killed together
-	pauseRoute  action = "pause"        // an operator pauses a route and resumes it
-	foreignAck  action = "foreign-ack"  // a client that does not hold the work returns it
-	changeMix   action = "mix"          // the upstreams change their mix of faults
-	large       action = "large"        // many requests and replies that no message holds
+	isolate     action = "isolate"      // cut a node off from the others
+	isolateTwo  action = "isolate-two"  // cut two nodes off: no majority
+	cutClients  action = "cut-clients"  // reset the connections of a node's clients
+	nodeAndKill action = "node-and-app" // kill a node and a replica together
+	pauseRoute  action = "pause"        // pause a route and resume it
+	foreignAck  action = "foreign-ack"  // return work in place of its holder
+	changeMix   action = "mix"          // change the fault mix of the upstreams
+	large       action = "large"        // many requests and replies larger than a message
 	duplicates  action = "duplicates"   // many large requests, each sent by two clients at once
-	garbage     action = "garbage"      // a tenant publishes large messages that are no requests
-	durable     action = "durable"      // a durable consumer is deleted
-	stream      action = "stream"       // a stream is deleted
-	routes      action = "routes"       // a reload has a route drain, and another ends that
-	routesNode  action = "routes-node"  // the same, while a node hears no other
-	clock       action = "clock"        // a replica's time of day is wrong
-	fill        action = "fill"         // jobs are accepted until the log is full, and then they go on
-	cancelKill  action = "cancel-kill"  // jobs are cancelled while their creates are lost, and a replica is killed
-	failing     action = "failing"      // one of two upstreams of a route fails all creates
-	fullDisk    action = "full-disk"    // the disk of the embedded broker is full; with --small-disk
+	garbage     action = "garbage"      // publish large invalid messages
+	durable     action = "durable"      // delete a durable consumer
+	stream      action = "stream"       // delete a stream
+	routes      action = "routes"       // drain a route by a reload, and undo it
+	routesNode  action = "routes-node"  // the same while a node is cut off
+	clock       action = "clock"        // set a replica's clock wrong
+	fill        action = "fill"         // fill the log with jobs, then let them run
+	cancelKill  action = "cancel-kill"  // cancel jobs whose creates are lost, and kill a replica
+	failing     action = "failing"      // fail all creates of one of a route's two upstreams
+	fullDisk    action = "full-disk"    // fill the disk of the embedded broker; with --small-disk
 )
 
-// step is one thing that is done.
 type step struct {
 	Action action
-	// Target is the replica, the node or the route, by number.
+	// Target is the index of the replica, node or route.
 	Target int
 	For    time.Duration
-	// Mix is the mix of changeMix.
+	// Mix is the fault mix of changeMix.
 	Mix string
-	// By is how far the clock of clock is ahead.
+	// By is how far clock sets the replica's clock ahead.
 	By time.Duration
-	// Moment is the moment of aim-kill, aim-stop and aim-hold, by its number. After is how
-	// long the answer is held before the replica is broken, and Late has it held until
-	// after the replica has gone on.
+	// Moment is the index of the moment of an aimed step. After is how long the answer is held
+	// before the replica is broken. Late holds it until after the replica has continued.
 	Moment int
 	After  time.Duration
 	Late   bool
@@ -100,7 +97,6 @@ func (s step) aimed() string {
 	return out
 }
 
-// plan is the steps of a run, one after the other.
 type plan []step
 
 func (p plan) String() string {
@@ -111,27 +107,27 @@ func (p plan) String() string {
 	return out.String()
 }
 
-// draw is an action with its weight, and the least and the most that it lasts.
+// draw is an action with its weight and the range of its duration.
 type draw struct {
 	action      action
 	weight      int
 	least, most time.Duration
 }
 
-// ackWait is how long the service waits for a sign of life of a job's holder.
+// ackWait is the ack_wait of all routes.
 const ackWait = 5 * time.Second
 
-// What a stop that is aimed at an admission lasts: longer than all of its deadlines
-// (admission's own is 8 s), and sometimes longer than any limit of a job.
+// Duration of a stop aimed at an admission: longer than its deadlines (8 s for admission itself),
+// and sometimes longer than all limits of a job.
 const (
 	leastAimStop, mostAimStop = 9 * time.Second, 12 * time.Second
 	leastLongStop             = deadline + time.Second
 	mostLongStop              = leastLongStop + 10*time.Second
-	// mostAfter is the longest that answers are held before the replica is broken.
+	// mostAfter is the longest hold of an answer before the replica is broken.
 	mostAfter = 500 * time.Millisecond
 )
 
-// How long an upstream fails all creates.
+// Duration of an upstream's failing creates.
 const leastFailing, mostFailing = 15 * time.Second, 25 * time.Second
 
 var singleDraws = []draw{
@@ -183,21 +179,17 @@ var clusterDraws = []draw{
 	{changeMix, 4, 0, 0},
 }
 
-// skews are how far a replica's clock is ahead: by more than any limit of a job, and by
-// less.
+// skews are errors of a replica's clock, both larger and smaller than any limit of a job.
 var skews = []time.Duration{49 * time.Hour, -49 * time.Hour, 20 * time.Second, -20 * time.Second}
 
-// has reports whether a plan has a kind of step.
 func (p plan) has(a action) bool {
 	return slices.ContainsFunc(p, func(s step) bool { return s.Action == a })
 }
 
-// nodeCount is the number of broker nodes of a cluster.
 const nodeCount = 3
 
-// plan draws the steps from the seed: as many as the time takes. A step takes
-// somewhat longer than it says, for what it broke has to heal; what does not fit
-// any more is left out.
+// plan draws steps from the seed until the duration is used up. Steps take longer than planned
+// because faults must heal, so the last ones may be skipped.
 func (o options) plan() plan {
 	if o.Steps != nil {
 		return o.Steps
@@ -219,7 +211,7 @@ func (o options) plan() plan {
 	return p
 }
 
-// draws are the steps that this run may have.
+// draws returns the steps that this run may contain.
 func (o options) draws() []draw {
 	all := singleDraws
 	if o.Cluster {
@@ -231,7 +223,7 @@ func (o options) draws() []draw {
 	if o.SmallDisk {
 		all = append(slices.Clone(all), draw{fullDisk, 2, time.Second, 8 * time.Second})
 	}
-	if o.Service != "" { // a binary that was built elsewhere has the clock that it has
+	if o.Service != "" { // another binary may not have a clock that can be set
 		all = slices.DeleteFunc(slices.Clone(all), func(d draw) bool { return d.action == clock })
 	}
 	if len(o.Only) == 0 {
@@ -240,7 +232,7 @@ func (o options) draws() []draw {
 	return slices.DeleteFunc(slices.Clone(all), func(d draw) bool { return !slices.Contains(o.Only, string(d.action)) })
 }
 
-// check refuses steps that this run cannot have.
+// check rejects steps that this run cannot contain.
 func (o options) check() error {
 	if got := o.draws(); len(o.Only) > 0 && len(got) != len(o.Only) {
 		var names []string
@@ -274,7 +266,7 @@ func (o options) step(r *rand.Rand, draws []draw, left time.Duration) step {
 	return step{Action: quiet}
 }
 
-// drawn draws the rest of a step, where so much time is left.
+// drawn draws the details of a step with left remaining.
 func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 	s := step{Action: d.action, For: between(r, d.least, d.most)}
 	switch d.action {
@@ -297,7 +289,7 @@ func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 	return s
 }
 
-// drawAim draws how an aimed step goes. With an embedded broker no answer can be held.
+// drawAim draws the details of an aimed step. With an embedded broker, answers cannot be held.
 func (o options) drawAim(r *rand.Rand, s *step, left time.Duration) {
 	if o.Cluster {
 		s.After = between(r, 0, mostAfter)
@@ -311,7 +303,7 @@ func (o options) drawAim(r *rand.Rand, s *step, left time.Duration) {
 	}
 }
 
-// between draws a time, in whole hundredths of a second.
+// between draws a duration in units of 10 ms.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	const unit = 10 * time.Millisecond
 	if most <= least {

@@ -26,8 +26,8 @@ func TestAPlanIsItsSeeds(t *testing.T) {
 	}
 }
 
-// TestPlansHaveEveryStep: a hundred plans meet every kind of step, on targets that
-// there are, and last about as long as they are to.
+// TestPlansHaveEveryStep proves that a hundred plans contain every kind of step with valid targets,
+// and have about the requested duration.
 func TestPlansHaveEveryStep(t *testing.T) {
 	t.Parallel()
 	seen, moment, longest := map[action]bool{}, map[string]bool{}, time.Duration(0)
@@ -110,8 +110,8 @@ func TestMixesAreLegal(t *testing.T) {
 	}
 }
 
-// TestTheSetupIsLegal: the service takes the configuration, and reads it as the
-// checker does.
+// TestTheSetupIsLegal proves that the service accepts the configuration and that it matches the
+// checker's.
 func TestTheSetupIsLegal(t *testing.T) {
 	t.Parallel()
 	for i, nats := range []string{"", "nats://127.0.0.1:1", "nats://127.0.0.1:1"} {

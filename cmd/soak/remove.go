@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/load"
 )
 
-// removed is a stream, or a durable consumer of it.
+// removed is a stream, or one of its durable consumers.
 type removed struct{ stream, durable string }
 
 func (d removed) String() string {
@@ -28,10 +28,10 @@ func (d removed) String() string {
 	return d.durable
 }
 
-// holdsJobs reports whether work items of accepted jobs are deleted with it.
+// holdsJobs reports whether its deletion deletes work items of accepted jobs.
 func (d removed) holdsJobs() bool { return d.fault().Loses == check.LosesItems }
 
-// fault is the deletion as the checker knows it.
+// fault returns the deletion as a fault for the checker.
 func (d removed) fault() check.Fault {
 	f := check.Fault{Kind: check.FaultDelete, Target: d.String()}
 	if d.durable != "" {
@@ -58,11 +58,10 @@ var (
 	streams = []removed{{stream: subject.Default().Requests()}, {stream: subject.Default().Work()}, {stream: subject.Default().Wait()}, {stream: subject.Default().Chunks()}}
 )
 
-// backTimeout is how long a running service may take to make again what was deleted.
+// backTimeout limits the time in which a running service must recreate a deleted stream or durable.
 const backTimeout = 30 * time.Second
 
-// removeStream deletes a stream. The backlog is mostly empty, so there it sees to it that
-// jobs wait.
+// removeStream deletes a stream. It first builds a backlog for GENBUS_WAIT, which is mostly empty.
 func (s *storm) removeStream(ctx context.Context, what removed) error {
 	if what.stream != subject.Default().Wait() {
 		return s.remove(ctx, what)
@@ -76,8 +75,8 @@ func (s *storm) removeStream(ctx context.Context, what removed) error {
 	})
 }
 
-// remove deletes a stream or a durable, and waits until it is there again. Where the
-// service does not make it again it is restarted, so that the run can go on.
+// remove deletes a stream or durable and waits until it is back. If the service does not recreate
+// it, remove restarts the replicas, so that the run can continue.
 func (s *storm) remove(ctx context.Context, what removed) error {
 	defer s.begin(what.fault())()
 	r, err := newReader(s.fleet.nats)
@@ -85,7 +84,7 @@ func (s *storm) remove(ctx context.Context, what removed) error {
 		return err
 	}
 	defer r.close()
-	ctx = context.WithoutCancel(ctx) // what was deleted has to come back
+	ctx = context.WithoutCancel(ctx) // the healing must not end with ctx
 	alarms := s.fleet.recreations(ctx, what.stream)
 	if err := r.retryUntil(ctx, healTimeout, func(ctx context.Context) error { return r.remove(ctx, what) }); err != nil {
 		return fmt.Errorf("delete %s: %w", what, err)
@@ -102,7 +101,7 @@ func (s *storm) remove(ctx context.Context, what removed) error {
 	return r.retryUntil(ctx, healTimeout, back)
 }
 
-// awaitAlarm: work that was lost is no secret.
+// awaitAlarm checks that the metrics report a lost stream of work items.
 func (s *storm) awaitAlarm(ctx context.Context, what removed, before int) {
 	if !what.holdsJobs() {
 		return
@@ -117,8 +116,8 @@ func (s *storm) awaitAlarm(ctx context.Context, what removed, before int) {
 	}
 }
 
-// recreations is how often the replicas say that they have made a stream again. One that
-// does not answer says nothing.
+// recreations returns how often the replicas recreated a stream. It skips replicas that do not
+// answer.
 func (f *fleet) recreations(ctx context.Context, stream string) (sum int) {
 	name := fmt.Sprintf("genbus_stream_recreations{stream=%q} ", stream)
 	for _, r := range f.replicas {
@@ -152,8 +151,8 @@ func (f *fleet) metrics(ctx context.Context, r *replica) (string, error) {
 	return string(text), err
 }
 
-// remove deletes a stream or a durable. One that is gone is gone: an answer may have
-// been lost.
+// remove deletes a stream or durable. A missing one is not an error, because an earlier answer may
+// have been lost.
 func (r *reader) remove(ctx context.Context, what removed) error {
 	var err error
 	if what.durable == "" {
@@ -167,7 +166,7 @@ func (r *reader) remove(ctx context.Context, what removed) error {
 	return err
 }
 
-// there reports whether a stream or a durable can be read.
+// there returns an error unless a stream or durable exists.
 func (r *reader) there(ctx context.Context, what removed) error {
 	if what.durable == "" {
 		_, err := r.js.Stream(ctx, what.stream)
@@ -177,7 +176,7 @@ func (r *reader) there(ctx context.Context, what removed) error {
 	return err
 }
 
-// retryUntil repeats what the broker may refuse for a while.
+// retryUntil retries until limit, because the broker may refuse for a while.
 func (r *reader) retryUntil(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

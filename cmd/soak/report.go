@@ -11,7 +11,6 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// result is what a run has shown.
 type result struct {
 	options
 	Begin, End time.Time
@@ -19,14 +18,14 @@ type result struct {
 	Upstream   map[string]int // by "op/fault"
 	Counts     check.Counts
 	Violations []check.Violation
-	// Starts counts the starts of replicas that failed and were tried again.
+	// Starts counts failed starts of replicas that were retried.
 	Starts int
-	// Keeps counts how often a replica began to keep the index of jobs.
+	// Keeps counts how often a replica started to keep the job index.
 	Keeps int
 	Dir   string
 }
 
-// command is the command line that does the run again.
+// command returns the command line that repeats the run.
 func (r result) command() string {
 	out := fmt.Sprintf("go run ./cmd/soak --seed %d", r.Seed)
 	if r.Kills > 0 {
@@ -46,13 +45,11 @@ func (r result) command() string {
 	return out
 }
 
-// row is a name and what it counts.
 type row struct {
 	name string
 	text string
 }
 
-// sections are the parts of the report: a title and its rows.
 func (r result) sections() []section {
 	c := r.Counts
 	return []section{
@@ -107,7 +104,6 @@ func (r result) faultCounts() map[string]int {
 	return out
 }
 
-// stalled is the length of all stalls together.
 func (r result) stalled() time.Duration {
 	var sum time.Duration
 	for _, f := range r.Faults {
@@ -140,7 +136,7 @@ func nested(m map[string]map[string]int) []row {
 	return rows
 }
 
-// named calls a POST that met no fault good.
+// named labels POSTs without a fault as good.
 func named(m map[string]map[string]int) map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for op, faults := range m {
@@ -165,7 +161,6 @@ func troubles(m map[string]check.Trouble) []row {
 	return rows
 }
 
-// text is the report for a terminal.
 func (r result) text() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "seed %d, %s, %s to %s\nagain: %s\n", r.Seed, r.broker(), r.Begin.UTC().Format(time.DateTime), r.End.UTC().Format("15:04:05"), r.command())
@@ -185,7 +180,6 @@ func (r result) text() string {
 	return out.String()
 }
 
-// markdown is the report as a section of a page.
 func (r result) markdown() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "### Seed %d, %s\n\n`%s`, %s to %s UTC.\n\n| | |\n|---|---|\n", r.Seed, r.broker(), r.command(),

@@ -45,8 +45,8 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 	}
 }
 
-// TestOnlyGoodAnswersAreAnswers: a page with status 200 was delivered, and tells a
-// client nothing.
+// TestOnlyGoodAnswersAreAnswers proves that a delivered answer counts only if the client could use
+// it.
 func TestOnlyGoodAnswersAreAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,8 +14,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// drainRoute has all replicas reload a configuration in which a route is draining, and
-// after a while the one in which it is not.
+// drainRoute makes all replicas drain a route, and undoes it after a while.
 func (s *storm) drainRoute(ctx context.Context, r route, d time.Duration) error {
 	defer s.begin(check.Fault{Kind: check.FaultRoute, Target: r.name})()
 	if err := s.reload(ctx, r.name); err != nil {
@@ -25,8 +24,8 @@ func (s *storm) drainRoute(ctx context.Context, r route, d time.Duration) error 
 	return s.reload(ctx, "")
 }
 
-// reload gives all replicas a configuration in which a route is draining, or none, and
-// waits until each has taken it.
+// reload makes all replicas reload with one route draining, or none, and waits until each has
+// applied it.
 func (s *storm) reload(ctx context.Context, draining string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
@@ -37,14 +36,14 @@ func (s *storm) reload(ctx context.Context, draining string) error {
 	return all.Wait()
 }
 
-// What the service says of a reload.
+// Log messages of a reload.
 const (
 	reloaded    = `"reloaded configuration`
 	notReloaded = `"could not reload configuration`
 )
 
-// reload has a replica take its configuration in which a route is draining. One that
-// refuses it, as it does while the broker is away, is told again.
+// reload makes a replica reload its configuration with one route draining. It retries a refused
+// reload, for example while the broker is unavailable.
 func (r *replica) reload(ctx context.Context, draining string) error {
 	r.setup.Draining = draining
 	if err := r.setup.write(r.config); err != nil {
@@ -64,7 +63,7 @@ func (r *replica) reload(ctx context.Context, draining string) error {
 	}
 }
 
-// heard waits until a reload was done or refused, by what was said before.
+// heard waits until the log shows another reload. again reports that it was refused.
 func (r *replica) heard(ctx context.Context, done, refused int) (again bool, err error) {
 	for {
 		nowDone, nowRefused, err := r.reloads()
@@ -81,7 +80,7 @@ func (r *replica) heard(ctx context.Context, done, refused int) (again bool, err
 	}
 }
 
-// reloads counts what the log says of reloads.
+// reloads counts the applied and refused reloads in the log.
 func (r *replica) reloads() (done, refused int, err error) {
 	data, err := os.ReadFile(r.log)
 	return bytes.Count(data, []byte(reloaded)), bytes.Count(data, []byte(notReloaded)), err

@@ -14,58 +14,55 @@ import (
 	"github.com/genbus/genbus/test/faultinject/load"
 )
 
-// Models that clients ask for. Each is a route of its own.
+// Models of the clients. Each has its own route.
 const (
-	// modelFilm: an unknown outcome ends the task. Its upstream makes a paid task of
-	// each POST.
+	// modelFilm fails a task with an unknown outcome. Its upstream creates a paid task for each
+	// POST.
 	modelFilm = "film"
-	// modelReel: an unknown outcome is submitted again. Its upstream honours the key.
+	// modelReel resubmits a task with an unknown outcome. Its upstream honours the idempotency key.
 	modelReel = "reel"
 	modelTalk = "talk"
-	// modelPair: as modelFilm, with two upstreams, of which the first is frail.
+	// modelPair is like modelFilm, with two upstreams, the first of which is frail.
 	modelPair = "pair"
 )
 
-// tenants ask for jobs. The second may not ask as often as it likes.
+// tenants submit jobs. The second has a rate limit.
 var tenants = []load.Tenant{{Name: "red", Key: "soak-key-of-the-red-tenant"}, {Name: "blue", Key: "soak-key-of-the-blue-tenant"}}
 
-// grey is the tenant of the step garbage, whose jobs end at once: it has a key for its lists.
+// grey is the tenant of the step garbage. It needs a key to list its jobs.
 var grey = load.Tenant{Name: garbageTenant, Key: "soak-key-of-the-grey-tenant"}
 
-// operatorKey is what pauses and resumes routes.
 const operatorKey = "soak-key-of-the-operator"
 
-// mostAsked is how many requests of the second tenant a replica takes each second.
+// mostAsked is the requests_per_second of the second tenant.
 const mostAsked = 60
 
-// The times of the service, short, so that a run meets every one of them.
+// Timeouts of the service, short enough for a run to reach each of them.
 const (
-	createTimeout = 3 * time.Second
-	pollEvery     = 300 * time.Millisecond
-	queueTimeout  = time.Minute
-	deadline      = time.Minute
-	firstByte     = 5 * time.Second
-	// archiveTimeout bounds the copying of a result.
+	createTimeout  = 3 * time.Second
+	pollEvery      = 300 * time.Millisecond
+	queueTimeout   = time.Minute
+	deadline       = time.Minute
+	firstByte      = 5 * time.Second
 	archiveTimeout = 20 * time.Second
 	idle           = 3 * time.Second
 	chatTotal      = 30 * time.Second
 	stopGrace      = 10 * time.Second
 	chatAttempts   = 2
-	// answerGrace is how long after submit_until the answer to a create is awaited;
-	// the service's own.
+	// answerGrace is the service's wait for the answer to a create after submit_until.
 	answerGrace = 2 * time.Second
-	// endGrace is how long after its deadline a job may end while nothing is broken:
-	// another replica may have to find out that the holder is gone.
+	// endGrace is how long after its deadline a job may end without a fault. Another replica may
+	// have to detect that the holder is gone.
 	endGrace = 30 * time.Second
-	// openFor is how long a breaker stays open before one job tries its upstream.
+	// openFor is how long a breaker stays open before a trial.
 	openFor = 2 * time.Second
-	// clockSkew is what two readings of the clock for one moment may differ by.
+	// clockSkew is the allowed difference between two clock readings of the same moment.
 	clockSkew = 250 * time.Millisecond
-	// late is when an upstream's task ends that misses the deadline.
+	// late is the duration of an upstream task that misses the deadline.
 	late = deadline + 20*time.Second
 )
 
-// checked is the configuration as the checker knows it.
+// checked returns the configuration for the checker.
 func checked() check.Config {
 	return check.Config{
 		Create: createTimeout, Answer: answerGrace, ChatAttempts: chatAttempts, Resubmit: map[string]bool{modelReel: true},
@@ -73,24 +70,23 @@ func checked() check.Config {
 	}
 }
 
-// setup is what differs between replicas.
+// setup has the settings that differ between replicas.
 type setup struct {
-	Name       string // of the replica, which the upstreams are told
+	Name       string // of the replica, sent to the upstreams
 	HTTP, GRPC string // addresses
-	// NATS is the cluster's, or empty for an embedded broker at Listen.
+	// NATS is the URL of the cluster, or empty for an embedded broker at Listen.
 	NATS, Listen, DataDir string
-	Frail, Strict, Honest string // upstreams: base URLs
-	Draining              string // a route that is draining
+	Frail, Strict, Honest string // base URLs of the upstreams
+	Draining              string // a draining route
 	SmallLog              bool
 }
 
 const mib = 1 << 20
 
-// deadBytes bounds either stream of letters: little enough for a burst of garbage to fill
-// it.
+// deadBytes is the max_bytes of each dead letter stream, which a burst of garbage exceeds.
 const deadBytes = 64 * mib
 
-// write writes the configuration file of a replica, at once.
+// write replaces the configuration file of a replica atomically.
 func (s setup) write(path string) error {
 	data, err := s.yaml()
 	if err != nil {
@@ -103,7 +99,6 @@ func (s setup) write(path string) error {
 	return os.Rename(next, path)
 }
 
-// yaml is the configuration file of a replica.
 func (s setup) yaml() ([]byte, error) {
 	nats := map[string]any{
 		"streams": map[string]any{
@@ -136,8 +131,7 @@ func (s setup) yaml() ([]byte, error) {
 	})
 }
 
-// routes are one for each model, and the spare ones for the models of a route that is
-// draining.
+// routes returns a route for each model, and the spare routes for models of a draining route.
 func (s setup) routes() []map[string]any {
 	all := []map[string]any{
 		video(modelFilm, "strict", "fail"), archived(video(modelReel, "honest", "resubmit")), chat(modelTalk), paired(video(modelPair, "", "fail")),
@@ -153,8 +147,8 @@ func (s setup) routes() []map[string]any {
 	return all
 }
 
-// With a small log few jobs are in flight: the last tenth of it holds their ends, however large
-// they are.
+// With a small log, only a few jobs run at once: their ends must fit into its last tenth, however
+// large they are.
 const (
 	smallLog      = 24 * mib
 	smallInFlight = 4
@@ -167,11 +161,11 @@ func (s setup) logBytes() int {
 	return 4096 * mib
 }
 
-// readyJobs is little, so that jobs wait for their turn in GENBUS_WAIT whenever a route is
-// paused or its slots are taken.
+// readyJobs is small, so that jobs wait in GENBUS_WAIT whenever a route is paused or its slots are
+// taken.
 const readyJobs = 16
 
-// Routes that serve what no other one does.
+// Routes for all models without another route.
 const (
 	spareVideo = "spare-video"
 	spareChat  = "spare-chat"
@@ -191,31 +185,29 @@ func chat(model string) map[string]any {
 	}
 }
 
-// hash is a key as a configuration may show it.
+// hash returns the hash of a key for the configuration.
 func hash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
 }
 
-// upstream has a breaker that closes soon, so that jobs come through between
-// faults.
+// upstream returns an upstream with a short open_for, so that jobs get through between faults.
 func (s setup) upstream(url string) map[string]any {
 	return map[string]any{
 		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": openFor.String()}, "headers": map[string]string{faultinject.ClientHeader: s.Name},
 	}
 }
 
-// paired has a route two upstreams, of which the first comes first.
+// paired gives a route two upstreams, tried in this order.
 func paired(route map[string]any) map[string]any {
 	delete(route, "upstream")
 	route["upstreams"] = []any{map[string]string{"name": "frail"}, map[string]string{"name": "strict"}}
 	return route
 }
 
-// archived has a route copy its results.
 func archived(route map[string]any) map[string]any {
 	route["archive"] = true
-	route["timeouts"].(map[string]any)["archive"] = archiveTimeout.String() //nolint:forcetypeassert // video makes it one
+	route["timeouts"].(map[string]any)["archive"] = archiveTimeout.String() //nolint:forcetypeassert // video sets a map
 	return route
 }
 

@@ -16,12 +16,11 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// skewEnv names the file in which a service of overlay finds by how many seconds its time
-// of day is wrong.
+// skewEnv names the file with the clock error, in seconds, of a service built with overlay.
 const skewEnv = "SOAK_CLOCK"
 
-// skewSource is a file of the package time. The word is shared memory, so that a running
-// process has a wrong clock at once.
+// skewSource is a file for package time. It maps the file into shared memory, so that a change
+// affects a running process at once.
 const skewSource = `package time
 
 import (
@@ -48,14 +47,14 @@ func init() {
 }
 `
 
-// How time.Now begins, and how it begins in a service whose clock can be set.
+// The beginning of time.Now, and its replacement with a clock that can be set.
 const (
 	nowBegins  = "\tsec, nsec, mono := runtimeNow()\n\tif mono == 0 {"
 	skewBegins = "\tsec, nsec, mono := runtimeNow()\n\tif soakSkew != nil {\n\t\tsec += *soakSkew\n\t}\n\tif mono == 0 {"
 )
 
-// overlay writes what makes a build of the service one whose clock can be set: the
-// standard library with another time.Now. The product itself has nothing of it.
+// overlay writes a build overlay that replaces time.Now in the standard library. The product itself
+// is not changed.
 func overlay(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -85,18 +84,17 @@ func overlay(ctx context.Context, dir string) (string, error) {
 	)
 }
 
-// setClock makes a replica's time of day wrong, or right again.
+// setClock sets the error of a replica's clock.
 func (r *replica) setClock(by time.Duration) error {
 	file, err := os.OpenFile(r.clock, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	word := binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second))
-	_, err = file.WriteAt(word, 0) // in place: the replica reads it all the time
+	_, err = file.WriteAt(word, 0) // in place: the replica maps the file
 	return errors.Join(err, file.Close())
 }
 
-// skew sets a replica's clock wrong for a while.
 func (s *storm) skew(ctx context.Context, i int, by, d time.Duration) error {
 	r := s.fleet.replicas[i]
 	defer s.begin(check.Fault{Kind: check.FaultClock, Target: r.Name, By: by})()

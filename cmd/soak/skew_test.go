@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestOverlay: this Go's time.Now is one that can be replaced.
+// TestOverlay proves that the time.Now of this Go version can be replaced.
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	list, err := overlay(t.Context(), t.TempDir())

@@ -15,34 +15,32 @@ import (
 	"github.com/genbus/genbus/test/faultinject/load"
 )
 
-// options say what a run is.
 type options struct {
 	Duration  time.Duration
 	Seed      uint64
 	Cluster   bool
 	Replicas  int
 	Rate      float64
-	SmallLog  bool // the step fill fills it
-	SmallDisk bool // the step full-disk fills it
-	// SmallPayload has the nodes take small messages.
+	SmallLog  bool // for the step fill
+	SmallDisk bool // SmallDisk, for the step full-disk
+	// SmallPayload makes the nodes accept only small messages.
 	SmallPayload bool
-	Only         []string // limits the plan to these steps; empty: all
+	Only         []string // limits the plan to these steps; empty for all
 	Kills, Jobs  int
 	Service      string
 	Race, Keep   bool
-	// Steps are done in place of those that the seed draws.
+	// Steps replace the steps drawn from the seed.
 	Steps plan
 }
 
-// settleTimeout is how long jobs may take to end after the faults: the longest
-// limits of a job, one after the other, and the time for a takeover.
+// settleTimeout is how long jobs may take to end after the faults: the longest limits of a job in
+// sequence, and the time for a takeover.
 const settleTimeout = queueTimeout + deadline + endGrace + time.Minute
 
-// clientLife is how long a client stays with a job, which may never end where its work item
-// was deleted: as long as any other job may take.
+// clientLife is the time a client stays with a job: the longest life of a job whose work item is
+// not deleted.
 const clientLife = queueTimeout + deadline + endGrace
 
-// world is everything that runs.
 type world struct {
 	options
 	dir   string
@@ -51,10 +49,9 @@ type world struct {
 	load  *load.Load
 	told  *load.Recorder
 	storm *storm
-	began time.Time // when all replicas were ready for the first time
+	began time.Time // when all replicas were first ready
 }
 
-// soak is a whole run.
 func soak(ctx context.Context, o options) (r result, err error) {
 	w := &world{options: o, told: &load.Recorder{}}
 	defer func() { err = errors.Join(err, w.close(len(r.Violations) > 0 || err != nil)) }()
@@ -80,7 +77,6 @@ func (o options) broker() string {
 	return "embedded broker"
 }
 
-// open starts everything.
 func (w *world) open(ctx context.Context) (err error) {
 	if w.dir, err = os.MkdirTemp("", "genbus-soak-"); err != nil {
 		return err
@@ -112,10 +108,10 @@ func (w *world) open(ctx context.Context) (err error) {
 	return err
 }
 
-// smallPayload is the largest message of nodes that take small ones: less than many replies.
+// smallPayload is the max_payload of nodes with SmallPayload. Many replies are larger.
 const smallPayload = 512 << 10
 
-// maxPayload is the largest message of the nodes, in bytes; 0 for the usual one.
+// maxPayload returns the max_payload of the nodes, in bytes. 0 means the default.
 func (o options) maxPayload() int {
 	if o.SmallPayload {
 		return smallPayload
@@ -123,19 +119,19 @@ func (o options) maxPayload() int {
 	return 0
 }
 
-// rate spreads the jobs of a run with kills over the time that the kills take.
+// rate spreads the jobs of a run with kills over the duration of the kills.
 func (w *world) rate() float64 {
 	if w.Kills == 0 {
 		return w.Rate
 	}
 	const (
 		oneKill = mostUp/2 + 500*time.Millisecond
-		queued  = 0.85 // of all wishes; the others are inline chats, or given up
+		queued  = 0.85 // of all requests; the others are inline chats or abandoned
 	)
 	return float64(w.Jobs) / queued / (time.Duration(w.Kills) * oneKill).Seconds()
 }
 
-// work runs load and faults, heals, and waits until nothing is open.
+// work runs load and faults, heals, and waits until all jobs have ended.
 func (w *world) work(ctx context.Context) error {
 	loaded := make(chan struct{})
 	lives, cancel := context.WithCancel(ctx)
@@ -166,18 +162,17 @@ func (w *world) work(ctx context.Context) error {
 	return w.calm(ctx)
 }
 
-// calmFor is how long lists are asked for at the end while they have to be given.
+// calmFor is how long lists are requested at the end, when they must succeed.
 const calmFor = 5 * time.Second
 
-// calm waits until lists have to be given, and for a while after that: the jobs may have ended
-// before.
+// calm waits until lists must succeed, and calmFor after that. The jobs may have ended earlier.
 func (w *world) calm(ctx context.Context) error {
 	faults, _ := w.storm.done()
 	faultinject.Pause(ctx, time.Until(check.QuietFrom(w.began, faults).Add(calmFor)))
 	return context.Cause(ctx)
 }
 
-// faults does the plan, or the kills.
+// faults runs the plan or the kills.
 func (w *world) faults(ctx context.Context) error {
 	if w.Kills > 0 {
 		return w.storm.kills(ctx, w.Seed, w.Kills)
@@ -187,11 +182,11 @@ func (w *world) faults(ctx context.Context) error {
 	return w.storm.run(ctx, w.plan())
 }
 
-// await waits until the clients are done with their jobs. Of clients that are not,
-// it shows what they and the replicas are doing.
+// await waits until the clients are done with their jobs. If they are not, it dumps the stacks of
+// all processes.
 func (w *world) await(ctx context.Context, loaded <-chan struct{}) error {
 	limit := settleTimeout
-	if w.Jobs > 0 { // the rest of them has to begin first
+	if w.Jobs > 0 { // the remaining jobs must start first
 		limit += time.Duration(float64(w.Jobs) / w.rate() * float64(time.Second))
 	}
 	timer := time.NewTimer(limit)
@@ -207,8 +202,8 @@ func (w *world) await(ctx context.Context, loaded <-chan struct{}) error {
 	}
 }
 
-// settle waits until no job is open and nothing in the inbox waits to become one.
-// What is open after that is the checker's to judge.
+// settle waits until no job is open and no request in the inbox can become one. The checker judges
+// jobs that remain open.
 func (w *world) settle(ctx context.Context) error {
 	r, err := newReader(w.fleet.nats)
 	if err != nil {
@@ -229,9 +224,8 @@ func (w *world) settle(ctx context.Context) error {
 	}
 }
 
-// left says what is still open; empty for nothing. A message may stay in the inbox
-// for a while after its request was admitted: until it is redelivered, when its
-// reader was killed before it could acknowledge it.
+// left describes the open work; empty if there is none. A message may stay in the inbox after its
+// request was admitted: if its reader was killed before the ack, it stays until it is redelivered.
 func (w *world) left(ctx context.Context, r *reader) (string, error) {
 	jobs, inbox, err := r.open(ctx)
 	if err != nil {
@@ -255,7 +249,7 @@ func (w *world) left(ctx context.Context, r *reader) (string, error) {
 	return "", nil
 }
 
-// watch looks for replicas that end by themselves, and says how it goes.
+// watch detects replicas that end by themselves, and reports progress.
 func (w *world) watch(ctx context.Context) {
 	seen := map[string]bool{}
 	for n := 0; faultinject.Pause(ctx, 100*time.Millisecond); n++ {
@@ -270,10 +264,9 @@ func (w *world) watch(ctx context.Context) {
 	}
 }
 
-// history gathers the facts.
 func (w *world) history(ctx context.Context) (*check.History, error) {
 	h := &check.History{Config: checked(), Began: w.began, Told: w.told.Told(), Followed: w.told.Followed()}
-	h.Final = w.load.WholeLists(ctx, w.fleet.up()) // before the log is read, which then has all that is listed
+	h.Final = w.load.WholeLists(ctx, w.fleet.up()) // before the log is read, so that the log contains everything listed
 	h.Lists = w.told.Lists()
 	h.Faults, _ = w.storm.done()
 	w.up.addTo(h)
@@ -286,7 +279,7 @@ func (w *world) history(ctx context.Context) (*check.History, error) {
 	return h, r.history(ctx, h)
 }
 
-// judge checks the history, and stores it with the logs.
+// judge checks the history and stores it next to the logs.
 func (w *world) judge(h *check.History) result {
 	r := result{
 		options: w.options, Begin: w.began, End: time.Now(), Faults: h.Faults, Upstream: w.up.faults(), Starts: w.storm.failedStarts(),
@@ -311,14 +304,14 @@ func keep(path string, h *check.History) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// kept is the inverse of keep. A history with fields that this version does not know was kept
-// by another one, and would be judged wrongly.
+// kept reads a history written by keep. Unknown fields mean that another version wrote it, so that
+// it would be judged wrongly.
 func kept(path string) (*check.History, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // opened for reading
 	var h check.History
 	d := json.NewDecoder(f)
 	d.DisallowUnknownFields()
@@ -328,7 +321,7 @@ func kept(path string) (*check.History, error) {
 	return &h, nil
 }
 
-// close ends everything, and removes what was written unless it is needed.
+// close ends everything. It removes the directory unless it is needed.
 func (w *world) close(needed bool) error {
 	var errs []error
 	if w.load != nil {

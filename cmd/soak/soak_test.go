@@ -10,11 +10,11 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestShortSoak is the run of every change: one replica with its embedded broker,
-// and two on three nodes, each for a few faults. Longer ones are for people.
+// TestShortSoak proves that a single replica and a cluster keep all promises under a few faults.
+// Run longer soaks by hand.
 func TestShortSoak(t *testing.T) {
 	brokertest.Full(t, "runs the service under faults")
-	const long = time.Minute // more than the steps take
+	const long = time.Minute // longer than the steps take
 	for name, o := range map[string]options{
 		"single": {Duration: long, Seed: 11, Replicas: 1, Rate: 8, Steps: plan{
 			{Action: changeMix, Mix: "breaking"}, {Action: quiet, For: 2 * time.Second}, {Action: kill, For: time.Second},
@@ -49,12 +49,11 @@ func TestShortSoak(t *testing.T) {
 	}
 }
 
-// unseen names what a run did not cover: rules that checked nothing, and
-// ingresses that no client used.
+// unseen returns rules that checked nothing and ingresses that no client used.
 func unseen(r result) []string {
 	c := r.Counts
 	seen := maps.Clone(c.Looked)
-	if r.Cluster { // an embedded broker has no other replica, and its service says nothing of the role
+	if r.Cluster { // a replica with an embedded broker does not log this
 		seen["replicas that keep the index"] = r.Keeps
 	}
 	maps.Copy(seen, map[string]int{
@@ -62,9 +61,9 @@ func unseen(r result) []string {
 		"jobs accepted before the last fault": c.Stormy["video"], "repeated requests": c.Attaches, "followers": c.Followers,
 		"lists": c.Listed, "pages by a token": c.Paged,
 		"followers that came back": c.Resumes, "jobs that went on elsewhere": c.Takeovers, "faults of the upstreams": len(r.Upstream),
-		"faults of processes": len(r.Faults) - 1, // one is the mix
+		"faults of processes": len(r.Faults) - 1, // without the mix
 	})
-	if r.stalled() > 0 { // on such a machine there may be no time without a fault
+	if r.stalled() > 0 { // such a machine may have no time without a fault
 		delete(seen, "lists-ready")
 	}
 	var out []string

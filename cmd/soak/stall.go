@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// stallTick is how often the harness looks at the clock, and stallOver how late it
-	// must be for a stall: as much as clocks may differ by for the checker.
+	// stallTick is the interval of the harness's clock check. stallOver is the delay that counts as
+	// a stall, equal to the checker's clock tolerance.
 	stallTick = 20 * time.Millisecond
 	stallOver = clockSkew
 )
 
-// stalls notes when the harness itself got no processor. A machine that is too busy, or
-// is stopped by its host, does to all processes what SIGSTOP does to one.
+// stalls records when the harness itself was not scheduled. A machine that is overloaded or
+// suspended affects all processes like SIGSTOP.
 func (s *storm) stalls(ctx context.Context) {
 	for last := time.Now(); faultinject.Pause(ctx, stallTick); last = time.Now() {
 		if now := time.Now(); now.Sub(last) > stallTick+stallOver {

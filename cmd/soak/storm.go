@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/load"
 )
 
-// storm does the faults and writes them down.
+// storm performs the faults and records them.
 type storm struct {
 	fleet *fleet
 	up    *upstreams
@@ -25,16 +25,15 @@ type storm struct {
 
 	mu     sync.Mutex
 	faults []check.Fault
-	wrong  []check.Violation // what went wrong in the doing
-	starts int               // that failed, and were tried again
-	bursts int               // of wishes, so far
+	wrong  []check.Violation // violations found while performing steps
+	starts int               // failed starts that were retried
+	bursts int               // number of bursts so far
 }
 
-// healTimeout is how long the broker may take to be whole again.
+// healTimeout limits the recovery of the broker.
 const healTimeout = 90 * time.Second
 
-// run does the steps of a plan, until the end of ctx. An error means that the
-// harness cannot go on.
+// run performs the steps of a plan until ctx ends. An error means that the harness cannot continue.
 func (s *storm) run(ctx context.Context, p plan) error {
 	for i := 0; i < len(p) && ctx.Err() == nil; i++ {
 		say("%s", p[i])
@@ -105,7 +104,7 @@ func (s *storm) do(ctx context.Context, at step) error {
 	}
 }
 
-// begin notes a fault; the returned function notes its end.
+// begin records a fault. The returned function records its end.
 func (s *storm) begin(f check.Fault) (end func()) {
 	f.From = time.Now()
 	s.mu.Lock()
@@ -119,14 +118,14 @@ func (s *storm) begin(f check.Fault) (end func()) {
 	}
 }
 
-// broke notes something that must not be, whatever the faults.
+// broke records a violation that no fault excuses.
 func (s *storm) broke(rule, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrong = append(s.wrong, check.Violation{Rule: rule, Text: fmt.Sprintf(format, args...)})
 }
 
-// done gives what was noted. A fault that has no end yet ends now.
+// done returns the faults and violations. A fault without an end ends now.
 func (s *storm) done() ([]check.Fault, []check.Violation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +144,7 @@ func (s *storm) mix(name string) error {
 	return s.up.setMix(name)
 }
 
-// replicaFault is a fault of a replica, whose embedded broker shares it.
+// replicaFault returns a fault of a replica, which includes its embedded broker.
 func (s *storm) replicaFault(kind check.FaultKind, i int) check.Fault {
 	embedded := s.fleet.nodes == nil
 	return check.Fault{
@@ -164,7 +163,7 @@ func (s *storm) killAt(ctx context.Context, i int, away time.Duration, a aimed) 
 	defer s.begin(f)()
 	r.setDown(true)
 	err := r.process.Kill()
-	a.done() // the next process is to be heard and to hear
+	a.done() // the next process needs its links
 	if err != nil {
 		return err
 	}
@@ -172,8 +171,7 @@ func (s *storm) killAt(ctx context.Context, i int, away time.Duration, a aimed) 
 	return s.restart(ctx, r)
 }
 
-// restart starts a replica as a supervisor does: again and again. It also works
-// after the end of ctx: what was broken is healed.
+// restart starts a replica, with retries like a supervisor. It heals even after ctx has ended.
 func (s *storm) restart(ctx context.Context, r *replica) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
 	defer cancel()
@@ -192,7 +190,6 @@ func (s *storm) restart(ctx context.Context, r *replica) error {
 	}
 }
 
-// failedStarts counts the starts that failed and were tried again.
 func (s *storm) failedStarts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +204,7 @@ func (s *storm) killAll(ctx context.Context, away time.Duration) error {
 	return all.Wait()
 }
 
-// rolling is a deploy: each replica stops cleanly and comes back before the next.
+// rolling restarts each replica cleanly, one at a time, like a deployment.
 func (s *storm) rolling(ctx context.Context, away time.Duration) error {
 	for i, r := range s.fleet.replicas {
 		end := s.begin(s.replicaFault(check.FaultTerminate, i))
@@ -244,7 +241,7 @@ func (s *storm) stopAt(ctx context.Context, i int, d time.Duration, a aimed) err
 	f.At = a.at
 	defer s.begin(f)()
 	err := r.process.Stop()
-	a.done() // the answers are there when it goes on
+	a.done() // the answers are waiting when the process continues
 	if err != nil {
 		return err
 	}
@@ -266,7 +263,7 @@ func (s *storm) cutReplica(ctx context.Context, i int, d time.Duration) error {
 	return nil
 }
 
-// heal ends whatever still is: for a run that was cut short.
+// heal ends all faults that are left, for a run that was cut short.
 func (s *storm) heal(ctx context.Context) error {
 	if err := s.mix("calm"); err != nil {
 		return err

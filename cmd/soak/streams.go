@@ -14,7 +14,6 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// reader reads the streams of the service.
 type reader struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
@@ -36,8 +35,7 @@ func newReader(urls string) (*reader, error) {
 
 func (r *reader) close() { r.nc.Close() }
 
-// history reads the log, the feed, the chunks, the dead letters and the usage, and the
-// objects that they name.
+// history reads the log, the feed, chunks, dead letters and usage, and the objects that they name.
 func (r *reader) history(ctx context.Context, h *check.History) error {
 	for _, stream := range []string{r.names.Tasks(), r.names.Chunks(), r.names.Dead(), r.names.Rejected(), r.names.UsageStream()} {
 		if err := r.read(ctx, stream, h); err != nil {
@@ -48,14 +46,13 @@ func (r *reader) history(ctx context.Context, h *check.History) error {
 	return ctx.Err()
 }
 
-// jobs reads the log and the letters alone.
+// jobs reads only the log and the dead letters.
 func (r *reader) jobs(ctx context.Context, h *check.History) error {
 	err := errors.Join(r.read(ctx, r.names.Tasks(), h), r.read(ctx, r.names.Dead(), h), r.read(ctx, r.names.Rejected(), h))
 	h.ReadLetters(func(o check.Object) ([]byte, error) { return r.object(ctx, o) })
 	return err
 }
 
-// object reads an object whole.
 func (r *reader) object(ctx context.Context, o check.Object) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -66,7 +63,7 @@ func (r *reader) object(ctx context.Context, o check.Object) ([]byte, error) {
 	return store.GetBytes(ctx, o.Name)
 }
 
-// read reads a stream from its first message to the last that it has now.
+// read reads a stream up to its current last message.
 func (r *reader) read(ctx context.Context, stream string, h *check.History) error {
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {
@@ -101,8 +98,7 @@ func (r *reader) read(ctx context.Context, stream string, h *check.History) erro
 	}
 }
 
-// open counts the jobs that are accepted and not done, and the requests that wait
-// in the inbox.
+// open counts the work items of accepted jobs and the requests in the inbox.
 func (r *reader) open(ctx context.Context) (jobs, inbox int, err error) {
 	for _, stream := range []string{r.names.Work(), r.names.Wait(), r.names.Requests()} {
 		s, err := r.js.Stream(ctx, stream)
@@ -122,7 +118,7 @@ func (r *reader) open(ctx context.Context) (jobs, inbox int, err error) {
 	return jobs, inbox, nil
 }
 
-// openJobs names some jobs whose work items are still there.
+// openJobs returns up to ten jobs whose work items remain.
 func (r *reader) openJobs(ctx context.Context) (string, error) {
 	s, err := r.js.Stream(ctx, r.names.Work())
 	if err != nil {

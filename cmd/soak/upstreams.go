@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// upstreams are the three test upstreams. strict and frail create a paid task for each accepted POST.
-// honest returns the existing task for a repeated key.
+// upstreams are the three test upstreams. strict and frail create a paid task for each accepted
+// POST. honest returns the existing task for a repeated key.
 type upstreams struct {
 	frail, strict, honest *faultinject.Upstream
 }
@@ -54,7 +54,7 @@ func (u *upstreams) close() (err error) {
 	return err
 }
 
-// faults counts what the upstreams did, by "op/fault".
+// faults counts the faults of the upstreams, by "op/fault".
 func (u *upstreams) faults() map[string]int {
 	out := map[string]int{}
 	for _, up := range u.all() {
@@ -65,7 +65,6 @@ func (u *upstreams) faults() map[string]int {
 	return out
 }
 
-// addTo puts the ledgers into a history.
 func (u *upstreams) addTo(h *check.History) {
 	for _, up := range u.all() {
 		record := up.Record()
@@ -79,12 +78,12 @@ func (u *upstreams) addTo(h *check.History) {
 	slices.SortStableFunc(h.Posts, func(a, b check.Post) int { return a.Time.Compare(b.Time) })
 }
 
-// good are the faults whose answer is a good one all the same.
+// good are faults with a usable answer.
 var good = []faultinject.Fault{
 	faultinject.None, faultinject.Latency, faultinject.Drip, faultinject.TaskNeverEnds, faultinject.TaskLate, faultinject.TaskBackwards, faultinject.TaskFails,
 }
 
-// post is a POST as the checker knows it: only a good answer counts as one.
+// post converts a POST for the checker. Only a usable answer counts as answered.
 func post(p faultinject.Post) check.Post {
 	spoiled := !slices.Contains(good, p.Fault)
 	return check.Post{

@@ -1,5 +1,5 @@
-// Command chat asks for a chat completion over NATS and prints the reply as it
-// grows: the accepted job by request-reply, its blocks and its end from JetStream.
+// Command chat requests a chat completion over NATS and prints the reply as it arrives. It submits
+// the chat by request-reply and reads the blocks and the final event from JetStream.
 package main
 
 import (
@@ -52,7 +52,7 @@ func run(url, tenant, prompt string) error {
 	return follow(ctx, js, tenant, id)
 }
 
-// call returns the id of the accepted chat.
+// call submits the chat and returns its job ID.
 func call(ctx context.Context, nc *nats.Conn, tenant, prompt string) (id string, err error) {
 	request, err := proto.Marshal(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 		Model: "sandbox-chat", Stream: proto.Bool(true),
@@ -71,8 +71,8 @@ func call(ctx context.Context, nc *nats.Conn, tenant, prompt string) (id string,
 	return reply.Header.Get("genbus-job-id"), nil
 }
 
-// follow prints blocks until the chat has ended and all of them are here. Both
-// streams are read from the start of the chat, so nothing is missed.
+// follow prints blocks until the chat has ended and every block has arrived. Both consumers start
+// at the chat's first message, so nothing is missed.
 func follow(ctx context.Context, js jetstream.JetStream, tenant, id string) error {
 	messages := make(chan jetstream.Msg)
 	for stream, subject := range map[string]string{
@@ -97,14 +97,14 @@ func follow(ctx context.Context, js jetstream.JetStream, tenant, id string) erro
 	return (&reader{}).read(ctx, messages)
 }
 
-// lateWait is how long after the end the last blocks are waited for.
+// lateWait is how long to wait for missing blocks after the chat has ended.
 const lateWait = 2 * time.Second
 
-// reader knows how far one chat has come.
+// reader tracks the progress of one chat.
 type reader struct {
 	attempt uint32
-	next    uint64         // block that is wanted next
-	end     *genbusv1.Chat // after the terminal event
+	next    uint64         // next block to print
+	end     *genbusv1.Chat // set by the terminal event
 }
 
 func (r *reader) read(ctx context.Context, messages <-chan jetstream.Msg) error {
@@ -150,13 +150,13 @@ func (r *reader) take(m jetstream.Msg) error {
 		r.end = chat
 	case genbusv1.JobStatus_JOB_STATUS_FAILED, genbusv1.JobStatus_JOB_STATUS_CANCELLED:
 		return errors.New(chat.GetError().GetMessage())
-	default: // accepted, or an attempt has begun
+	default: // accepted, or an attempt has started
 	}
 	return nil
 }
 
-// chunk prints the blocks that are new: a chunk may be redelivered, and a later
-// attempt starts again.
+// chunk prints the new blocks of c. Chunks may be redelivered, and a new attempt starts over at
+// block 0.
 func (r *reader) chunk(c *genbusv1.ChatChunk) error {
 	if c.GetAttempt() > r.attempt {
 		r.attempt, r.next = c.GetAttempt(), 0
@@ -183,8 +183,8 @@ func (r *reader) chunk(c *genbusv1.ChatChunk) error {
 	return nil
 }
 
-// refused ends ctx with the permission error of the server: such a message gets
-// no answer, and waiting for one would end in a time-out.
+// refused cancels ctx on a permission error. NATS does not reply to a forbidden publish, so the
+// caller would otherwise wait until its timeout.
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {

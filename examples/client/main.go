@@ -1,5 +1,5 @@
-// Command client asks for a video with the package client and waits for it; with
-// -finished it reads every finished video, and goes on where it stopped.
+// Command client requests a video with package client and waits for it. With -finished it prints
+// every finished video, and continues where the last run stopped.
 package main
 
 import (
@@ -25,12 +25,12 @@ func main() {
 	defer stop()
 	if err := run(ctx, *url, *tenant, *order, *finished); err != nil {
 		fmt.Fprintln(os.Stderr, "client:", err)
-		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(1) //nolint:gocritic // stop only removes the signal handler
 	}
 }
 
 func run(ctx context.Context, url, tenant, order string, finished bool) error {
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1)) // restarts of NATS are waited for
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1)) // keep reconnecting while NATS is down
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func run(ctx context.Context, url, tenant, order string, finished bool) error {
 	return makeVideo(ctx, c, order)
 }
 
-// makeVideo asks for a video and prints each step of it.
+// makeVideo submits a video and prints its progress.
 func makeVideo(ctx context.Context, c *client.Client, order string) error {
 	task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
 		RequestId: order,
@@ -54,7 +54,7 @@ func makeVideo(ctx context.Context, c *client.Client, order string) error {
 		}},
 	})
 	if err != nil {
-		return err // a *client.Error, with a code
+		return err // a *client.Error with a code
 	}
 	for event, err := range c.FollowVideo(ctx, task.GetId(), 0) {
 		if err != nil {
@@ -70,17 +70,17 @@ func makeVideo(ctx context.Context, c *client.Client, order string) error {
 	return nil
 }
 
-// readFinished prints each finished video once, whenever it is started, until ctx ends.
+// readFinished prints each finished video until ctx ends. A restart continues after the last video.
 func readFinished(ctx context.Context, c *client.Client) error {
 	feed := client.Feed{Durable: "example-client", Kind: client.Video, Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED}
 	return c.Subscribe(ctx, feed, func(_ context.Context, job client.Finished) error {
 		fmt.Println(job.ID, result(job.Video.GetTask()))
-		return nil // an error would bring the job again
+		return nil // returning an error redelivers the job
 	})
 }
 
-// result is where a completed video is: the upstream's address, or the path of genbus
-// where the upstream has given none.
+// result returns the upstream's URL of a completed video, or the path under which genbus serves it
+// if the upstream has none.
 func result(task *genbusv1.VideoTask) string {
 	for _, video := range task.GetVideos() {
 		if video.GetUrl() != "" {

@@ -1,5 +1,4 @@
-// Command deadletters reads what could not be processed from its streams. To do
-// something about it, there is "service operator".
+// Command deadletters prints all dead letters. To retry or remove them, use "service operator".
 package main
 
 import (
@@ -51,8 +50,7 @@ func run(url string) error {
 	return nil
 }
 
-// read returns every letter: those of jobs, and then those of requests that were never
-// accepted.
+// read returns the dead letters of jobs and then the dead letters of rejected requests.
 func read(ctx context.Context, js jetstream.JetStream) ([]*genbusv1.DeadLetter, error) {
 	letters, err := readFrom(ctx, js, "GENBUS_DEAD")
 	if err != nil {

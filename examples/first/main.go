@@ -1,4 +1,4 @@
-// Command first is the example of the README: it asks for a video and prints where it is.
+// Command first is the example in the README. It requests a video and prints its URL.
 package main
 
 import (
@@ -40,13 +40,13 @@ func makeVideo(ctx context.Context, c *client.Client) error {
 	request := &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}
 	task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: request}})
 	if err != nil {
-		return err // nothing was accepted, or the error says that this is unknown
+		return err // the job was not accepted, or the error says that this is unknown
 	}
 	for event, err := range c.FollowVideo(ctx, task.GetId(), 0) {
 		if err != nil {
 			return err
 		}
-		task = event.GetTask() // every step, up to exactly one end
+		task = event.GetTask() // one event per change; the last one is terminal
 	}
 	fmt.Println(task.GetStatus(), task.GetVideos(), task.GetError())
 	return nil

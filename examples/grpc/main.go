@@ -1,4 +1,4 @@
-// Command grpc creates a video task by gRPC and follows it to its end.
+// Command grpc creates a video task over gRPC and watches it until it ends.
 package main
 
 import (
@@ -34,7 +34,7 @@ func run(address, key string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the process ends
+	defer conn.Close() //nolint:errcheck // the process exits
 	if key != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
 	}

@@ -1,5 +1,5 @@
-// Command openapi creates a video task, waits for its end and downloads the
-// video, with a client that was generated from docs/openapi.json.
+// Command openapi creates a video task, waits for it and downloads the video. Its client is
+// generated from docs/openapi.json.
 package main
 
 //go:generate mkdir -p genbusapi
@@ -66,7 +66,7 @@ func create(ctx context.Context, client *genbusapi.ClientWithResponses) (string,
 	return created.JSON200.Id, nil
 }
 
-// wait asks once a second until the task has ended.
+// wait polls the task once a second until it has ended.
 func wait(ctx context.Context, client *genbusapi.ClientWithResponses, id string) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Command publish asks for a video over NATS. It is the whole publisher: a
-// Protobuf message on a subject of JetStream.
+// Command publish requests a video over NATS. Publishing takes one Protobuf message on a JetStream
+// subject.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 func publish(url, tenant, inbox, requestID, prompt string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	ctx, end := context.WithCancelCause(ctx) // refused ends it with what NATS does not allow
+	ctx, end := context.WithCancelCause(ctx) // refused cancels ctx with a permission error
 	defer end(nil)
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
@@ -55,8 +55,8 @@ func publish(url, tenant, inbox, requestID, prompt string) error {
 	if err != nil {
 		return err
 	}
-	// The answer says that the request is stored for admission. When it does not
-	// come, publish again: with a request id that is the same job.
+	// The ack confirms that the request is stored, not that it is accepted. If no ack arrives,
+	// publish again: with a request ID this cannot create a second job.
 	ack, err := js.Publish(ctx, "genbus.request.video."+tenant, request)
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
@@ -65,8 +65,8 @@ func publish(url, tenant, inbox, requestID, prompt string) error {
 	return nil
 }
 
-// refused ends ctx with the permission error of the server: such a message gets
-// no answer, and waiting for one would end in a time-out.
+// refused cancels ctx on a permission error. NATS does not reply to a forbidden publish, so the
+// caller would otherwise wait until its timeout.
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {

@@ -1,5 +1,5 @@
-// Command subscribe reads every event of a tenant's video tasks, from the oldest
-// one that is kept, and goes on where it stopped when it is started again.
+// Command subscribe prints every event of a tenant's video tasks, starting with the oldest retained
+// event. A restart continues where the last run stopped.
 package main
 
 import (
@@ -28,13 +28,13 @@ func main() {
 	defer stop()
 	if err := subscribe(ctx, *url, *tenant, *inbox, *durable); err != nil {
 		fmt.Fprintln(os.Stderr, "subscribe:", err)
-		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(1) //nolint:gocritic // stop only removes the signal handler
 	}
 }
 
 func subscribe(ctx context.Context, url, tenant, inbox, durable string) error {
 	interrupt := ctx
-	ctx, end := context.WithCancelCause(ctx) // refused and failed end it with what is wrong
+	ctx, end := context.WithCancelCause(ctx) // refused and failed cancel ctx with the cause
 	defer end(nil)
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
@@ -66,18 +66,18 @@ func subscribe(ctx context.Context, url, tenant, inbox, durable string) error {
 	return context.Cause(ctx)
 }
 
-// handle prints an event and acknowledges it. What is not acknowledged comes
-// again, so a handler that must not act twice remembers event.Id.
+// handle prints an event and acks it. Events without an ack are redelivered, so a handler with side
+// effects should deduplicate by event.Id.
 func handle(m jetstream.Msg) {
 	var event genbusv1.VideoTaskEvent
 	if err := proto.Unmarshal(m.Data(), &event); err != nil {
 		fmt.Fprintln(os.Stderr, "not a Protobuf event:", m.Subject(), err)
-		_ = m.Term() // it would not become one by coming again
+		_ = m.Term() // redelivery would not help
 		return
 	}
 	task := event.GetTask()
 	fmt.Printf("%s  version %d  %-11s %3d %%  %s\n", task.GetId(), event.GetVersion(), m.Headers().Get("genbus-status"), task.GetProgress(), result(task))
-	_ = m.Ack() // a lost one is a repeated event
+	_ = m.Ack() // if the ack is lost, the event is redelivered
 }
 
 func result(task *genbusv1.VideoTask) string {
@@ -90,7 +90,7 @@ func result(task *genbusv1.VideoTask) string {
 	return ""
 }
 
-// failed ends ctx when the consumer is gone: it would bring nothing more. All else may pass.
+// failed cancels ctx if the consumer was deleted. Other errors may be temporary.
 func failed(ctx context.Context, end context.CancelCauseFunc, consumer jetstream.Consumer) func(jetstream.ConsumeContext, error) {
 	return func(_ jetstream.ConsumeContext, err error) {
 		if _, gone := consumer.Info(ctx); errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(gone, jetstream.ErrConsumerNotFound) {
@@ -101,8 +101,8 @@ func failed(ctx context.Context, end context.CancelCauseFunc, consumer jetstream
 	}
 }
 
-// refused ends ctx with the permission error of the server: such a message gets
-// no answer, and waiting for one would end in a time-out.
+// refused cancels ctx on a permission error. NATS does not reply to a forbidden publish, so the
+// caller would otherwise wait until its timeout.
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {

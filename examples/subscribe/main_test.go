@@ -12,7 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestSubscribeEndsWithItsConsumer: one that is deleted brings nothing more, and says so.
+// TestSubscribeEndsWithItsConsumer proves that subscribe returns an error if its consumer is
+// deleted.
 func TestSubscribeEndsWithItsConsumer(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)

@@ -1,6 +1,5 @@
-// Package admission accepts requests: it validates, routes, fingerprints and
-// enqueues them, in one function behind every ingress. It does not run jobs, keeps no
-// queue, and leaves what a body means to its protocol.
+// Package admission accepts requests from all ingresses: it validates, routes, fingerprints and
+// enqueues them. It leaves the meaning of bodies to their protocols.
 package admission
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Admission is the only code that puts new jobs into the queue.
+// Admission is the only code that enqueues new jobs.
 type Admission struct {
 	*Tenants
 	cfg     *config.Live
@@ -29,7 +28,7 @@ type Admission struct {
 	metrics *telemetry.Metrics
 }
 
-// Options are the parts that admission works with. All are required.
+// Options are the dependencies of Admission. All are required.
 type Options struct {
 	Config          *config.Live
 	Broker          *broker.Broker
@@ -41,7 +40,7 @@ type Options struct {
 	Metrics         *telemetry.Metrics
 }
 
-// New returns an admission.
+// New returns an Admission.
 func New(o Options) *Admission {
 	return &Admission{
 		Tenants: newTenants(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}, o.Metrics),
@@ -49,8 +48,8 @@ func New(o Options) *Admission {
 	}
 }
 
-// First gives the job as the admission of this process left it, waiting for one that is
-// in flight. It returns the job once: a second caller may have missed events, and reads the log.
+// First returns the job as this process admitted it, waiting for an admission in flight. It returns
+// each job once: a second caller may have missed events and must read the log.
 func (a *Admission) First(ctx context.Context, n subject.JobName) (joblog.Entry, bool) {
 	return a.firsts.take(ctx, n)
 }

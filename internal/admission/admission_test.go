@@ -98,8 +98,8 @@ func TestAcceptedMeansStored(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedForByTheStoredItem: the item by which room in the log is reserved has
-// every field that the stored one has, so that the first event is no larger.
+// TestRoomIsLookedForByTheStoredItem checks that the item measured for log capacity equals the
+// stored one, so that the first event is not larger.
 func TestRoomIsLookedForByTheStoredItem(t *testing.T) {
 	t.Parallel()
 	s := setup(t, brokertest.Single(t))
@@ -119,9 +119,9 @@ func TestRoomIsLookedForByTheStoredItem(t *testing.T) {
 	}
 }
 
-// TestRacingRequestsMakeOneJob: many replicas admit one request id at once, some
-// with another body. One body wins; its requests get one job, the others are
-// told that the key is used.
+// TestRacingRequestsMakeOneJob checks that replicas admitting one request ID with two bodies at
+// once make one job: the requests with the winning body get it, the others learn that the key is
+// used.
 func TestRacingRequestsMakeOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -157,14 +157,14 @@ func TestRacingRequestsMakeOneJob(t *testing.T) {
 	})
 }
 
-// TestOneLargeRequestSentAtOnce: each send stores the body for itself, the work item
-// names one that is there, and the others are removed.
+// TestOneLargeRequestSentAtOnce checks that concurrent attempts leave only the body that the work
+// item names.
 func TestOneLargeRequestSentAtOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		replicas := []*bundle{setup(t, open(t)), setup(t, open(t))}
 		bodies := broker.NewBodies(replicas[0].b)
-		for i, r := range replicas { // the first one makes the object store
+		for i, r := range replicas { // the first one creates the object store
 			if _, err := r.Admit(t.Context(), video(fmt.Sprint("first", i), strings.Repeat("a large cat ", 60<<10))); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestOneLargeRequestSentAtOnce(t *testing.T) {
 			for i := range 4 {
 				wg.Go(func() {
 					e, err := replicas[i%2].Admit(t.Context(), request)
-					// A busy cluster may take longer than an admission has. The caller repeats it.
+					// A busy cluster may take longer than an admission may. Repeat like a caller.
 					for code := errcode.CodeOf(err); (code == errcode.AcceptanceUnknown || code == errcode.BrokerUnavailable) && broker.Wait(t.Context(), 50*time.Millisecond) == nil; code = errcode.CodeOf(err) {
 						e, err = replicas[i%2].Admit(t.Context(), request)
 					}
@@ -198,8 +198,8 @@ func TestOneLargeRequestSentAtOnce(t *testing.T) {
 	})
 }
 
-// TestAdmissionAfterACrash: the item was stored, and the process died before the
-// first event. The repeat goes on with that item.
+// TestAdmissionAfterACrash checks that a repeat continues with the item of a process that died
+// before the first event.
 func TestAdmissionAfterACrash(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -229,7 +229,8 @@ func TestAdmissionAfterACrash(t *testing.T) {
 	})
 }
 
-// TestFinishedJobIsAttachedTo: the work item is gone, the log answers.
+// TestFinishedJobIsAttachedTo checks that a repeat gets a finished job from the log, without its
+// work item.
 func TestFinishedJobIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -291,8 +292,8 @@ func TestFullQueueRefusesWithAdvice(t *testing.T) {
 	})
 }
 
-// TestRepliesCountForTheirTenant: a tenant whose replies and copies have filled its object store is
-// given no new job, however small its requests are. Jobs that it has stay, and so do other tenants.
+// TestRepliesCountForTheirTenant checks that a tenant whose object store is full of replies gets no
+// new job, and that other tenants and dead-letter actions are unaffected.
 func TestRepliesCountForTheirTenant(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{BodiesMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -323,7 +324,8 @@ func TestRepliesCountForTheirTenant(t *testing.T) {
 	})
 }
 
-// TestUsedUpStorageIsNoOutage: an operator has to give NATS more, and the refusal says what.
+// TestUsedUpStorageIsNoOutage checks that full NATS storage is refused as storage_full, saying what
+// is used up.
 func TestUsedUpStorageIsNoOutage(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -345,7 +347,8 @@ func TestUsedUpStorageIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestALimitOfTheAccountIsNamed: the account may not have the stream of a tenant's object store.
+// TestALimitOfTheAccountIsNamed checks that the refusal names the account limit that prevents
+// creating the object store.
 func TestALimitOfTheAccountIsNamed(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)
@@ -360,8 +363,8 @@ func TestALimitOfTheAccountIsNamed(t *testing.T) {
 	}
 }
 
-// TestABodyFitsIntoWhatNATSTakes: where max_payload is small, bodies go to the object store before
-// they are too large for a message.
+// TestABodyFitsIntoWhatNATSTakes checks that with a small max_payload, bodies go to the object
+// store before they are too large for a message.
 func TestABodyFitsIntoWhatNATSTakes(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: brokertest.AloneOf(t, 64<<10).ClientURL(), Logger: brokertest.Logger(t)})

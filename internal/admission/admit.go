@@ -12,15 +12,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// errTooSlow says that JetStream did not answer in time.
+// errTooSlow ends an admission that JetStream did not answer in time.
 var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.String())
 
-// Admit accepts a request, or attaches it to the job that it names, and returns
-// the job as it is now. The job is accepted when its work item is stored. From then
-// on Admit only fails with idempotency_key_reused; with acceptance_unknown, where the
-// request has an id that another may use too and the log does not say whose it is; or with
-// internal, where an item that is stored under the id cannot be read. Every error is
-// a *errcode.Error.
+// Admit accepts a request, or attaches it to the existing job with its ID, and returns the job's
+// current state. A job is accepted once its work item is stored. From then on, Admit fails only
+// with idempotency_key_reused, with acceptance_unknown if another request may have the ID and the
+// log does not say whose job it is, or with internal if an item stored under the ID is unreadable.
+// Every error is an *errcode.Error.
 func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	begin := time.Now()
 	entry, err := a.admit(ctx, r)
@@ -33,13 +32,13 @@ func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	return entry, nil
 }
 
-// decideWithin bounds one admission while JetStream does not answer: a caller who
-// waits is told within that time, and those that follow at once.
+// decideWithin bounds one admission while JetStream does not answer. Requests fail at once when the
+// broker has reported trouble.
 const decideWithin = 8 * time.Second
 
 func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	c, refusal := a.Check(r)
-	if refusal != nil && c.Fingerprint == nil { // no other request can have been this one
+	if refusal != nil && c.Fingerprint == nil { // cannot have been accepted before
 		return joblog.Entry{}, refusal
 	}
 	if err := a.b.Trouble(); err != nil {
@@ -50,7 +49,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	if refusal != nil {
 		return a.unlessAccepted(ctx, r, c, refusal)
 	}
-	if !c.Fresh && !r.First { // their ids have no log
+	if !c.Fresh && !r.First { // their IDs have no log
 		entry, found, err := a.attach(ctx, r, c)
 		if found || err != nil {
 			return entry, err
@@ -66,8 +65,8 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		return a.unlessAccepted(ctx, r, c, err)
 	}
 	var entry joblog.Entry
-	// The holder of an attached job polls before it writes anything, and would not be told of a
-	// cancel that came before it was given the item: it reads the log.
+	// The holder of an attached job polls before its first write and would miss a cancel from
+	// before it got the item, so it reads the log.
 	if r.Attached == nil {
 		tell := a.firsts.begin(subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 		defer func() { tell(entry) }()
@@ -82,12 +81,12 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	return entry, err
 }
 
-// reserve takes what a new job needs until release is called, or refuses: a slot of its tenant,
-// room in its route's queue, in the log and in its object store, and room for a video's dead
-// letter.
+// reserve takes everything that a new job needs until release is called: a slot of its tenant, and
+// capacity in its route's queue, in the log, in the object store and, for a video, for a dead
+// letter. It refuses the job if one is missing.
 func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release func(), err error) {
 	releaseSlot := func() {}
-	if r.Attached == nil { // the upstream has an attached task already
+	if r.Attached == nil { // the upstream already has an attached task
 		if releaseSlot, err = a.quota.Acquire(ctx, r.Tenant); err != nil {
 			return nil, err
 		}
@@ -101,7 +100,7 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 		releaseCapacity()
 		releaseSlot()
 	}
-	// What the tenant's jobs end with goes to its object store, and is never refused there.
+	// Only requests are refused here: results of the tenant's jobs are stored beyond the limit.
 	if !r.Resolves {
 		if err := a.bodies.CheckRoom(ctx, r.Tenant); err != nil {
 			release()
@@ -117,10 +116,10 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 	return release, nil
 }
 
-// checkCapacity refuses before anything is stored: when the route's queue is full, so
-// that one dead route does not fill the work stream, and when the log has no capacity for
-// another job. What it takes is reserved until release is called. Of the item that
-// is measured only the reference to a large body is missing: the body is not stored yet.
+// checkCapacity refuses a job before anything is stored: if its route's queue is full, so that one
+// dead route does not fill the work stream, or if the log has no capacity for another job. It
+// reserves that capacity until release is called. The measured item lacks only the reference to a
+// large body, which is not stored yet.
 func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)
@@ -135,12 +134,11 @@ func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (re
 	return release, nil
 }
 
-// logFirst writes the first event from the stored item. A job that another replica has
-// logged, or carried on, is answered as it is. When the log does not answer, the event is
-// written when it answers again, or by the consumer that takes the item, and a job whose id
-// no other request can have is accepted all the same: its item is stored. Of
-// requests with one id and two bodies both may be stored, one ready and one in the
-// backlog, and the log alone decides between them.
+// logFirst writes the first event from the stored item. If another replica has logged the job or
+// continued it, logFirst returns the job as it is. If the log does not answer, the queue or the
+// consumer that takes the item writes the event later. A job with a fresh ID is then accepted
+// anyway, because its item is stored. Two requests with one ID and different bodies may both be
+// stored, one ready and one in the backlog: only the log decides between them.
 func (a *Admission) logFirst(ctx context.Context, there placed, c Checked) (joblog.Entry, error) {
 	if there.log.Job != nil {
 		return there.log, nil

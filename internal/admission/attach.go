@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// attach looks for the job in the log: there is none, it is this request's, or
-// the key was used for another body.
+// attach looks the job up in the log. If its body differs from the request's, the error is
+// idempotency_key_reused.
 func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
 	entry, err = a.log.Probe(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if errors.Is(err, joblog.ErrNotFound) {
@@ -23,10 +23,10 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry job
 	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
 }
 
-// unlessAccepted refuses a request, unless it was accepted before: then it is answered with its
-// job, whatever the time, the configuration and the queue are by now. The item of that job may be
-// stored with nothing in the log yet. It leaves when the log has the end, so that it is looked
-// for first. Where neither can be read, the refusal would be a guess.
+// unlessAccepted returns refusal unless the request was accepted before. Then it returns the job,
+// whatever time, configuration and queue are now. It reads the work items before the log: an item
+// of a job that is not logged yet counts, and an item is removed only after the log has the job's
+// end. If the items or the log cannot be read, refusing would be a guess.
 func (a *Admission) unlessAccepted(ctx context.Context, r Request, c Checked, refusal error) (joblog.Entry, error) {
 	if c.Fresh {
 		return joblog.Entry{}, refusal

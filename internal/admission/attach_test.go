@@ -21,7 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// sandbox is the configuration of a sandbox that is not there.
+// sandbox returns the configuration of a sandbox that does not run.
 func sandbox(t testing.TB) *config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -31,7 +31,7 @@ func sandbox(t testing.TB) *config.Config {
 	return cfg
 }
 
-// configured is setup with another configuration, and with the queue.
+// configured is setup with a changed configuration. It also returns the queue.
 func configured(t testing.TB, b *broker.Broker, change func(*config.Config)) (*bundle, *queue.Queue) {
 	t.Helper()
 	cfg := sandbox(t)
@@ -40,9 +40,9 @@ func configured(t testing.TB, b *broker.Broker, change func(*config.Config)) (*b
 	return s, s.parts.Queue
 }
 
-// TestAnAcceptedRequestIsNeverRefused: it attaches, whatever has changed since, whether or not the
-// log has its job, and also where its id is taken to be new. Another request of its id is told
-// so, and a new one is refused.
+// TestAnAcceptedRequestIsNeverRefused checks that an accepted request attaches whatever has changed
+// since, even if its job is not logged. A request with its ID and another body, and new requests,
+// are refused.
 func TestAnAcceptedRequestIsNeverRefused(t *testing.T) {
 	t.Parallel()
 	route := func(change func(*config.Route)) func(*config.Config, *admission.Request) {
@@ -114,8 +114,8 @@ func TestAnAcceptedRequestIsNeverRefused(t *testing.T) {
 	})
 }
 
-// TestARefusalReadsThreeMessages: a request was not accepted before if neither the backlog, nor the
-// ready jobs, nor then the log has its ID. Each is one request, however many servers there are.
+// TestARefusalReadsThreeMessages checks that a refusal reads the backlog, the ready jobs and the
+// log once each, in this order, with any number of servers.
 func TestARefusalReadsThreeMessages(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -148,8 +148,8 @@ func TestARefusalReadsThreeMessages(t *testing.T) {
 	})
 }
 
-// TestAJobOfUnknownAcceptanceIsLogged when the log takes events again, also where its caller does
-// not come again.
+// TestAJobOfUnknownAcceptanceIsLogged checks that such a job is logged once the log accepts events,
+// even if its caller does not retry.
 func TestAJobOfUnknownAcceptanceIsLogged(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

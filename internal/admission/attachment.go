@@ -13,14 +13,13 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Attachment is a video task that an upstream already has, and what is known of the
-// request that made it. The job of it is accepted as any other is, but nothing is
-// submitted for it.
+// Attachment is a video task that an upstream already has, and the known part of the request that
+// made it. Its job is accepted like any other, but not submitted.
 type Attachment struct {
-	// Task names the task; its deadline is set at acceptance.
+	// Task names the task. Its deadline is set at acceptance.
 	Task *genbusv1.AttachedTask
-	// Route is whose consumer polls it: one that speaks the task's protocol. Refusal says why
-	// there is none, or what else a new job lacks.
+	// Route is the route whose consumer polls the task; it speaks the task's protocol. Refusal says
+	// why no such route exists, or what else a new job lacks.
 	Route   config.Route
 	Refusal error
 	// Model is the name that the client used.
@@ -28,8 +27,8 @@ type Attachment struct {
 	Asked upstream.Asked
 }
 
-// fingerprint is of what the job is attached to: another task, or the request
-// itself, under the same id is another job.
+// fingerprint identifies the attached task: another task, or the request itself, under the same ID
+// is another job.
 func (t *Attachment) fingerprint() []byte {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		"attached", t.Task.GetUpstream(), t.Task.GetUpstreamKey(), t.Task.GetUpstreamTaskId(),
@@ -37,7 +36,7 @@ func (t *Attachment) fingerprint() []byte {
 	return sum[:]
 }
 
-// until is the task with its deadline.
+// until returns the task with its deadline.
 func (t *Attachment) until(deadline time.Time) *genbusv1.AttachedTask {
 	out := proto.CloneOf(t.Task)
 	out.Deadline = timestamppb.New(deadline)

@@ -12,18 +12,18 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// Limits of what is not the body.
+// Limits of fields outside the body.
 const (
 	maxRequestID = 255
 	maxLabels    = 16
 	maxLabel     = 128 // bytes of a key or a value
-	maxSize      = 32  // bytes that are kept of the size that a request asks for
+	maxSize      = 32  // bytes kept of the requested size
 )
 
-// Check is the one validator: it finds the request's id and its route, judges it, and stores
-// nothing. Every error is a *errcode.Error. Time and the configuration have a say in it, so that
-// it may refuse what was accepted before: a Checked with a fingerprint, also where it comes with
-// an error, names the job that there may be.
+// Check validates a request, and finds its ID and route. It stores nothing. Every error is an
+// *errcode.Error. Time and configuration affect the result, so Check may refuse a request that was
+// accepted before. A Checked with a fingerprint names the job that may exist, even if err is not
+// nil.
 func (a *Admission) Check(r Request) (c Checked, err error) {
 	if c.ID, c.Fresh, err = r.id(); err != nil {
 		return c, err
@@ -64,8 +64,8 @@ func (a *Admission) check(r Request, c *Checked) error {
 	return nil
 }
 
-// checkAttached is check for a task that was submitted once already, and is only polled, also by
-// a route that is draining. Its body is not judged again, and may be missing: it is only kept.
+// checkAttached is check for a task that was already submitted and only needs polling, which a
+// draining route does, too. Its body is kept without validation and may be missing.
 func (a *Admission) checkAttached(r Request, c *Checked) error {
 	if v := a.violations(r); len(v) > 0 {
 		return errcode.Invalid(v)
@@ -75,8 +75,8 @@ func (a *Admission) checkAttached(r Request, c *Checked) error {
 	return t.Refusal
 }
 
-// write sets the body that the upstream gets: the client's own bytes, or the
-// typed request in the protocol of its route.
+// write sets the body for the upstream: the client's own bytes, or the typed request in its route's
+// protocol.
 func (c *Checked) write(r Request) error {
 	d := r.Body
 	c.Body = d.Bytes()
@@ -98,11 +98,11 @@ func (c *Checked) write(r Request) error {
 		}
 	}
 	c.Asked = p.Bodies.Asked(d)
-	c.Asked.Size = errcode.Clip(c.Asked.Size, maxSize) // every event of the task has it
+	c.Asked.Size = errcode.Clip(c.Asked.Size, maxSize) // stored in every event of the task
 	return nil
 }
 
-// unwritable is a typed request that has no JSON form, with the field to blame.
+// unwritable reports a typed request that has no JSON form, and the field at fault.
 func unwritable(err error) error {
 	var field *body.FieldError
 	if errors.As(err, &field) {
@@ -111,8 +111,8 @@ func unwritable(err error) error {
 	return errcode.New(errcode.InvalidRequest, "encode the request as JSON: %w", err)
 }
 
-// Fingerprint is that of what the request asks for, with which other requests of its id are
-// compared; nil where its body is no JSON object, which no accepted one had.
+// Fingerprint returns a hash of the request's body or attached task, to compare requests with the
+// same ID. It is nil if the body is not a JSON object: no accepted request had such a body.
 func (r Request) Fingerprint() []byte {
 	if r.Attached != nil {
 		return r.Attached.fingerprint()
@@ -124,8 +124,8 @@ func (r Request) Fingerprint() []byte {
 	return sum[:]
 }
 
-// id is that of the request's job, or "" where the tenant or the request id is not legal. It is
-// fresh where nothing identifies the request.
+// id returns the ID of the request's job, or "" if the tenant or request ID is illegal. fresh is
+// true if nothing identifies the request.
 func (r Request) id() (id string, fresh bool, err error) {
 	legal := subject.CheckToken(r.Tenant) == nil && legalRequestID(r.RequestID)
 	if !legal {
@@ -164,7 +164,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 		add("retry_of", "must be a job ID")
 	}
 	if !r.ExpiresAt.IsZero() {
-		// A wrong clock does not say; what is to be queued is refused for that.
+		// Skipped if the clock is wrong: item refuses queued requests for that.
 		if now, err := a.b.Clock().Now(); err == nil && !r.ExpiresAt.After(now) {
 			add("expires_at", "%s has passed", r.ExpiresAt.UTC().Format(time.RFC3339))
 		}
@@ -189,7 +189,7 @@ func jobID(id string) bool {
 	return ok
 }
 
-// legalRequestID takes printable ASCII, and none at all.
+// legalRequestID accepts printable ASCII and the empty string.
 func legalRequestID(id string) bool {
 	for i := range len(id) {
 		if id[i] < 0x20 || id[i] > 0x7e {
@@ -199,8 +199,8 @@ func legalRequestID(id string) bool {
 	return len(id) <= maxRequestID
 }
 
-// JobID is the id of the job that the request names, or "" when its tenant or
-// its request id is not legal, or when nothing identifies it.
+// JobID returns the ID of the job that the request names, or "" if its tenant or request ID is
+// illegal or nothing identifies it.
 func (r Request) JobID() string {
 	id, fresh, err := r.id()
 	if err != nil || fresh {

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestOnlyNewJobsCountAsAccepted: a request that finds its job in the log does not.
+// TestOnlyNewJobsCountAsAccepted checks that attaching to a job does not count as accepting one.
 func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 	t.Parallel()
 	s := setup(t, brokertest.Single(t))

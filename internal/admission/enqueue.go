@@ -14,23 +14,22 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// enqueueTries bounds how often a publish is repeated.
+// enqueueTries bounds the attempts to publish an item.
 const enqueueTries = 5
 
-// errNotThere says that the stream was "full" for an id that neither it nor the
-// log has.
+// errNotThere reports that a stream answered "full" for an ID that neither it nor the log has.
 var errNotThere = errors.New("neither the work streams nor the log have the job")
 
-// placed is what there is for an id: its work item, and when that was seen in the queue; or,
-// where the job has ended meanwhile, what the log has of it.
+// placed is what exists for an ID: its work item, and when the item was seen in the queue. If the
+// job has ended since, it is the job's log entry.
 type placed struct {
 	item joblog.WorkItem
 	seen time.Time
 	log  joblog.Entry
 }
 
-// enqueue stores the work item and returns the one that is stored, which may be
-// that of an earlier request with the same id.
+// enqueue stores the work item and returns the stored one, which may come from an earlier request
+// with the same ID.
 func (a *Admission) enqueue(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem) (placed, error) {
 	reserved, err := a.queue.Reserve(item)
 	if err != nil {
@@ -45,20 +44,19 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked, item *gen
 	return there, err
 }
 
-// discardBody removes the stored body of an item that no stream has, also where the caller
-// has gone away, or the time of the admission is over. What it cannot remove stays until the
-// object store's TTL, or until a job of that id is erased.
+// discardBody removes the stored body of an item that no stream has, even after ctx has ended. If
+// that fails, the body stays until the object store's TTL, or until a job with this ID is erased.
 func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
 	if item.GetBodyRef() == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), broker.PublishTimeout)
 	defer cancel()
-	_ = a.bodies.Delete(ctx, publisher.BodyOf(item.GetBodyRef())) // nothing but room is lost
+	_ = a.bodies.Delete(ctx, publisher.BodyOf(item.GetBodyRef())) // a leftover body only takes space
 }
 
-// store publishes the item, and returns the one that is stored. ours is true when
-// this one is, or may be.
+// store publishes the item and returns the stored one. ours is true if the stored one is, or may
+// be, this item.
 func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved queue.Reservation) (there placed, ours bool, err error) {
 	sent := false // whether the item may be stored without an answer
 	for try := 0; ; try++ {
@@ -68,9 +66,9 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 		case err == nil:
 			return placed{item: item, seen: begin}, true, nil
 		case errors.Is(err, broker.ErrFull):
-			// On three nodes the answer comes as soon as another request's item is
-			// proposed, before a read can see it: so a stream is only called full
-			// when it says so again and again.
+			// With three nodes, this answer comes as soon as another request's item is proposed,
+			// before a read can see it. So the stream counts as full only after several such
+			// answers.
 			there, err := a.stored(ctx, r, c, sent)
 			if !errors.Is(err, errNotThere) {
 				return there, sent, err
@@ -93,8 +91,8 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 	}
 }
 
-// acceptanceFault is what the caller is told after a publish or a read failed: sent says
-// that the item may be stored all the same.
+// acceptanceFault returns the error for a failed publish or read. sent means that the item may be
+// stored anyway.
 func acceptanceFault(id string, sent bool, err error) error {
 	if sent {
 		return errcode.New(errcode.AcceptanceUnknown, "job %s may have been accepted: %s", id, broker.Reason(err)).Because(err).ForJob(id)
@@ -102,23 +100,23 @@ func acceptanceFault(id string, sent bool, err error) error {
 	return unavailable(err)
 }
 
-// fullRetry is when a caller is to try a full queue again.
+// fullRetry is the Retry-After of a full queue.
 const fullRetry = 5 * time.Second
 
 func full(route string, waiting uint64) error {
 	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(fullRetry)
 }
 
-// fullStream is for a stream that has no room for a job of any route.
+// fullStream reports that the work streams are full, whatever the route.
 func fullStream(route string) error {
 	return errcode.New(errcode.QueueFull, "the queue is full for route %s and all others (nats.streams.work); nothing was accepted, try again later", route).
 		WithRetryAfter(fullRetry)
 }
 
-// stored reads which item there is for the id after a stream said "full", which it
-// says both of a subject that has its message and of a stream without room: the
-// texts differ between one node and three, so the streams are asked. Where there
-// are two, the one with our body is ours; the log tells whose job it is.
+// stored reads the items with the ID after a stream answered "full". That answer means either that
+// the subject already has a message, or that the stream is full; its text differs between one node
+// and three, so stored asks the streams. Of two items it returns the one with our body. The log
+// decides whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (there placed, err error) {
 	begin := time.Now()
 	items, err := a.queue.Items.All(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
@@ -141,8 +139,8 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool)
 	return there, err
 }
 
-// endedMeanwhile tells a full stream from a job that ended between our publish and our
-// read. The ended job is answered as the log has it.
+// endedMeanwhile tells a full stream from a job that ended between our publish and our read. It
+// returns the ended job from the log.
 func (a *Admission) endedMeanwhile(ctx context.Context, r Request, c Checked, sent bool) (placed, error) {
 	entry, there, err := a.attach(ctx, r, c)
 	switch {

@@ -8,21 +8,21 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// maxFirsts bounds the first events that are kept. A holder that asks later reads the log.
+// maxFirsts bounds the entries kept. Later holders read the log.
 const maxFirsts = 1024
 
-// firsts are the first events of the jobs that this process admits, for the holder of the
-// item: it is mostly in the same process, and faster than the write of the event. It waits
-// for that instead of racing it, and reads nothing. What it is told may be old by then: the
-// compare-and-set of its own write decides, as ever.
+// firsts passes the first events of jobs that this process admits to the holder of the item, which
+// usually runs in the same process and would overtake the write of the event. The holder waits for
+// the event instead of racing its write, and need not read it. The entry may be outdated: the
+// compare-and-set of the holder's next write still decides.
 type firsts struct {
 	mu    sync.Mutex
 	jobs  map[subject.JobName]*first
-	order []*first // oldest first, those included that were taken
+	order []*first // oldest first, including taken ones
 }
 
-// first is one of them. entry is set before known is closed, and zero where the log did not
-// take the event.
+// first is the first event of a job. entry is set before known is closed, and zero if the log did
+// not store the event.
 type first struct {
 	name  subject.JobName
 	known chan struct{}
@@ -31,8 +31,8 @@ type first struct {
 
 func newFirsts() *firsts { return &firsts{jobs: map[subject.JobName]*first{}} }
 
-// begin is called before the item is stored, and tell when its admission is over: with the
-// job as the log has it, or with nothing.
+// begin registers a job before its item is stored. Call tell when the admission is over, with the
+// job's log entry or a zero one.
 func (f *firsts) begin(n subject.JobName) (tell func(joblog.Entry)) {
 	one := &first{name: n, known: make(chan struct{})}
 	f.mu.Lock()
@@ -51,7 +51,7 @@ func (f *firsts) begin(n subject.JobName) (tell func(joblog.Entry)) {
 	}
 }
 
-// take returns a job's, once.
+// take returns a job's entry once.
 func (f *firsts) take(ctx context.Context, n subject.JobName) (joblog.Entry, bool) {
 	f.mu.Lock()
 	one := f.jobs[n]

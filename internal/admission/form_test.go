@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// judge checks requests without a broker: Check stores nothing.
+// judge returns an admission without a broker, for Check, which stores nothing.
 func judge(t *testing.T) *admission.Admission {
 	t.Helper()
 	cfg := config.Default()
@@ -25,13 +25,13 @@ func judge(t *testing.T) *admission.Admission {
 	return admission.New(admission.Options{Config: config.NewLive(cfg), Metrics: telemetry.NewMetrics("test")})
 }
 
-// TestFormIsFoundByTheModelsRoute: a body that says nothing of its protocol is
-// read in the form whose model has a route of that protocol, byte for byte.
+// TestFormIsFoundByTheModelsRoute checks that a body without a named protocol is read in the
+// protocol whose model has a matching route, and is kept byte for byte.
 func TestFormIsFoundByTheModelsRoute(t *testing.T) {
 	t.Parallel()
 	a := judge(t)
 	for name, row := range map[string]struct {
-		body, protocol    string // protocol is what the caller says
+		body, protocol    string // protocol is the one that the caller names
 		route, model      string
 		size, seconds     string
 		code, explanation string // of a refusal
@@ -66,9 +66,8 @@ func TestFormIsFoundByTheModelsRoute(t *testing.T) {
 	}
 }
 
-// TestTypedRequestIsWrittenInItsRoutesProtocol, or refused where that cannot say
-// it, such as a video without a prompt where the protocol needs one. Its
-// fingerprint is that of the request, whatever the route speaks.
+// TestTypedRequestIsWrittenInItsRoutesProtocol checks that a typed request becomes a body in its
+// route's protocol, or is refused if that protocol cannot express it.
 func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 	t.Parallel()
 	a := judge(t)
@@ -124,7 +123,7 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 	}
 }
 
-// TestChatsHaveOneForm: no protocol of videos has a say.
+// TestChatsHaveOneForm checks that chats ignore the protocols of videos.
 func TestChatsHaveOneForm(t *testing.T) {
 	t.Parallel()
 	a := judge(t)

@@ -15,17 +15,17 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// item is the work item that is stored. Others compare its times with their clocks, so a
-// wrong clock makes none. A body that is large, or that its route keeps, goes to the object
-// store first: to an object of its own, so that no other send of the same request takes it
-// away. One that is only kept stays in the item too, so that its holder reads it there.
+// item returns the work item to store. Other replicas compare its times with their clocks, so a
+// wrong clock refuses the request. A body that is large, or that its route keeps, is stored first,
+// as a new object, so that no other attempt at the same request removes it. A body that is only
+// kept stays in the item, too, where its holder reads it.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
 	now, err := a.b.Clock().Now()
 	if err != nil {
 		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
 	}
 	item := c.Item(ctx, r, now)
-	// A quarter of a message leaves the rest for what else the item has.
+	// The rest of the message is for the item's other fields.
 	large := int64(len(c.Body)) > min(int64(a.cfg.Now().Limits.ClaimCheckBytes), a.b.MaxPayload()/4)
 	if keep := c.Route.KeepRequests && len(c.Body) > 0; !large && !keep {
 		return item, nil
@@ -46,7 +46,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	return item, nil
 }
 
-// isUsedUp reports whether an operator has to give NATS more: storage, or higher limits of genbus's
+// isUsedUp reports whether an operator must give NATS more storage, or raise the limits of genbus's
 // account.
 func isUsedUp(err error) bool {
 	return errors.Is(err, broker.ErrStorage) || errors.Is(err, broker.ErrAccountLimit)
@@ -61,7 +61,7 @@ func bodiesFull(cause error) *errcode.Error {
 		Because(cause).WithRetryAfter(30 * time.Second)
 }
 
-// Item is the work item of a request that is accepted now, with the whole body.
+// Item returns the work item of a request accepted now, with the complete body.
 func (c Checked) Item(ctx context.Context, r Request, now time.Time) *genbusv1.WorkItem {
 	item := &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
@@ -81,8 +81,7 @@ func (c Checked) Item(ctx context.Context, r Request, now time.Time) *genbusv1.W
 	return item
 }
 
-// archives reports whether the result is to be copied: as the request says, or
-// else the route.
+// archives reports whether to archive the result: as the request says, otherwise as the route says.
 func (c Checked) archives(r Request) bool {
 	if r.Kind != subject.Video {
 		return false

@@ -27,8 +27,8 @@ func keeping(t testing.TB, b *broker.Broker) *bundle {
 	return open(t, b, cfg)
 }
 
-// TestRequestsAreKept: the log names the one copy of a request that many sends have stored,
-// and the work item has the request too.
+// TestRequestsAreKept checks that after concurrent attempts one copy of the request stays, which
+// the log names, and that the work item has the request, too.
 func TestRequestsAreKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -64,7 +64,7 @@ func TestRequestsAreKept(t *testing.T) {
 	})
 }
 
-// TestWhatIsRefusedIsNotKept: a request that the queue has no room for leaves nothing behind.
+// TestWhatIsRefusedIsNotKept checks that a request refused for a full queue leaves no body behind.
 func TestWhatIsRefusedIsNotKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -78,8 +78,8 @@ func TestWhatIsRefusedIsNotKept(t *testing.T) {
 	})
 }
 
-// TestWhatIsRefusedIsNotKeptForACallerThatGoesAway: it goes while the admission looks whether
-// the full stream has the job.
+// TestWhatIsRefusedIsNotKeptForACallerThatGoesAway checks the same if the caller leaves while the
+// admission looks for the job after the stream answered "full".
 func TestWhatIsRefusedIsNotKeptForACallerThatGoesAway(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -101,7 +101,7 @@ func TestWhatIsRefusedIsNotKeptForACallerThatGoesAway(t *testing.T) {
 	})
 }
 
-// fill has the stream of work take one job, and gives it that.
+// fill limits the work stream to one job and admits that job.
 func (s *bundle) fill(t *testing.T) {
 	t.Helper()
 	stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
@@ -126,7 +126,7 @@ func (s *bundle) keepsNothing(t *testing.T, r admission.Request) {
 	}
 }
 
-// TestOtherRoutesKeepNothing: the default.
+// TestOtherRoutesKeepNothing checks that routes do not keep requests by default.
 func TestOtherRoutesKeepNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t, brokertest.Single(t))

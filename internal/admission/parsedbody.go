@@ -9,17 +9,17 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// parsedBody is what a body is, as far as it can be told without its route.
+// parsedBody is the content of a body that can be read without its route.
 type parsedBody struct {
-	// protocol is the one in which a video's body is written; nil for chats.
+	// protocol is the protocol of a video's body; nil for chats.
 	protocol   *upstream.Protocol
 	model      string
 	head       body.Head // of a chat
 	violations []errcode.Violation
 }
 
-// readBody finds the form of a body: the protocol that the caller names, the default
-// one for a typed request, and else the one that the model's own route speaks.
+// readBody finds the protocol of a body: the one that the caller names, the default for a typed
+// request, otherwise the one that the model's route speaks.
 func (a *Admission) readBody(r Request) parsedBody {
 	d := r.Body
 	if r.Kind == subject.Chat {
@@ -39,9 +39,8 @@ func readVideo(p upstream.Protocol, d body.Document) parsedBody {
 	return parsedBody{protocol: &p, model: d.Text(p.Bodies.ModelMember()), violations: p.Bodies.Check(d)}
 }
 
-// guess tries the forms one after the other: each names the model in a member of
-// its own, and the right one is that whose model has a route of its protocol.
-// Where none has, the first that names a model at all is judged.
+// guess tries the protocols in turn. Each names the model in its own member; the protocol fits if
+// that model's route speaks it. If none fits, guess returns the first that names a model.
 func (a *Admission) guess(d body.Document) parsedBody {
 	all := registry.All()
 	first := all[0]
@@ -61,8 +60,8 @@ func (a *Admission) guess(d body.Document) parsedBody {
 	return readVideo(first, d)
 }
 
-// route finds the route of the model. A body in the form of another protocol
-// than the route's is refused: it would mean something else there.
+// route finds the model's route. It refuses a body in another protocol than the route's, where the
+// body would mean something else.
 func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
 	cfg := a.cfg.Now()
 	route, ok := cfg.Route(string(r.Kind), c.Model)
@@ -80,7 +79,7 @@ func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
 	return nil
 }
 
-// modelNotFound says where the model is one of the other kind.
+// modelNotFound mentions if a route of the other kind serves the model.
 func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	other, but := config.KindVideo, ""
 	if kind == subject.Video {
@@ -92,7 +91,7 @@ func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	return errcode.New(errcode.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, errcode.Clip(model, 128), but)
 }
 
-// wrongProtocol names the path that would be right.
+// wrongProtocol names the correct path.
 func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string) error {
 	where := ""
 	if p, ok := registry.Find(route.Protocol); ok {

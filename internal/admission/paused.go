@@ -8,13 +8,12 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// pausedRetry is when a caller may try a paused route again. How long an operator needs
-// is not known.
+// pausedRetry is the Retry-After of a paused route, whose end is unknown.
 const pausedRetry = 10 * time.Second
 
-// Running refuses, with route_paused, a job that cannot wait while an operator has
-// paused its route. What is known is up to a second old. While JetStream is away it is
-// what was known last, or that the route runs.
+// Running refuses a job that cannot wait, with route_paused, while an operator has paused its
+// route. The known state is up to 1 s old. While JetStream is away, the last known state applies,
+// or else the route counts as running.
 func (a *Admission) Running(ctx context.Context, kind subject.Kind, route string) error {
 	if !a.queue.Route(kind, route).Paused(ctx) {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestRunning: a pause is known within a second or two, and a resumption too. While
-// JetStream is away the last known state applies, and no caller waits.
+// TestRunning checks that pausing and resuming are noticed, and that without JetStream the last
+// known state applies without waiting.
 func TestRunning(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Request is a request in canonical form, from whichever ingress.
+// Request is a request from any ingress in canonical form.
 type Request struct {
 	Kind   subject.Kind
 	Tenant string
@@ -19,48 +19,45 @@ type Request struct {
 	RequestID string
 	// Body is the upstream's JSON as the client sent it.
 	Body body.Document
-	// Typed is a video request field by field; Body is then its JSON in the
-	// default protocol, and the upstream gets it in that of its route. Nil
-	// otherwise.
+	// Typed is a typed video request, or nil. Body is then its JSON in the default protocol; the
+	// upstream gets it in its route's protocol.
 	Typed     *genbusv1.VideoGeneration
 	Labels    map[string]string
 	ExpiresAt time.Time // zero: none
 	RetryOf   string
-	// Protocol is what the caller expects of the route, or empty.
+	// Protocol is the protocol that the caller expects of the route, or empty.
 	Protocol string
 	Archive  *bool
-	// Source is what makes a request without a request id the same job again: its
-	// message in the inbox, or the dead letter that it was made of; nil for neither.
+	// Source identifies a request without a request ID: its message in the inbox, or the dead
+	// letter that it was made from. Nil without either.
 	Source *Source
-	// First is true for a message that the inbox delivers for the first time, where its id
-	// is made of the message: no log has the id, as far as is known. Where that is wrong,
-	// the write of the first event finds the job.
+	// First is true for the first delivery of an inbox message whose ID comes from the message:
+	// presumably no log has the ID. If one does, the write of the first event finds the job.
 	First bool
-	// Attached makes the job one of a task that an upstream already has; nil for a
-	// job that is to be submitted.
+	// Attached makes the job poll a task that an upstream already has; nil for a job to submit.
 	Attached *Attachment
-	// Resolves is true for a request that a dead letter makes, which goes: it is accepted
-	// also where its tenant has as many letters as it may have.
+	// Resolves is true for a request that resolves a dead letter: it is accepted even if its tenant
+	// has reached its limit of dead letters.
 	Resolves bool
-	// Ingress is how the request came in, for metrics.
+	// Ingress is how the request arrived, for metrics.
 	Ingress telemetry.Ingress
 }
 
-// Checked is a request that passed validation, with everything that was found
-// on the way. Inline chats go on from here without being enqueued.
+// Checked is a validated request with everything found on the way. Inline chats continue from here
+// without being enqueued.
 type Checked struct {
 	ID    string
 	Route config.Route
 	Model string
-	// Stream is what the body says of it, and StreamSet that it says something.
+	// Stream is the body's stream member, and StreamSet whether the body has one.
 	Stream, StreamSet bool
-	// Body is what the upstream gets, but for the model's name.
+	// Body is the body for the upstream, apart from the model's name.
 	Body []byte
-	// Asked is what a video task keeps of its body.
+	// Asked has the properties of the video that the body asks for, kept in the task.
 	Asked upstream.Asked
-	// Fingerprint is that of the client's body, with which other requests of the same id
-	// are compared. A fresh request has none: no other one has its id.
+	// Fingerprint is the hash of the client's body, to compare requests with the same ID. A fresh
+	// request has none.
 	Fingerprint []byte
-	// Fresh is true when nothing identifies the request, so that the id is new.
+	// Fresh is true if nothing identifies the request, so that its ID is new.
 	Fresh bool
 }

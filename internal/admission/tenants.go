@@ -10,8 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Tenants judges requests by the limits of their tenants and counts those it refuses. It is
-// safe for concurrent use.
+// Tenants enforces the limits of tenants and counts refusals. It is safe for concurrent use.
 type Tenants struct {
 	quota    *quota.Quota
 	refusals *quota.Refusals
@@ -22,16 +21,15 @@ func newTenants(o quota.Options, metrics *telemetry.Metrics) *Tenants {
 	return &Tenants{quota: quota.New(o), refusals: quota.NewRefusals(), metrics: metrics}
 }
 
-// Request counts one request of a tenant, whatever it asks for. One too many is
-// refused with rate_limited.
+// Request counts a request of a tenant. Above the rate limit it returns rate_limited.
 func (t *Tenants) Request(tenant string) error {
 	err := t.quota.Request(tenant)
 	t.countRefused(tenant, err)
 	return err
 }
 
-// CheckRateLimit is Request for requests that came by NATS, where no server counts
-// refusals. The tenant is a token of the subject. One that is not legal is left to Admit.
+// CheckRateLimit is Request for requests over NATS, where no server counts refusals. The tenant
+// comes from the subject. Admit refuses an illegal one.
 func (t *Tenants) CheckRateLimit(r Request) error {
 	legal := subject.CheckToken(r.Tenant) == nil
 	if !legal {
@@ -45,15 +43,15 @@ func (t *Tenants) CheckRateLimit(r Request) error {
 	return err
 }
 
-// Acquire takes one of a tenant's slots for a chat that is not enqueued, until release
-// is called. A tenant that has none left is refused with tenant_full.
+// Acquire takes a slot of the tenant, for a chat that is not enqueued, until release is called. If
+// none is left, it returns tenant_full.
 func (t *Tenants) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	release, err = t.quota.Acquire(ctx, tenant)
 	t.countRefused(tenant, err)
 	return release, err
 }
 
-// countRefused counts what was refused because of the tenant's own limits.
+// countRefused counts refusals due to the tenant's limits.
 func (t *Tenants) countRefused(tenant string, err error) {
 	if err == nil {
 		return
@@ -64,6 +62,6 @@ func (t *Tenants) countRefused(tenant string, err error) {
 	}
 }
 
-// Refusals are the tenants that this replica refused most in the last hour because of their
-// limits, n at most.
+// Refusals returns the tenants that this replica refused most in the last hour because of their
+// limits, at most n.
 func (t *Tenants) Refusals(n int) []quota.Refused { return t.refusals.LastHour(n, time.Now()) }

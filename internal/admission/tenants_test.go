@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// withOneJob admits for tenants that may have one unfinished job each.
+// withOneJob is setup with a limit of one unfinished job per tenant.
 func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 	t.Helper()
 	return limited(t, b, config.TenantLimits{MaxJobs: 1})
@@ -28,8 +28,8 @@ func limited(t testing.TB, b *broker.Broker, limits config.TenantLimits) *bundle
 	return open(t, b, cfg)
 }
 
-// TestAFullTenantAttaches to a job that was accepted, also where a crash left its
-// item without a log, and where another replica accepted it.
+// TestAFullTenantAttaches checks that a full tenant still attaches to its jobs, including one
+// without a log after a crash and one that another replica accepted.
 func TestAFullTenantAttaches(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -46,7 +46,7 @@ func TestAFullTenantAttaches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.DeleteMsg(t.Context(), crashed.Seq); err != nil { // as if the crash had been before it
+		if err := stream.DeleteMsg(t.Context(), crashed.Seq); err != nil { // as if the crash had happened before the event
 			t.Fatal(err)
 		}
 		first, err := s.Admit(t.Context(), video("first", "a cat"))
@@ -78,8 +78,7 @@ func TestAFullTenantAttaches(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreCounted where the tenant's own limits are why, and not where a request is
-// wrong, or attaches to a job that there is.
+// TestRefusalsAreCounted checks that only refusals due to the tenant's own limits count.
 func TestRefusalsAreCounted(t *testing.T) {
 	t.Parallel()
 	s := withOneJob(t, brokertest.Single(t))
@@ -103,7 +102,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAcceptedTakesNoPlace, however often it is tried.
+// TestWhatIsNotAcceptedTakesNoPlace checks that refused requests take no slot.
 func TestWhatIsNotAcceptedTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	s := withOneJob(t, brokertest.Single(t))

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Without a quorum nothing is accepted. Once that is known no caller waits for it:
-// a caller with no time at all gets the same answer.
+// TestRefusesAtOnceWithoutAQuorum checks that without a quorum nothing is accepted, and that
+// callers do not wait for the refusal.
 func TestRefusesAtOnceWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	cluster := brokertest.NewCluster(t)
@@ -41,7 +41,7 @@ func TestRefusesAtOnceWithoutAQuorum(t *testing.T) {
 	}
 }
 
-// Trouble is what the last look found; the next good one ends it.
+// TestTroubleEndsWithTheNextGoodLook checks that a successful health check ends the trouble.
 func TestTroubleEndsWithTheNextGoodLook(t *testing.T) {
 	t.Parallel()
 	s := setup(t, brokertest.Single(t))
@@ -62,7 +62,7 @@ func TestTroubleEndsWithTheNextGoodLook(t *testing.T) {
 	}
 }
 
-// look is one look of the health checks.
+// look runs the broker's health check with a timeout.
 func look(t *testing.T, b *broker.Broker, patience time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

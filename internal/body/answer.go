@@ -9,18 +9,18 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// The answers below are always valid JSON: what is not UTF-8 is replaced, and
-// what JSON cannot hold is left out. Times are Unix seconds.
+// Every answer below is valid JSON: invalid UTF-8 is replaced, and values that JSON cannot
+// represent are omitted. Times are Unix seconds.
 
-// VideoCreatedJSON is the answer of POST /v1/video/generations.
+// VideoCreatedJSON returns the answer of POST /v1/video/generations.
 func VideoCreatedJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
 	w.videoHead(v).close(nil)
 	return w.buf
 }
 
-// VideoTaskJSON is the answer of GET /v1/video/generations/{task_id}. url and
-// format are those of the first video; error is absent when there is none.
+// VideoTaskJSON returns the answer of GET /v1/video/generations/{task_id}. url and format describe
+// the first video. error is absent unless the task has one.
 func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
 	o := w.videoHead(v)
@@ -40,7 +40,6 @@ func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
 	return w.buf
 }
 
-// videoHead begins the answer with the members that it has from the start.
 func (w *writer) videoHead(v *genbusv1.VideoTask) object {
 	o := w.open()
 	o.always("task_id", v.GetId())
@@ -77,9 +76,9 @@ func (w *writer) errorAnswer(e *genbusv1.TaskError) {
 	o.close(nil)
 }
 
-// ChatJSON is the answer of GET for a chat by its id, and of a POST that asked
-// for respond-async. reply is the upstream's JSON, which is in the answer
-// byte for byte; empty when there is none yet, or when it is where reply_ref says.
+// ChatJSON returns the answer of GET for a chat by its ID, and of a POST with respond-async. It
+// includes reply, the upstream's JSON, byte for byte. reply is empty before the chat ends or if
+// reply_ref refers to it.
 func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	var w writer
 	o := w.open()
@@ -102,7 +101,7 @@ func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	return w.buf
 }
 
-// ModelListJSON is the answer of GET /v1/models.
+// ModelListJSON returns the answer of GET /v1/models.
 func ModelListJSON(models []*genbusv1.Model) []byte {
 	var w writer
 	o := w.open()
@@ -112,7 +111,7 @@ func ModelListJSON(models []*genbusv1.Model) []byte {
 	return w.buf
 }
 
-// ModelJSON is the answer of GET /v1/models/{model}.
+// ModelJSON returns the answer of GET /v1/models/{model}.
 func ModelJSON(model *genbusv1.Model) []byte {
 	var w writer
 	w.model(model)
@@ -137,15 +136,14 @@ func (o object) unix(name string, t *timestamppb.Timestamp) {
 	}
 }
 
-// known writes a number whose 0 means "not known".
+// known writes a number unless it is 0, which means unknown.
 func (o object) known(name string, value int64) {
 	if value != 0 {
 		o.int(name, value)
 	}
 }
 
-// inline writes a JSON text as the value that it is. What is no JSON after all
-// is written as a string rather than lost.
+// inline writes raw as a JSON value. Invalid JSON is written as a string so that it is not lost.
 func (o object) inline(name string, raw []byte) {
 	if len(raw) > 0 {
 		o.name(name)

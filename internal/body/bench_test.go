@@ -16,7 +16,6 @@ const deltaBlock = `{"id":"chatcmpl-9f3Ab7Qx","object":"chat.completion.chunk","
 
 func bigChat() []byte { return chatOf(16 << 10) }
 
-// chatOf is a chat of about so many bytes.
 func chatOf(bytes int) []byte {
 	const message = `{"role":"user","content":"Some words of a conversation, \"quoted\" and not, about a hundred bytes long.\n"},`
 	return fmt.Appendf(nil, `{"model":"sandbox-chat","messages":[%s{"role":"user","content":"end"}],"stream":true,"temperature":0.2}`,
@@ -60,8 +59,8 @@ func BenchmarkCheckChat(b *testing.B) {
 	})
 }
 
-// BenchmarkAdmission is all that admission does with the body of a chat, with a request
-// id and without.
+// BenchmarkAdmission measures everything that admission does with a chat's body, with and without a
+// request ID.
 func BenchmarkAdmission(b *testing.B) {
 	for _, size := range []int{10 << 10, 1 << 20} {
 		for _, identified := range []bool{true, false} {

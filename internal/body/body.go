@@ -1,16 +1,13 @@
-// Package body turns the body of a request into the upstream's JSON, and the
-// JSON of replies into typed messages, without losing anything either way. It
-// is not a client and it decides nothing: it reads bytes and writes bytes.
+// Package body converts requests to the upstream's JSON and the JSON of replies to typed messages,
+// without losing anything either way.
 //
-// The canonical form of a request inside genbus is the JSON as the client sent
-// it. Two rules hold everywhere:
+// Inside genbus the canonical form of a request is the JSON that the client sent. Two rules hold
+// everywhere:
 //
-//   - What a typed field cannot express (an unknown member, an explicit null, a
-//     member of another type, an empty string or list) is kept, as written, in
-//     extra_json at its level.
-//   - A typed field is written unless it is absent or, where the field cannot be
-//     absent, empty. Only index, choices and logprob are written always, because
-//     their zero is a value that clients wait for.
+//   - Anything that a typed field cannot express (an unknown member, an explicit null, a value of
+//     another type, an empty string or list) is kept as written in extra_json at its level.
+//   - A typed field is written unless it is absent or, if it cannot be absent, empty. Exception:
+//     index, choices and logprob are always written, because clients expect their zero values.
 package body
 
 import (
@@ -25,30 +22,28 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Limits of one body. Its size is not among them: what a tenant may send is the
-// configuration's, and admission holds every request to it.
+// Limits of one body. Its size is limited by the tenant's configuration, at admission.
 const (
-	// MaxDepth is how deep objects and arrays may stand in one another.
+	// MaxDepth is the maximum nesting depth of objects and arrays.
 	MaxDepth = 200
-	// MaxValues is the most values of a request's body: members of objects and
-	// elements of arrays, of all levels together. To see that no name is there
-	// twice takes about 100 bytes and a microsecond for each.
+	// MaxValues is the maximum number of values in a request: members and elements at all levels.
+	// Checking for duplicate names costs about 100 bytes and a microsecond for each.
 	MaxValues = 250_000
 )
 
-// Violation says what is wrong with one field of a request: its path, such as
-// "messages[3].role" (empty for the whole body), and what would be right. It
-// never holds the field's value.
+// Violation describes a problem with a field of a request: the field's path, such as
+// "messages[3].role" (empty for the whole body), and what would be valid, but never the field's
+// value.
 type Violation = errcode.Violation
 
-// FieldError is a Violation that made the operation impossible.
+// FieldError is a Violation as an error.
 type FieldError struct {
 	Violation
-	// Limit is true for what is JSON, and more of it than is taken.
+	// Limit is true if the JSON is valid but exceeds a limit.
 	Limit bool
 }
 
-// Error gives the path and the description.
+// Error returns the path and the description.
 func (e *FieldError) Error() string {
 	if e.Field == "" {
 		return "the body " + e.Description
@@ -56,24 +51,21 @@ func (e *FieldError) Error() string {
 	return e.Field + " " + e.Description
 }
 
-// Errorf says what is wrong with a field of a request. The description goes on
-// after the field's name, such as "is missing"; an empty field is the whole body.
+// Errorf returns a FieldError. The description continues a sentence that begins with the field's
+// name, such as "is missing". An empty field means the whole body.
 func Errorf(field, format string, args ...any) *FieldError {
 	return &FieldError{Violation: Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
 }
 
-// fieldErrorOf is the FieldError of what a check found.
 func fieldErrorOf(field string, err error) *FieldError {
 	_, limit := errors.AsType[limitError](err)
 	return &FieldError{Violation: Violation{Field: field, Description: err.Error()}, Limit: limit}
 }
 
-// limitError is what a check says of JSON that is more than is taken.
 type limitError string
 
 func (e limitError) Error() string { return string(e) }
 
-// What a check says of a body that is above a limit.
 var (
 	errTooMany = limitf("has more than %d values", MaxValues)
 	errTooDeep = limitf("is nested deeper than %d levels", MaxDepth)
@@ -81,8 +73,8 @@ var (
 
 func limitf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
-// Fault gives an error about a whole body its meaning: it is not one JSON object,
-// or more than is taken.
+// Fault converts an error about a whole body: InvalidRequest if it exceeds a limit, InvalidJSON if
+// it is not one JSON object.
 func Fault(err error) *errcode.Error {
 	if e, ok := errors.AsType[*FieldError](err); ok && e.Limit {
 		return errcode.New(errcode.InvalidRequest, "%w", err)
@@ -90,23 +82,23 @@ func Fault(err error) *errcode.Error {
 	return errcode.New(errcode.InvalidJSON, "%w", err)
 }
 
-// strictness is what a JSON text has to keep beyond the grammar.
+// strictness says what JSON must fulfil beyond its grammar.
 type strictness int
 
 const (
-	// strict: requests. Valid UTF-8, no name twice in one object.
+	// strict is for requests: valid UTF-8 and no duplicate names in an object.
 	strict strictness = iota
-	// lenient: replies, which are what they are.
+	// lenient is for replies, which genbus cannot refuse.
 	lenient
 )
 
 var (
-	strictOptions  = jsontext.AllowInvalidUTF8(true) // for "\ud83d" alone; the bytes are checked apart
+	strictOptions  = jsontext.AllowInvalidUTF8(true) // allows "\ud83d" alone; the bytes are checked separately
 	lenientOptions = []jsontext.Options{jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)}
 )
 
-// checkRequest is checkObject for what a client wrote, which may have so many
-// values only. It counts them first: what they take must not be taken.
+// checkRequest is checkObject for a client's JSON. It counts the values first, because checking too
+// many of them for duplicate names would cost the memory that the limit protects.
 func checkRequest(raw []byte) error {
 	if tooMany(raw) {
 		return errTooMany
@@ -114,8 +106,8 @@ func checkRequest(raw []byte) error {
 	return checkObject(raw, strict)
 }
 
-// checkObject returns nil when raw is one JSON object within the limits. It says
-// what is wrong as the end of a sentence that begins with the field's name.
+// checkObject returns nil if raw is one JSON object within the limits. Its errors continue a
+// sentence that begins with the field's name.
 func checkObject(raw []byte, how strictness) error {
 	if err := checkValue(raw, how); err != nil {
 		return err
@@ -146,7 +138,6 @@ func valid(raw []byte, how strictness) bool {
 	return jsontext.Value(raw).IsValid(strictOptions) && utf8.Valid(raw)
 }
 
-// syntaxError finds out what valid only refused.
 func syntaxError(raw []byte, how strictness) error {
 	opts := []jsontext.Options{strictOptions}
 	if how == lenient {
@@ -168,8 +159,8 @@ func syntaxError(raw []byte, how strictness) error {
 	}
 }
 
-// offset is where the decoder met err. The error's own text is not used: it may
-// quote the body.
+// offset returns where the decoder met err. The error's own text may quote the body and must not be
+// used.
 func offset(err error, dec *jsontext.Decoder) int64 {
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
@@ -178,8 +169,8 @@ func offset(err error, dec *jsontext.Decoder) int64 {
 	return dec.InputOffset()
 }
 
-// deeper tells whether valid JSON is nested deeper than so many levels. Few bodies
-// hold that many brackets at all, and counting them is fast.
+// deeper reports whether valid JSON is nested deeper than levels. Counting brackets first is fast
+// and rules out most bodies.
 func deeper(raw []byte, levels int) bool {
 	if brackets(raw) <= levels {
 		return false
@@ -188,8 +179,8 @@ func deeper(raw []byte, levels int) bool {
 	return depth > levels
 }
 
-// tooMany tells whether JSON has more than MaxValues values. Few bodies hold that
-// many commas and brackets at all, and counting them is fast.
+// tooMany reports whether JSON has more than MaxValues values. Counting commas and brackets first
+// is fast and rules out most bodies.
 func tooMany(raw []byte) bool {
 	if bytes.Count(raw, []byte(","))+brackets(raw) < MaxValues {
 		return false
@@ -200,8 +191,8 @@ func tooMany(raw []byte) bool {
 
 func brackets(raw []byte) int { return bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")) }
 
-// measure gives the number of values of a JSON text, itself included, and how deep
-// they are nested. Of what is no JSON it gives some numbers.
+// measure returns the number of values in a JSON text, including itself, and their depth. For
+// invalid JSON the numbers are arbitrary.
 func measure(raw []byte) (values, depth int) {
 	values = 1
 	open, last := 0, byte(0)

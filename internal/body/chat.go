@@ -4,9 +4,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Chat gives the upstream's JSON for a request: raw_json byte for byte, or the
-// typed body written out. It checks that the result can be one JSON object, not
-// its members; CheckChat does. Errors are *FieldError.
+// Chat returns the upstream's JSON for a request: raw_json byte for byte, or the typed body as
+// JSON. It checks that the result is one JSON object; CheckChat checks its members. Errors are
+// *FieldError.
 func Chat(req *genbusv1.ChatRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.ChatRequest_RawJson:

@@ -27,7 +27,7 @@ func parts(list ...*genbusv1.ChatContentPart) *genbusv1.ChatMessage_Parts {
 	return &genbusv1.ChatMessage_Parts{Parts: &genbusv1.ChatContentParts{Parts: list}}
 }
 
-// fullChat sets every typed field, and extra members at every level.
+// fullChat returns a chat with every typed field, and extra members at every level.
 func fullChat() *genbusv1.ChatCompletionBody {
 	extra := []byte(`{"x":12345678901234567890}`)
 	return &genbusv1.ChatCompletionBody{
@@ -219,8 +219,8 @@ func TestChatRefused(t *testing.T) {
 	}
 }
 
-// Only what is given both ways is refused: an unset field's name may stand in
-// extra_json, which is how an explicit null is sent.
+// TestChatExplicitNullByExtra checks that extra_json may hold the name of an unset typed field,
+// which is how clients send an explicit null.
 func TestChatExplicitNullByExtra(t *testing.T) {
 	t.Parallel()
 	got, err := chatText(typedChat(&genbusv1.ChatCompletionBody{

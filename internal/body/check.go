@@ -12,8 +12,8 @@ var chatRules = []Rule{
 	{Name: "tools", parts: (*checker).tools},
 }
 
-// CheckChat says what is wrong with a chat request's body; nil when nothing is. It judges the
-// members of the interface document. What depends on the model is left to the upstream.
+// CheckChat returns the violations in the body of a chat request, or nil. It checks the members
+// that the interface document defines. Checks that depend on the model are left to the upstream.
 func (d Document) CheckChat() []Violation { return d.Check(chatRules) }
 
 func isBoolean(value []byte) string {
@@ -23,30 +23,28 @@ func isBoolean(value []byte) string {
 	return ""
 }
 
-// checker collects violations.
 type checker struct {
 	violations []Violation
-	// at leads to the value that is being checked.
+	// at is the path of the value being checked.
 	at path
 }
 
 func (k *checker) full() bool { return len(k.violations) >= maxViolations }
 
-// add adds a violation of a member of the value, or with "" of the value.
+// add adds a violation of a member of the value, or of the value itself if field is "".
 func (k *checker) add(field, description string) {
 	if !k.full() {
 		k.violations = append(k.violations, Violation{Field: k.at.to(field), Description: description})
 	}
 }
 
-// in checks a member of the value.
 func (k *checker) in(name string, value []byte, check func(*checker, []byte)) {
 	k.at = append(k.at, step{name, single})
 	check(k, value)
 	k.at = k.at[:len(k.at)-1]
 }
 
-// need adds a violation and returns false when the value is of another kind.
+// need reports whether the value is of this kind, and adds a violation otherwise.
 func (k *checker) need(value []byte, kind byte, wanted string) bool {
 	if value[0] == kind {
 		return true
@@ -55,7 +53,7 @@ func (k *checker) need(value []byte, kind byte, wanted string) bool {
 	return false
 }
 
-// scalar makes a check of a function that describes what is wrong, or gives "".
+// scalar makes a check from a function that describes a problem or returns "".
 func scalar(describe func(value []byte) string) func(*checker, []byte) {
 	return func(k *checker, value []byte) {
 		if wrong := describe(value); wrong != "" {
@@ -73,8 +71,8 @@ func (k *checker) messages(value []byte) {
 	}
 }
 
-// each checks the elements of an array, and gives their number or the number of
-// those that it looked at before there were violations enough.
+// each checks the elements of an array until there are enough violations, and returns how many it
+// checked.
 func (k *checker) each(value []byte, check func(*checker, []byte)) int {
 	last := len(k.at) - 1
 	of := k.at[last]

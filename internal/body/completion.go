@@ -4,8 +4,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// ParseCompletion reads a reply as the upstream sent it. Every object is
-// accepted; a *FieldError says that raw is none.
+// ParseCompletion reads a reply from an upstream. It accepts any JSON object, and returns a
+// *FieldError for anything else.
 func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 	if err := checkObject(raw, lenient); err != nil {
 		return nil, fieldErrorOf("completion", err)
@@ -15,7 +15,7 @@ func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 	return m, nil
 }
 
-// ParseChunk reads one block of a streamed reply, as ParseCompletion does.
+// ParseChunk reads one block of a streamed reply, like ParseCompletion.
 func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	if err := checkObject(raw, lenient); err != nil {
 		return nil, fieldErrorOf("chunk", err)
@@ -25,8 +25,8 @@ func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	return m, nil
 }
 
-// ChunkJSON writes one block of a streamed reply. What ParseChunk read from an object
-// without repeated names gives the same JSON value again.
+// ChunkJSON writes one block of a streamed reply. It inverts ParseChunk for objects without
+// duplicate names.
 func ChunkJSON(m *genbusv1.ChatCompletionChunk) ([]byte, error) {
 	w := writer{how: lenient, path: path{{"chunk", single}}}
 	w.chunk(m)
@@ -60,7 +60,7 @@ func readCompletion(c *cursor, m *genbusv1.ChatCompletion) {
 	})
 }
 
-// position writes index, 0 too, unless extra holds one that is no number.
+// position writes index even if it is 0, unless extra holds an index that is not a number.
 func (o object) position(index int32, extra []byte) {
 	if index != 0 || !holds(extra, "index") {
 		o.int("index", int64(index))

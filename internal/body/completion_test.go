@@ -10,7 +10,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// completionJSON is the inverse of ParseCompletion, which shows that it loses nothing.
+// completionJSON inverts ParseCompletion, to show that it loses nothing.
 func completionJSON(m *genbusv1.ChatCompletion) ([]byte, error) {
 	w := writer{how: lenient, path: path{{"completion", single}}}
 	w.completion(m)
@@ -137,7 +137,7 @@ func TestParseCompletion(t *testing.T) {
 	}
 }
 
-// TestMessageText is that of content in each of its forms.
+// TestMessageText checks the text of every form of content.
 func TestMessageText(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{

@@ -5,16 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// cursor reads valid JSON into typed fields. Its methods that return false have not
-// moved it.
+// cursor reads valid JSON into typed fields. Its methods do not move it if they return false.
 type cursor struct{ Cursor }
 
 func newCursor(text []byte) *cursor { return &cursor{Cursor{Text: text}} }
 
-// object steps over the next value, an object. field is called for each member
-// with its name and the cursor before the value: it steps over the value and
-// returns true, or returns false without having moved, and then the member is
-// added to extra as it was written.
+// object reads the next value, an object. It calls field for each member, with the cursor before
+// the value. field must either read the value and return true, or return false without moving the
+// cursor. In the latter case the member is added to extra as written.
 func (c *cursor) object(extra *[]byte, field func(name []byte) bool) {
 	*extra = nil
 	for quoted := range c.Members() {
@@ -35,8 +33,8 @@ func (c *cursor) object(extra *[]byte, field func(name []byte) bool) {
 	}
 }
 
-// textOf gives the text of a quoted string. What is not Unicode in it (half a
-// surrogate pair, a stray byte) becomes U+FFFD: Protobuf strings are UTF-8.
+// textOf returns the text of a quoted string. Invalid Unicode (half a surrogate pair, a stray byte)
+// becomes U+FFFD, because Protobuf strings are UTF-8.
 func textOf(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {

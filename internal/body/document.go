@@ -6,21 +6,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Document is the body of a request together with the result of its check: whether it is
-// one JSON object within the limits. It is checked when it is made, and never again. One
-// that is no such object has a text, and no members. The zero value is that of no body.
+// Document is the body of a request together with the result of checking that it is one JSON object
+// within the limits. A document that failed the check keeps its text but has no members. The zero
+// value is an empty body.
 type Document struct {
 	text []byte
 	err  *FieldError
-	// trusted is true of a text that was accepted before. What is added to it for an
-	// upstream may be above MaxValues.
+	// trusted is true for a text that was accepted before. Members that are added for an upstream
+	// may exceed MaxValues.
 	trusted bool
 }
 
-// Parse makes the document of a text, which must not change any more.
+// Parse checks text and returns its document. text must not change afterwards.
 func Parse(text []byte) Document { return parse("", text) }
 
-// parse is Parse for the text of a field.
 func parse(field string, text []byte) Document {
 	if err := checkRequest(text); err != nil {
 		return Document{text: text, err: fieldErrorOf(field, err)}
@@ -28,15 +27,13 @@ func parse(field string, text []byte) Document {
 	return Document{text: text}
 }
 
-// Trusted makes the document of a text that was checked before, without a check: what
-// genbus itself has stored, such as the body of a job, or an object within another
-// document. It is for reading and editing members, which no text can make panic: of one
-// that is no JSON object all the same, the members that can be found are read, and it
-// cannot be edited. The head, the fingerprint and the rules are for documents of Parse.
+// Trusted returns the document of a text without checking it. It is for text that genbus checked
+// earlier, such as the stored body of a job or an object inside another document. Use it to read
+// and edit members, but not for Head, Fingerprint or rules. Invalid text does not panic: such a
+// document yields the members that can be found and cannot be edited.
 func Trusted(text []byte) Document { return Document{text: text, trusted: true} }
 
-// Err says why the document is no JSON object within the limits, or is nil. Errors are
-// *FieldError.
+// Err returns a *FieldError if the document is not one JSON object within the limits.
 func (d Document) Err() error {
 	if d.err == nil && len(d.text) == 0 {
 		d = Parse(nil)
@@ -47,10 +44,10 @@ func (d Document) Err() error {
 	return d.err
 }
 
-// Bytes is the text, byte for byte, also where it is no JSON object.
+// Bytes returns the text as it was given, even if it is not a JSON object.
 func (d Document) Bytes() []byte { return d.text }
 
-// object is the text, or nil where it is no JSON object within the limits.
+// object returns the text, or nil if it failed the check.
 func (d Document) object() []byte {
 	if d.err != nil {
 		return nil
@@ -58,7 +55,7 @@ func (d Document) object() []byte {
 	return d.text
 }
 
-// Members walks through the top-level members, each with its JSON text.
+// Members yields the name and JSON text of each top-level member.
 func (d Document) Members() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		c := NewCursor(d.object())
@@ -71,19 +68,19 @@ func (d Document) Members() iter.Seq2[string, []byte] {
 	}
 }
 
-// Member gives the JSON text of a top-level member, or nil when there is none.
+// Member returns the JSON text of a top-level member, or nil if there is none.
 func (d Document) Member(name string) []byte { return FindMember(d.object(), name) }
 
-// Text gives the value of a top-level member that is a string, and "" for everything else.
+// Text returns the value of a top-level string member, and "" for anything else.
 func (d Document) Text(name string) string { return Text(d.Member(name)) }
 
-// Number gives a top-level member that is a number, or a string that holds one, as it was
-// written, and "" for everything else. It is at most 32 bytes.
+// Number returns a top-level member that is a number, or a string that holds one, as written. It
+// returns "" for anything else and for numbers longer than 32 bytes.
 func (d Document) Number(name string) string { return numberText(d.Member(name)) }
 
-// With gives the document with value, which must be valid JSON, as a top-level member: in
-// the place of the one of that name, or else as the last one. Every other byte is as it
-// was. Err says when the document cannot have it.
+// With returns the document with a top-level member set to value, which must be valid JSON. It
+// replaces the member in place or else appends it. All other bytes stay the same. Err reports if
+// the document cannot hold the member.
 func (d Document) With(name string, value []byte) Document {
 	if d.Err() != nil {
 		return d

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// The functions below parse a text and ask the document one thing.
+// The functions below parse a text and call one method of the document.
 
 func header(raw []byte) (Head, error) {
 	d := Parse(raw)
@@ -43,7 +43,7 @@ func chatText(req *genbusv1.ChatRequest) ([]byte, error) { return textOfDocument
 
 func videoText(req *genbusv1.VideoRequest) ([]byte, error) { return textOfDocument(Video(req)) }
 
-// textOfDocument also makes sure that a document which was written is one.
+// textOfDocument also checks that a written document parses.
 func textOfDocument(d Document, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func textOfDocument(d Document, err error) ([]byte, error) {
 	return d.Bytes(), nil
 }
 
-// TestStreamOfAnyBody: what is no document asks for no stream.
+// TestStreamOfAnyBody checks that Head reports a stream only for a top-level stream member that is
+// true, and never for an invalid body.
 func TestStreamOfAnyBody(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]bool{
@@ -99,8 +100,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestBadDocument: what is not one JSON object keeps its text and its error, and has no
-// members.
+// TestBadDocument checks that an invalid body keeps its text and its error, and has no members.
 func TestBadDocument(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Document{{}, Parse(nil), Parse([]byte{}), Parse([]byte(`{"model":"m","stream":true`)), Parse([]byte(`[]`)), Parse([]byte(`{"a":1,"a":2}`))} {
@@ -117,11 +117,10 @@ func TestBadDocument(t *testing.T) {
 	}
 }
 
-// TestDocumentWithOneMemberTooMany: a document that is made of another one keeps to the
-// limits too.
+// TestDocumentWithOneMemberTooMany checks that With keeps to MaxValues.
 func TestDocumentWithOneMemberTooMany(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]bool{MaxValues - 3: true, MaxValues - 2: false} { // beside the object and its two members
+	for n, want := range map[int]bool{MaxValues - 3: true, MaxValues - 2: false} { // plus the object and its two members
 		raw := []byte(`{"a":[` + strings.Repeat("0,", n-1) + `0]}`)
 		if err := Parse(raw).Err(); err != nil {
 			t.Fatal(err)
@@ -228,7 +227,7 @@ func TestMember(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		body         string
-		value        string // "" for none
+		value        string // "" for no member
 		text, number string
 	}{
 		"text":             {`{"x":1,"m":"a\u0062"}`, `"a\u0062"`, "ab", ""},
@@ -250,7 +249,7 @@ func TestMember(t *testing.T) {
 		"nothing":          {``, ``, "", ""},
 	} {
 		d := Parse([]byte(row.body))
-		if name == "the last of two" { // as an upstream may write it
+		if name == "the last of two" { // an upstream may write this
 			d = Trusted(d.Bytes())
 		}
 		got := []string{string(d.Member("m")), d.Text("m"), d.Number("m")}
@@ -260,7 +259,7 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// FuzzHead: the head of a document is what another parser reads.
+// FuzzHead checks the head of a document against another parser.
 func FuzzHead(f *testing.F) {
 	for _, seed := range []string{`{"stream":true}`, `{"a":[{"b":"\\\""}],"stream":true}`, `{"str\u0065am":true}`, `{"a":{}`, `{"stream"`, `{"a":"\\`, "{\"a\":1\n,\"stream\":true}"} {
 		f.Add([]byte(seed))
@@ -285,7 +284,7 @@ func valuesOf(raw []byte) int {
 	return values
 }
 
-// wantMember checks what With promises, by another parser.
+// wantMember checks the result of With with another parser.
 func wantMember(t *testing.T, body, out []byte, name string, value []byte) {
 	t.Helper()
 	var before, after map[string]json.RawMessage

@@ -12,15 +12,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// EventJSON writes a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one
-// line of JSON; another message is an error. Names are those of the contract; times are
-// RFC 3339; a status is its lower-case word; numbers are numbers; bytes are
-// Base64. JSON in bytes is inline: metadata_json as metadata, reply_json as
-// reply, blocks as an array of values, extra_json as members. What is empty is
-// left out, and so are the execution and what JSON cannot hold: an event is
-// never lost for a field.
+// EventJSON writes a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one line of JSON.
+// Any other message is an error. Names are the names of the Protobuf fields; times are RFC 3339; a
+// status is its lower-case word; numbers are JSON numbers; bytes are Base64. JSON held in bytes is
+// inlined: metadata_json as metadata, reply_json as reply, blocks as an array of values, extra_json
+// as members. Empty fields, the execution and values that JSON cannot represent are omitted, so
+// that no event is lost because of one field.
 func EventJSON(event proto.Message) ([]byte, error) {
-	w := writer{buf: make([]byte, 0, 1024), names: make([]string, 0, 32)} // enough for most
+	w := writer{buf: make([]byte, 0, 1024), names: make([]string, 0, 32)} // enough for most events
 	switch e := event.(type) {
 	case *genbusv1.VideoTaskEvent:
 		w.videoTaskEvent(e)
@@ -36,8 +35,8 @@ func EventJSON(event proto.Message) ([]byte, error) {
 	return oneLine(w.buf), nil
 }
 
-// oneLine turns line breaks into spaces. In valid JSON they stand between tokens
-// only: those in inlined JSON.
+// oneLine replaces line breaks by spaces. Valid JSON has them only between tokens, and only inlined
+// JSON brings any.
 func oneLine(text []byte) []byte {
 	for i, b := range text {
 		if b == '\n' || b == '\r' {

@@ -12,8 +12,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// filled sets every field of a message, nested ones too: text is its name, JSON
-// bytes are an object, numbers are 1.
+// filled sets every field of a message, including nested ones: text to the field's name, JSON bytes
+// to an object, numbers to 1.
 func filled[M proto.Message](m M) M {
 	fill(m.ProtoReflect())
 	return m
@@ -60,8 +60,8 @@ func filledScalar(f protoreflect.FieldDescriptor) protoreflect.Value {
 	}
 }
 
-// checkFields checks that every field of the message but execution is in the
-// JSON, so that a new field of the contract is not forgotten here.
+// checkFields checks that every field of a message except execution is in the JSON, so that
+// EventJSON cannot miss a new field.
 func checkFields(t *testing.T, path string, d protoreflect.MessageDescriptor, value any) {
 	t.Helper()
 	object, ok := value.(map[string]any)
@@ -79,7 +79,7 @@ func checkFields(t *testing.T, path string, d protoreflect.MessageDescriptor, va
 			}
 			continue
 		case "extra_json":
-			name = "x_extra_json" // its one member, as fill wrote it
+			name = "x_extra_json" // the one member that fill wrote
 		default:
 			name = strings.TrimSuffix(name, "_json")
 		}

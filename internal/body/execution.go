@@ -6,8 +6,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// WithoutExecution drops from an answer what only genbus needs: it is no part of any
-// HTTP answer. It changes the message itself.
+// WithoutExecution removes genbus's internal execution state from an answer, which no HTTP answer
+// may contain. It modifies the message.
 func WithoutExecution(m proto.Message) proto.Message {
 	switch m := m.(type) {
 	case interface{ GetTask() *genbusv1.VideoTask }:

@@ -6,11 +6,10 @@ import (
 	"strconv"
 )
 
-// The functions below read the next value into a typed field. They return false,
-// and have neither moved the cursor nor set the field, when the field cannot
-// express the value.
+// The functions below read the next value into a typed field. If the field cannot express the
+// value, they return false and change neither the cursor nor the field.
 
-// text reads a string into a field that has no absence: "" is not expressed.
+// text reads a string into a field that cannot be absent, and therefore cannot express "".
 func (c *cursor) text(dst *string) bool {
 	if c.Peek() != '"' || c.Text[c.At+1] == '"' {
 		return false
@@ -28,8 +27,7 @@ func (c *cursor) optText(dst **string) bool {
 	return true
 }
 
-// wordOf is textOf without an allocation for the words that every block of a
-// stream repeats.
+// wordOf is textOf, but does not allocate for words that every block of a stream repeats.
 func wordOf(quoted []byte) string {
 	switch string(quoted) {
 	case `"chat.completion.chunk"`:
@@ -55,8 +53,7 @@ func (c *cursor) optBool(dst **bool) bool {
 	return true
 }
 
-// integer reads a number that is a whole one: 5, and 5.0 or 5e0 as some
-// serialisers write it.
+// integer reads a whole number, also in the form 5.0 or 5e0 that some serialisers write.
 func (c *cursor) integer() (int64, bool) {
 	if !isNumber(c.Peek()) {
 		return 0, false
@@ -72,12 +69,12 @@ func (c *cursor) integer() (int64, bool) {
 func isNumber(kind byte) bool { return kind == '-' || kind >= '0' && kind <= '9' }
 
 func parseInteger(text []byte) (int64, bool) {
-	// The conversions do not allocate: ParseInt and ParseFloat keep no reference.
+	// These conversions do not allocate: ParseInt and ParseFloat keep no reference to the string.
 	if v, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return v, true
 	}
 	if !bytes.ContainsAny(text, ".eE") {
-		return 0, false // beyond int64
+		return 0, false
 	}
 	const exact = 1 << 53
 	f, err := strconv.ParseFloat(string(text), 64)
@@ -87,7 +84,7 @@ func parseInteger(text []byte) (int64, bool) {
 	return int64(f), true
 }
 
-// int64 reads into a field that has no absence: 0 is not expressed.
+// int64 reads into a field that cannot be absent, and therefore cannot express 0.
 func (c *cursor) int64(dst *int64) bool {
 	start := c.At
 	v, ok := c.integer()
@@ -99,7 +96,7 @@ func (c *cursor) int64(dst *int64) bool {
 	return true
 }
 
-// position reads an int32 whose 0 is a value that is always written.
+// position reads an int32, including 0, which is always written.
 func (c *cursor) position(dst *int32) bool {
 	start := c.At
 	v, ok := c.integer()
@@ -128,8 +125,7 @@ func (c *cursor) optInt32(dst **int32) bool {
 	return ok
 }
 
-// nearest reads the double nearest to a number; one beyond them all is not
-// expressed.
+// nearest reads the double nearest to a number. It fails for a number beyond their range.
 func (c *cursor) nearest(dst *float64) bool {
 	if !isNumber(c.Peek()) {
 		return false
@@ -144,7 +140,7 @@ func (c *cursor) nearest(dst *float64) bool {
 	return true
 }
 
-// octets reads a list of numbers from 0 to 255; the empty list is not expressed.
+// octets reads a non-empty list of numbers from 0 to 255.
 func (c *cursor) octets(dst *[]byte) bool {
 	var list []byte
 	ok := c.list(func() bool {
@@ -162,7 +158,7 @@ func (c *cursor) octets(dst *[]byte) bool {
 	return true
 }
 
-// list reads a list that is not empty.
+// list reads a non-empty list.
 func (c *cursor) list(element func() bool) bool {
 	if c.Peek() != '[' {
 		return false
@@ -182,7 +178,6 @@ func (c *cursor) list(element func() bool) bool {
 	return n > 0
 }
 
-// one reads an object into a message.
 func one[T any](c *cursor, dst **T, read func(*cursor, *T)) bool {
 	if c.Peek() != '{' {
 		return false
@@ -193,7 +188,7 @@ func one[T any](c *cursor, dst **T, read func(*cursor, *T)) bool {
 	return true
 }
 
-// many reads a list of objects, the empty one too.
+// many reads a list of objects, which may be empty.
 func many[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
 	if c.Peek() != '[' {
 		return false
@@ -212,7 +207,7 @@ func many[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
 	return true
 }
 
-// some is many for a list that is left out when it is empty.
+// some is many for a non-empty list.
 func some[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
 	start := c.At
 	var list []*T

@@ -8,30 +8,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Fingerprint gives the SHA-256 of the canonical form of a request's body:
-// members sorted by name at every level, no white space between tokens, strings
-// with the shortest escapes, numbers as written (1.0 is not 1). Two bodies with
-// one fingerprint are the same request.
+// Fingerprint returns the SHA-256 of the body's canonical form: members sorted by name at every
+// level, no white space between tokens, strings with the shortest escapes, numbers as written (1.0
+// differs from 1). Two bodies with the same fingerprint are the same request.
 func (d Document) Fingerprint() [sha256.Size]byte {
 	f := canonical{c: Cursor{Text: d.object()}, out: make([]byte, 0, len(d.text))}
 	f.value()
 	return sha256.Sum256(f.out)
 }
 
-// canonical appends the canonical form of what c walks over to out.
+// canonical appends the canonical form of the text under c to out.
 type canonical struct {
 	c   Cursor
 	out []byte
-	// members are those of the open objects, the innermost last.
+	// members holds the members of the open objects, the innermost last.
 	members []member
 	scratch []byte
 	text    []byte // of the last string
 }
 
-// member is a span of canonical text: the quoted name ends at colon.
+// member locates a member in the canonical text. The quoted name ends at colon.
 type member struct{ start, colon, end int }
 
-// value is called by itself for nested values; MaxDepth bounds it.
+// value recurses into nested values, up to MaxDepth.
 func (f *canonical) value() {
 	switch f.c.Peek() {
 	case '"':
@@ -72,8 +71,8 @@ func (f *canonical) object() {
 	f.out = append(f.out, '}')
 }
 
-// sort puts the members, which end the text, into the order of their names. It
-// copies them only when they are in another order.
+// sort orders the members at the end of the text by name. It copies them only if they are out of
+// order.
 func (f *canonical) sort(members []member) {
 	byName := func(a, b member) int {
 		return bytes.Compare(f.out[a.start:a.colon], f.out[b.start:b.colon])
@@ -93,9 +92,9 @@ func (f *canonical) sort(members []member) {
 	}
 }
 
-// string writes a string with the shortest escapes, as jsontext does. Only half of a
-// surrogate pair, for which that would write U+FFFD, stays an escape: the two are not the
-// same request.
+// string writes a string with the shortest escapes, as jsontext does. Exception: half a surrogate
+// pair stays an escape. jsontext would write U+FFFD, and two different requests would get the same
+// fingerprint.
 func (f *canonical) string(quoted []byte) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		f.out = append(f.out, quoted...)
@@ -113,8 +112,8 @@ func (f *canonical) string(quoted []byte) {
 	f.out = append(append(f.out, rest...), '"')
 }
 
-// requote is false, and has written nothing, for what has half of a pair in it or is no
-// string.
+// requote writes nothing and returns false if quoted is not a string or contains half a surrogate
+// pair.
 func (f *canonical) requote(quoted []byte) bool {
 	text, err := jsontext.AppendUnquote(f.text[:0], quoted)
 	if f.text = text; err != nil {
@@ -124,8 +123,8 @@ func (f *canonical) requote(quoted []byte) bool {
 	return err == nil
 }
 
-// escape writes the escape that rest begins with, and what may follow it, and gives the
-// length of what it has read: the longest that is whole, or else half of a pair.
+// escape writes the escape at the start of rest and returns how many bytes it read. It prefers the
+// longest valid escape, and otherwise writes half a surrogate pair.
 func (f *canonical) escape(rest []byte) int {
 	from := len(f.out)
 	for _, n := range []int{len(`\ud83d\ude00`), len(`\u0041`), len(`\n`)} {

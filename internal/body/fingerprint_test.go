@@ -43,8 +43,8 @@ func TestFingerprintCanonicalForm(t *testing.T) {
 	}
 }
 
-// TestFingerprintStays: the log keeps fingerprints, so that a repeat after an upgrade is
-// compared with one that an earlier version took.
+// TestFingerprintStays checks that fingerprints never change, because after an upgrade genbus
+// compares repeats with fingerprints in the log.
 func TestFingerprintStays(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -81,7 +81,8 @@ func TestFingerprintTellsApart(t *testing.T) {
 	}
 }
 
-// The order of members, white space and the spelling of strings do not count.
+// TestFingerprintOfTheSameRequest checks that the order of members, white space and the spelling of
+// strings do not affect the fingerprint.
 func TestFingerprintOfTheSameRequest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +113,7 @@ func decodeOrdered(t *rapid.T, body string) any {
 	return v
 }
 
-// respell writes v with another order, other white space and other escapes.
+// respell writes v with a different order of members, white space and escapes.
 func respell(t *rapid.T, b *strings.Builder, v any) {
 	space := rapid.SampledFrom([]string{"", " ", "\r\n\t"})
 	b.WriteString(space.Draw(t, "space"))

@@ -23,8 +23,8 @@ func seed(f *testing.F) {
 	}
 }
 
-// loses tells whether the JSON value of a body cannot be compared: names that
-// are there twice, or text that is not Unicode.
+// loses reports whether JSON values of a body cannot be compared, because of duplicate names or
+// invalid Unicode.
 func loses(body []byte) bool {
 	return !valid(body, strict) || bytes.Contains(bytes.ToLower(body), []byte(`\ud`))
 }
@@ -40,7 +40,7 @@ func fuzzReply[M proto.Message](f *testing.F, parse func([]byte) (M, error), wri
 			t.Fatalf("the message cannot be sent: %v", err)
 		}
 		if !valid(raw, strict) {
-			return // a name twice may be both typed and extra
+			return // a duplicate name may be both typed and extra
 		}
 		again, err := write(m)
 		if err != nil {
@@ -82,7 +82,7 @@ func FuzzFingerprint(f *testing.F) {
 			t.Fatalf("the canonical form has another fingerprint: %v\n%q", err, c.out)
 		}
 		if bytes.Contains(bytes.ToLower(body), []byte(`\ud`)) {
-			return // the other parser reads halves of pairs as U+FFFD
+			return // the other parser reads half a surrogate pair as U+FFFD
 		}
 		if diff := diffJSON(t, body, c.out); diff != "" {
 			t.Fatalf("the canonical form is another value:\n%s", diff)
@@ -136,7 +136,7 @@ func FuzzWith(f *testing.F) {
 	})
 }
 
-// FuzzTrusted: no member that is read of a text without a check makes it panic.
+// FuzzTrusted checks that reading and editing an unchecked text never panics.
 func FuzzTrusted(f *testing.F) {
 	seed(f)
 	for _, s := range []string{`{"model":"`, `{"a":"\u12"}`, `{"stream_options":{"include_usage`, `{"a":"\`, `{"n":-}`, `{"metadata":tru`} {

@@ -1,19 +1,18 @@
 package body
 
-// Head is what routing needs to know of a request's body.
+// Head holds the members of a request's body that routing needs.
 type Head struct {
-	// Model is the model's id as the client names it; empty when the body names
-	// none, or not as a string.
+	// Model is the model's ID from the client; empty if it is missing or not a string.
 	Model string
-	// Stream is the member stream.
+	// Stream is the value of stream.
 	Stream bool
-	// StreamSet is true when stream is given as true or false.
+	// StreamSet is true if stream is true or false.
 	StreamSet bool
-	// IncludeUsage is the member stream_options.include_usage.
+	// IncludeUsage is the value of stream_options.include_usage.
 	IncludeUsage bool
 }
 
-// Head reads the head of a request's body, whatever else is in it.
+// Head returns the head of a request's body.
 func (d Document) Head() Head {
 	var h Head
 	c := newCursor(d.object())
@@ -23,7 +22,7 @@ func (d Document) Head() Head {
 	return h
 }
 
-// read steps over the value of a member that it knows.
+// read reads the value if it knows the member.
 func (h *Head) read(c *cursor, name []byte) {
 	switch string(name) {
 	case "model":

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// jsonValue decodes raw so that equal JSON values compare equal, numbers by
-// their exact value, but for logprob, of which a message has the nearest double.
+// jsonValue decodes raw so that equal JSON values compare equal. Numbers compare by their exact
+// value, except logprob, which messages hold as the nearest double.
 func jsonValue(t interface{ Fatalf(string, ...any) }, raw []byte) any {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -51,8 +51,8 @@ func exact(v any) any {
 	return v
 }
 
-// withoutZeros takes out the three members that are written even when they were
-// not there: index, logprob and choices.
+// withoutZeros removes zero values of index, logprob and choices, which are written even if they
+// were absent.
 func withoutZeros(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -83,8 +83,8 @@ func requireValidJSON(t *testing.T, raw []byte) {
 	}
 }
 
-// The generators below write JSON in the shapes that the parsers know, with
-// every member also absent, null, or of another type.
+// The generators below write JSON in the shapes that the parsers know. Any member may be absent,
+// null, or of another type.
 
 func anyNumber() *rapid.Generator[string] {
 	return rapid.OneOf(
@@ -126,7 +126,6 @@ func arrayOf(element *rapid.Generator[string]) *rapid.Generator[string] {
 
 type members map[string]*rapid.Generator[string]
 
-// objectOf writes an object of some of the members.
 func objectOf(known members) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		var parts []string
@@ -200,7 +199,7 @@ func tokenJSON(depth int) *rapid.Generator[string] {
 	return objectOf(known)
 }
 
-// replyJSON writes a completion (message) or a chunk (delta).
+// replyJSON writes a completion ("message") or a chunk ("delta").
 func replyJSON(message string) *rapid.Generator[string] {
 	choice := objectOf(members{
 		"index": smallInts(), message: messageJSON(), "finish_reason": quoted(),

@@ -7,25 +7,25 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Cursor is a place in a JSON text. It walks over the text without decoding or copying it: for
-// single members and elements. Whole values are decoded by go-json-experiment. It checks only the structure that it passes:
-// what it skips is delimited, not validated. After the first fault Bad is true and
-// every method finds nothing more, so that it never leaves its text, whatever that
-// is. A copy of a cursor goes on from the same place by itself.
+// Cursor is a position in a JSON text. It finds single members and elements without decoding or
+// copying the text; go-json-experiment decodes whole values. It checks only the structure that it
+// passes: skipped values are delimited but not validated. After the first fault Bad is true and
+// every method finds nothing, so the cursor stays inside its text, whatever that contains. A copy
+// of a cursor moves independently.
 type Cursor struct {
 	Text []byte
 	At   int
 	Bad  bool
 }
 
-// NewCursor gives a cursor at the beginning of a text.
+// NewCursor returns a cursor at the beginning of text.
 func NewCursor(text []byte) *Cursor { return &Cursor{Text: text} }
 
-// Fail notes a fault: the text is not what the caller needs.
+// Fail marks the text as invalid for the caller.
 func (c *Cursor) Fail() { c.Bad, c.At = true, len(c.Text) }
 
-// Peek gives the next byte that is not white space, 0 at the end. Of valid JSON
-// the byte tells the kind of the next value.
+// Peek skips white space and returns the next byte, 0 at the end. In valid JSON the byte tells the
+// kind of the next value.
 func (c *Cursor) Peek() byte {
 	for ; c.At < len(c.Text); c.At++ {
 		switch b := c.Text[c.At]; b {
@@ -37,10 +37,10 @@ func (c *Cursor) Peek() byte {
 	return 0
 }
 
-// AtEnd reports whether nothing but white space is left.
+// AtEnd reports whether only white space is left.
 func (c *Cursor) AtEnd() bool { return c.Peek() == 0 && !c.Bad && c.At == len(c.Text) }
 
-// Value reads the next value and gives its text, nil after a fault.
+// Value reads the next value and returns its text, nil after a fault.
 func (c *Cursor) Value() []byte {
 	c.Peek()
 	from := c.At
@@ -50,7 +50,7 @@ func (c *Cursor) Value() []byte {
 	return c.Text[from:c.At:c.At]
 }
 
-// Skip steps over the next value.
+// Skip skips the next value.
 func (c *Cursor) Skip() {
 	switch c.Peek() {
 	case '"':
@@ -62,7 +62,7 @@ func (c *Cursor) Skip() {
 	}
 }
 
-// SkipString steps over a string, which begins right here.
+// SkipString skips a string that begins at the current byte.
 func (c *Cursor) SkipString() {
 	if c.At >= len(c.Text) || c.Text[c.At] != '"' {
 		c.Fail()
@@ -83,8 +83,7 @@ func (c *Cursor) SkipString() {
 	}
 }
 
-// escaped reports whether what follows b is escaped: b ends in an odd number of
-// backslashes.
+// escaped reports whether a byte after b is escaped: b ends in an odd number of backslashes.
 func escaped(b []byte) bool {
 	n := 0
 	for n < len(b) && b[len(b)-1-n] == '\\' {
@@ -131,9 +130,9 @@ func (c *Cursor) skipLiteral() {
 	}
 }
 
-// Members walks through the next value, an object. It yields the quoted name of
-// each member, with the cursor before the member's value, and steps over a value
-// that the loop leaves. A loop that breaks leaves the cursor where it is.
+// Members yields the quoted name of each member of the next value, an object. In the loop, the
+// cursor is before the member's value; Members skips the value if the loop does not read it. A loop
+// that breaks leaves the cursor at its current position.
 func (c *Cursor) Members() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for more := c.enter('{', '}'); more; more = c.next('}') {
@@ -146,7 +145,7 @@ func (c *Cursor) Members() iter.Seq[[]byte] {
 				return
 			}
 			c.At++
-			c.Peek() // so that a loop which only peeks has not moved the cursor
+			c.Peek() // so that a loop that only peeks does not move the cursor
 			value := c.At
 			if !yield(quoted) {
 				return
@@ -158,8 +157,8 @@ func (c *Cursor) Members() iter.Seq[[]byte] {
 	}
 }
 
-// Elements walks through the next value, an array, as Members does. It yields the
-// index of each element.
+// Elements yields the index of each element of the next value, an array. It moves the cursor like
+// Members.
 func (c *Cursor) Elements() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		n := 0
@@ -176,7 +175,7 @@ func (c *Cursor) Elements() iter.Seq[int] {
 	}
 }
 
-// enter steps into an object or array, and reports whether it has an element.
+// enter steps into an object or array and reports whether it has an element.
 func (c *Cursor) enter(opener, closer byte) bool {
 	if c.Peek() != opener {
 		c.Fail()
@@ -190,7 +189,7 @@ func (c *Cursor) enter(opener, closer byte) bool {
 	return false
 }
 
-// next steps to the next element, or out of the object or array when there is none.
+// next steps to the next element, or out of the object or array at its end.
 func (c *Cursor) next(closer byte) bool {
 	switch c.Peek() {
 	case closer:
@@ -206,8 +205,8 @@ func (c *Cursor) next(closer byte) bool {
 	return false
 }
 
-// MemberName gives the text of a quoted name without copying it, unless there are escapes.
-// What is not Unicode in an escape becomes U+FFFD.
+// MemberName returns the text of a quoted name, and copies it only if it contains escapes. Invalid
+// Unicode in an escape becomes U+FFFD.
 func MemberName(quoted []byte) []byte {
 	if len(quoted) < len(`""`) {
 		return nil
@@ -218,10 +217,10 @@ func MemberName(quoted []byte) []byte {
 	return Unquote(quoted)
 }
 
-// Unquote gives a copy of the text of a JSON string. What is not Unicode in it
-// (half a surrogate pair, a stray byte) becomes U+FFFD.
+// Unquote returns a copy of the text of a JSON string. Invalid Unicode (half a surrogate pair, a
+// stray byte) becomes U+FFFD.
 func Unquote(quoted []byte) []byte {
-	// The error says that something was replaced, which is intended.
+	// The error only says that something was replaced.
 	text, _ := jsontext.AppendUnquote(nil, quoted)
 	return text
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// FindMember gives the text of an object's member, nil when it has none of that name or
-// is no object. Of two members of one name it is the last.
+// FindMember returns the text of an object's member, the last one if the name is repeated. It
+// returns nil if the member is missing or object is not an object.
 func FindMember(object []byte, name string) []byte {
 	if at := find(object, name); at.found {
 		return object[at.from:at.to:at.to]
@@ -15,10 +15,9 @@ func FindMember(object []byte, name string) []byte {
 	return nil
 }
 
-// SetMember gives a copy of an object in which the member of that name has value, a JSON
-// text: it is replaced where it is, or else becomes the last one. Every other byte
-// is as it was. The object itself is returned when there is nothing to change, and
-// also when it is none: then ok is false.
+// SetMember returns a copy of object with a member set to value, a JSON text. It replaces the
+// member in place or else appends it. All other bytes stay the same. If nothing changes it returns
+// object itself, also with ok false if that is not a JSON object.
 func SetMember(object []byte, name string, value []byte) (out []byte, ok bool) {
 	at := find(object, name)
 	switch {
@@ -38,19 +37,18 @@ func SetMember(object []byte, name string, value []byte) (out []byte, ok bool) {
 	return append(append(out, value...), object[at.to:]...), true
 }
 
-// AppendName writes a member's name and its colon. What is not UTF-8 in it is
-// replaced.
+// AppendName appends a member's name and a colon. Invalid UTF-8 is replaced.
 func AppendName[S ~string | ~[]byte](dst []byte, name S) []byte {
 	dst, _ = jsontext.AppendQuote(dst, name)
 	return append(dst, ':')
 }
 
-// span is where a member's value is, or where a new member goes.
+// span locates a member's value, or where to insert a new member.
 type span struct {
 	from, to int
 	found    bool
 	follows  bool // there are members before it
-	bad      bool // there is no object
+	bad      bool // not an object
 }
 
 func find(object []byte, name string) span {

@@ -43,7 +43,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A break leaves the cursor where it is, and what a loop leaves is stepped over.
+// TestCursor checks that a break leaves the cursor in place and that values that a loop does not
+// read are skipped.
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	c := body.NewCursor([]byte(` { "a" : [ 1 , {"b":"]"} , "x" ] , "\u0063" : -1.5e3 } `))
@@ -67,8 +68,8 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// FuzzCursor: a cursor never leaves its text, and reads valid JSON as another parser
-// does.
+// FuzzCursor checks that a cursor stays inside its text and agrees with another parser on valid
+// JSON.
 func FuzzCursor(f *testing.F) {
 	for _, seed := range []string{`{"stream":true}`, `{"a":[{"b":"\\\""}],"stream":true}`, `{"str\u0065am":true}`, `{"a":{}`, `{"stream"`, `{"a":"\\`, "{\"a\":1\n,\"stream\":true}", `[1,[],{"a":null}]`, `{"a":1,}`, `[[[`, ``} {
 		f.Add([]byte(seed))
@@ -87,7 +88,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		_, _ = body.SetMember(text, "a", []byte(`1`))
 		if !utf8.Valid(text) {
-			return // the other parser mends it
+			return // the other parser replaces it
 		}
 		var wantMembers map[string]json.RawMessage
 		if json.Unmarshal(text, &wantMembers) == nil && wantMembers != nil {

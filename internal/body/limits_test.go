@@ -27,8 +27,7 @@ func TestCountValues(t *testing.T) {
 	}
 }
 
-// manyMembers gives the members of an object that makes n values with them and
-// itself.
+// manyMembers returns members that make an object of n values, including itself.
 func manyMembers(n int) string {
 	var b strings.Builder
 	for i := range n - 1 {
@@ -37,11 +36,12 @@ func manyMembers(n int) string {
 	return b.String()[1:]
 }
 
-// TestTooManyValues: on every way a body comes in, before anything is read of it.
+// TestTooManyValues checks that every kind of body is refused for its number of values before it is
+// parsed.
 func TestTooManyValues(t *testing.T) {
 	t.Parallel()
 	most, more := []byte("{"+manyMembers(MaxValues)+"}"), []byte("{"+manyMembers(MaxValues+1)+"}")
-	unread := []byte("{" + manyMembers(MaxValues+2)) // has no end
+	unread := []byte("{" + manyMembers(MaxValues+2)) // not terminated
 	half := []byte("{" + manyMembers(MaxValues/2) + "}")
 	ways := map[string]func(object []byte) error{
 		"header": func(b []byte) error { _, err := header(b); return err },
@@ -75,7 +75,7 @@ func TestTooManyValues(t *testing.T) {
 	}
 }
 
-// TestObjectDocument: the limits hold for all members of an object together.
+// TestObjectDocument checks that the limits apply to all members of an object together.
 func TestObjectDocument(t *testing.T) {
 	t.Parallel()
 	array := func(inner string) []byte { return []byte("[" + inner + "]") }
@@ -112,7 +112,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestObjectOfAnySize: an object with an index is the same as one without.
+// TestObjectOfAnySize checks that an object behaves the same with and without its index.
 func TestObjectOfAnySize(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -182,7 +182,6 @@ func FuzzCountValues(f *testing.F) {
 	})
 }
 
-// count counts by another parser.
 func count(t *testing.T, raw []byte) int {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -217,8 +216,8 @@ func count(t *testing.T, raw []byte) int {
 	}
 }
 
-// BenchmarkHeaderOfMany is what the most members cost: nearly all of it goes into
-// looking for names that are there twice.
+// BenchmarkHeaderOfMany measures a body with MaxValues values. Nearly all of its cost is the check
+// for duplicate names.
 func BenchmarkHeaderOfMany(b *testing.B) {
 	benchmark(b, []byte("{"+manyMembers(MaxValues)+"}"), func(body []byte) error { _, err := header(body); return err })
 }

@@ -34,9 +34,9 @@ func (w *writer) tokenLogprob(m *genbusv1.ChatTokenLogprob) {
 	o.close(m.GetExtraJson())
 }
 
-// readTokenLogprob takes the nearest double for logprob: some servers write more
-// digits than a double has, and readers need the number in its place. It calls
-// itself by way of top_logprobs; MaxDepth bounds it.
+// readTokenLogprob reads logprob as the nearest double, because some servers write more digits than
+// a double holds, and clients need the number in this field. It recurses through top_logprobs, up
+// to MaxDepth.
 func readTokenLogprob(c *cursor, m *genbusv1.ChatTokenLogprob) {
 	c.object(&m.ExtraJson, func(name []byte) bool {
 		switch string(name) {

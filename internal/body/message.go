@@ -43,7 +43,7 @@ func readMessage(c *cursor, m *genbusv1.ChatMessage) {
 	})
 }
 
-// MessageText is what a message says, or a block of one: its text, or that of its parts.
+// MessageText returns the text of a message or of a streamed delta, joining its parts.
 func MessageText(m *genbusv1.ChatMessage) string {
 	text := m.GetText()
 	for _, part := range m.GetParts().GetParts() {

@@ -8,20 +8,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Object builds a JSON object member by member. A member that is set again keeps
-// its place and gets the new value. The zero value is empty and ready to use.
+// Object builds a JSON object member by member. Setting a member again keeps its position. The zero
+// value is empty and ready to use.
 type Object struct {
 	names  []string
 	values [][]byte
-	// places is where each name is, once there are many and one is looked
-	// for; nil until then, and after a Drop.
+	// places indexes the names. It is nil until an object with many members is searched, and after
+	// a Drop.
 	places map[string]int
 }
 
-// few is up to how many members a search through all of them is the fastest.
+// few is the largest number of members for which a linear search is fastest.
 const few = 16
 
-// Set sets a member to a JSON text, which is not copied.
+// Set sets a member to a JSON text, which it does not copy.
 func (o *Object) Set(name string, value []byte) {
 	if i := o.place(name); i >= 0 {
 		o.values[i] = value
@@ -30,7 +30,6 @@ func (o *Object) Set(name string, value []byte) {
 	o.append(name, value)
 }
 
-// place is where a member is, or -1.
 func (o *Object) place(name string) int {
 	if len(o.names) <= few {
 		return slices.Index(o.names, name)
@@ -47,7 +46,7 @@ func (o *Object) place(name string) int {
 	return -1
 }
 
-// append adds a member whose name is not there yet.
+// append adds a member that is not set yet.
 func (o *Object) append(name string, value []byte) {
 	if o.places != nil {
 		o.places[name] = len(o.names)
@@ -55,9 +54,9 @@ func (o *Object) append(name string, value []byte) {
 	o.names, o.values = append(o.names, name), append(o.values, value)
 }
 
-// SetText sets a member to a string. What is not UTF-8 in it is replaced.
+// SetText sets a member to a string. Invalid UTF-8 is replaced.
 func (o *Object) SetText(name, value string) {
-	// The only error is about invalid UTF-8, which has been replaced by then.
+	// The only possible error is invalid UTF-8, which AppendQuote has already replaced.
 	quoted, _ := jsontext.AppendQuote(nil, value)
 	o.Set(name, quoted)
 }
@@ -65,16 +64,16 @@ func (o *Object) SetText(name, value string) {
 // SetInt sets a member to an integer.
 func (o *Object) SetInt(name string, value int64) { o.Set(name, strconv.AppendInt(nil, value, 10)) }
 
-// Merge sets every member of a document, each to the text that it has there.
+// Merge sets every member of a document.
 func (o *Object) Merge(d Document) {
 	for name, value := range d.Members() {
 		o.Set(name, value)
 	}
 }
 
-// Add merges a JSON object of which no member may be set yet, and checks it. field is
-// where the object is in the request, for the error, which is a *FieldError; o is then
-// as it was. An object of no bytes adds nothing.
+// Add checks a JSON object and merges it. None of its members may be set yet. field is the object's
+// path in the request, for the error, which is a *FieldError; after an error o is unchanged. An
+// empty text adds nothing.
 func (o *Object) Add(field string, object []byte) error {
 	if len(object) == 0 {
 		return nil
@@ -94,7 +93,6 @@ func (o *Object) Add(field string, object []byte) error {
 	return nil
 }
 
-// shortened bounds a name that a client chose, for an error.
 func shortened(name string) string {
 	const enough = 64
 	if len(name) <= enough {
@@ -103,19 +101,18 @@ func shortened(name string) string {
 	return strings.ToValidUTF8(name[:enough], "") + "..."
 }
 
-// Drop removes a member. It takes a time that grows with the object: it is for the
-// few that must not be there.
+// Drop removes a member. It takes time proportional to the size of the object.
 func (o *Object) Drop(name string) {
 	if i := o.place(name); i >= 0 {
 		o.names, o.values = slices.Delete(o.names, i, i+1), slices.Delete(o.values, i, i+1)
-		o.places = nil // those behind it have moved
+		o.places = nil // the members behind it have moved
 	}
 }
 
 // Has reports whether a member is set.
 func (o *Object) Has(name string) bool { return o.place(name) >= 0 }
 
-// JSON is the object as a JSON text.
+// JSON returns the object as JSON.
 func (o *Object) JSON() []byte {
 	out := []byte{'{'}
 	for i, name := range o.names {
@@ -128,8 +125,8 @@ func (o *Object) JSON() []byte {
 	return append(out, '}')
 }
 
-// Document is the object as the body of a request. It is not parsed: what is set is valid
-// JSON, so only the limits are checked. Errors are *FieldError.
+// Document returns the object as the body of a request. It checks only the limits, because the
+// members are valid JSON. Errors are *FieldError.
 func (o *Object) Document() (Document, error) {
 	d := Document{text: o.JSON()}
 	switch {
@@ -141,8 +138,8 @@ func (o *Object) Document() (Document, error) {
 	return d, d.Err()
 }
 
-// Text gives the text of a JSON string without white space around it, and "" for
-// every other value and for none.
+// Text returns the text of a JSON string, which must have no white space around it. It returns ""
+// for any other value.
 func Text(value []byte) string {
 	if len(value) < len(`""`) || value[0] != '"' {
 		return ""

@@ -20,7 +20,7 @@ func TestObjectIsWrittenInTheOrderOfItsMembers(t *testing.T) {
 	o.SetInt("b", -7)
 	o.Set("c", []byte(`0.1`))
 	o.Set("d", []byte(`[1, 2]`))
-	o.SetText("a", "again") // keeps its place
+	o.SetText("a", "again") // keeps its position
 	o.Set("", []byte(`null`))
 	o.Drop("b")
 	o.Drop("none")
@@ -103,8 +103,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzObject: what merges into an empty object is the same object, and each of
-// its members is found.
+// FuzzObject checks that merging into an empty object yields the same object, with every member
+// found.
 func FuzzObject(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -115,7 +115,7 @@ func FuzzObject(f *testing.F) {
 		}
 		o.Merge(d)
 		out := Trusted(o.JSON())
-		// Not cmp.Equal: its time doubles with each level of depth.
+		// Not cmp.Equal, whose time doubles with each level of depth.
 		if !loses(raw) && !reflect.DeepEqual(jsonValue(t, raw), jsonValue(t, out.Bytes())) {
 			t.Errorf("%q became %q", raw, out.Bytes())
 		}

@@ -2,20 +2,19 @@ package body
 
 import "strconv"
 
-// single is the index of a step to a field that is no list.
+// single is the index in a step to a field that is not a list.
 const single = -1
 
-// step is a field on the way to a value, and the position in it or single.
+// step is a field on the path to a value, with the index into it or single.
 type step struct {
 	name  string
 	index int
 }
 
-// path is the way to a value from the outside.
 type path []step
 
-// to gives the path to a field, such as "chat.messages[2].role". The field is
-// empty for what the path itself leads to.
+// to returns the path to a field, such as "chat.messages[2].role". An empty field means the end of
+// the path itself.
 func (p path) to(field string) string {
 	var b []byte
 	for _, s := range p {

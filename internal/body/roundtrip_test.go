@@ -9,8 +9,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// roundTrip checks that JSON -> typed -> JSON gives the same JSON value, that
-// the typed message survives Protobuf, and that typed -> JSON -> typed is equal.
+// roundTrip checks that JSON -> typed -> JSON gives the same JSON value, that the typed message
+// survives Protobuf, and that typed -> JSON -> typed is equal.
 func roundTrip[M proto.Message](
 	t *testing.T, texts *rapid.Generator[string], parse func([]byte) (M, error), write func(M) ([]byte, error),
 ) {

@@ -16,22 +16,19 @@ const (
 	maxChoices    = 128
 )
 
-// Rule judges one top-level member of a body. The rules of a protocol are a list
-// of them: members that no rule names are legal, and so is null for one that may
-// be absent.
+// Rule checks one top-level member of a body. A protocol has a list of rules. Members without a
+// rule are allowed, and so is null for an optional member.
 type Rule struct {
-	// Name is the member's name.
 	Name string
-	// Required is true when the body needs the member.
+	// Required is true if the member must be present.
 	Required bool
-	// Wrong says what is wrong with the member's JSON text, or "".
+	// Wrong describes the problem with the member's JSON text, or returns "".
 	Wrong func(value []byte) string
-	// parts is instead of Wrong, and names the part of the member that is wrong.
+	// parts replaces Wrong for members whose parts are checked.
 	parts func(k *checker, value []byte)
 }
 
-// Check says what is wrong with a body by the rules of its protocol; nil when
-// nothing is. It stops after 20.
+// Check returns the violations of rules in a body, at most 20, or nil.
 func (d Document) Check(rules []Rule) []Violation {
 	k := new(checker)
 	values := make([][]byte, len(rules))
@@ -56,7 +53,8 @@ func (d Document) Check(rules []Rule) []Violation {
 	return k.violations
 }
 
-// IsModel wants a model's id: a string of 1 to 256 bytes.
+// IsModel requires a model ID: a string of 1 to 256 bytes without control characters. Like all
+// checks below, it describes the problem or returns "".
 func IsModel(value []byte) string {
 	if wrong := IsText(value); wrong != "" {
 		return wrong
@@ -70,7 +68,7 @@ func IsModel(value []byte) string {
 	return ""
 }
 
-// IsText wants a string that is not empty.
+// IsText requires a string that is not empty.
 func IsText(value []byte) string {
 	if string(value) == `""` {
 		return "is empty; it is required"
@@ -78,7 +76,7 @@ func IsText(value []byte) string {
 	return IsString(value)
 }
 
-// IsString wants a string.
+// IsString requires a string.
 func IsString(value []byte) string {
 	if value[0] != '"' {
 		return is(value, "a string")
@@ -86,7 +84,7 @@ func IsString(value []byte) string {
 	return ""
 }
 
-// IsNumber wants a number.
+// IsNumber requires a number.
 func IsNumber(value []byte) string {
 	if !isNumber(value[0]) {
 		return is(value, "a number")
@@ -94,7 +92,7 @@ func IsNumber(value []byte) string {
 	return ""
 }
 
-// IsSeconds wants a number above 0, or a string that holds one: clients of gateways send it.
+// IsSeconds requires a number above 0, or a string that holds one, as clients of gateways send it.
 func IsSeconds(value []byte) string {
 	text := value
 	if value[0] == '"' {
@@ -111,7 +109,7 @@ func IsSeconds(value []byte) string {
 	return ""
 }
 
-// IsInteger wants an integer of any size.
+// IsInteger requires an integer of any size.
 func IsInteger(value []byte) string {
 	if !isNumber(value[0]) {
 		return is(value, "an integer")
@@ -122,17 +120,16 @@ func IsInteger(value []byte) string {
 	return ""
 }
 
-// isDigits tells integers of any size from numbers with a fraction or exponent.
 func isDigits(value []byte) bool {
 	return !slices.ContainsFunc(value, func(b byte) bool { return b == '.' || b == 'e' || b == 'E' })
 }
 
-// IsPositive wants an integer above 0.
+// IsPositive requires an integer above 0.
 func IsPositive(value []byte) string {
 	return upTo(math.MaxInt64, value, "an integer above 0")
 }
 
-// IsChoices wants how many answers there are to be: an integer from 1 to 128.
+// IsChoices requires a number of choices: an integer from 1 to 128.
 func IsChoices(value []byte) string {
 	return upTo(maxChoices, value, fmt.Sprintf("an integer from 1 to %d", maxChoices))
 }
@@ -147,7 +144,7 @@ func upTo(limit int64, value []byte, wanted string) string {
 	return ""
 }
 
-// IsArray wants an array.
+// IsArray requires an array.
 func IsArray(value []byte) string {
 	if value[0] != '[' {
 		return is(value, "an array")
@@ -155,7 +152,7 @@ func IsArray(value []byte) string {
 	return ""
 }
 
-// IsObjectOrText wants an object, or a string: gateways read JSON in it.
+// IsObjectOrText requires an object, or a string, which gateways parse as JSON.
 func IsObjectOrText(value []byte) string {
 	if value[0] != '{' && value[0] != '"' {
 		return is(value, "an object")

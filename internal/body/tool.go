@@ -20,7 +20,6 @@ func (w *writer) function(m *genbusv1.ChatFunction) {
 	o.close(m.GetExtraJson())
 }
 
-// toolChoice writes the member tool_choice, unless nothing is chosen.
 func (o object) toolChoice(m *genbusv1.ChatToolChoice) {
 	switch choice := m.GetChoice().(type) {
 	case *genbusv1.ChatToolChoice_Mode:

@@ -10,9 +10,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// parseChat and parseVideo are the inverse of Chat and Video for a typed body: what the
-// fields cannot express is in extra_json at its level. genbus itself never reads a typed
-// request; the tests do, to show that writing one loses nothing.
+// parseChat and parseVideo invert Chat and Video for typed bodies, keeping anything that the fields
+// cannot express in extra_json. genbus itself never parses into a typed request; the tests do, to
+// show that writing one loses nothing.
 
 func parseChat(body []byte) (*genbusv1.ChatCompletionBody, error) {
 	m := new(genbusv1.ChatCompletionBody)
@@ -32,9 +32,9 @@ func parseTyped(body []byte, m protoreflect.Message) error {
 	return nil
 }
 
-// readTyped reads an object into a message whose fields have the names of the members.
+// readTyped reads an object into a message whose fields are named like the members.
 func readTyped(c *cursor, m protoreflect.Message) {
-	if message, ok := m.Interface().(*genbusv1.ChatMessage); ok { // replies have them too
+	if message, ok := m.Interface().(*genbusv1.ChatMessage); ok { // replies have messages too
 		readMessage(c, message)
 		return
 	}
@@ -58,8 +58,8 @@ func readTyped(c *cursor, m protoreflect.Message) {
 	}
 }
 
-// fieldOf is the field of a member. An object whose members have no fields is in a field
-// of bytes, <name>_json.
+// fieldOf returns the field of a member. An object without typed fields is in <name>_json, a field
+// of bytes.
 func fieldOf(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByName(protoreflect.Name(name)); f != nil && f.Kind() != protoreflect.BytesKind {
 		return f
@@ -70,8 +70,8 @@ func fieldOf(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDe
 	return d.Fields().ByName(protoreflect.Name(name + "_json"))
 }
 
-// readField reads the next value. It returns false when the field cannot express it: the
-// empty list, the empty map, and "" where the field cannot be absent.
+// readField reads the next value. It returns false if the field cannot express it: an empty list or
+// map, or "" if the field cannot be absent.
 func readField(c *cursor, v protoreflect.Value, f protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
 	switch {
 	case f.IsMap():
@@ -146,8 +146,8 @@ func readValue(c *cursor, v protoreflect.Value, f protoreflect.FieldDescriptor) 
 	}
 }
 
-// digits gives the significant digits of a number: a double holds those that it is
-// written with again.
+// digits returns the significant digits of a number, which a double keeps if writing it yields the
+// same ones.
 func digits(text []byte) []byte {
 	if i := bytes.IndexAny(text, "eE"); i >= 0 {
 		text = text[:i]
@@ -171,7 +171,8 @@ func readToolChoice(c *cursor, m *genbusv1.ChatToolChoice) bool {
 	return true
 }
 
-// namedFunction reads {"type":"function","function":{"name":"..."}} with no other member.
+// namedFunction returns the name from {"type":"function","function":{"name":"..."}} if it has no
+// other member.
 func namedFunction(raw []byte) (string, bool) {
 	var tool genbusv1.ChatTool
 	readTyped(newCursor(raw), tool.ProtoReflect())

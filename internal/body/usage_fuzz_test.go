@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzParseUsage: whatever an upstream counts can be kept in an event.
+// FuzzParseUsage checks that any usage from an upstream can be stored in an event.
 func FuzzParseUsage(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `[]`, `{}`, `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}`, `{"total_tokens":-1}`, `{"total_tokens":1e3,"prompt_tokens":9223372036854775808}`,

@@ -4,9 +4,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Video gives the upstream's JSON for a request: raw_json byte for byte, or the
-// typed body written out. It checks that the result can be one JSON object, not
-// its members; the protocol of its route does. Errors are *FieldError.
+// Video returns the upstream's JSON for a request: raw_json byte for byte, or the typed body as
+// JSON. It checks that the result is one JSON object; the route's protocol checks its members.
+// Errors are *FieldError.
 func Video(req *genbusv1.VideoRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.VideoRequest_RawJson:
@@ -25,8 +25,8 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 	}
 }
 
-// storedError is for a request that is not here: NATS alone carries names of
-// uploads, and reads them before it asks for a body.
+// storedError refuses a reference to a stored request. Only messages on NATS may carry one, and
+// genbus loads it before it asks for a body.
 func storedError() error {
 	return Errorf("stored", "works only in NATS messages; send the request itself")
 }
@@ -36,8 +36,8 @@ func rawBody(raw []byte) (Document, error) {
 	return d, d.Err()
 }
 
-// body gives what was written, unless it cannot be sent. It is not parsed: the writer
-// makes nothing but JSON without repeated names.
+// body returns the written JSON if it is within the limits. It needs no parsing: the writer only
+// writes valid JSON without duplicate names.
 func (w *writer) body(field string) (Document, error) {
 	switch {
 	case w.err != nil:

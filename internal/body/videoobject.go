@@ -9,17 +9,16 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// VideoObjectJSON is a task as the compatible interface shows it, the answer of
-// POST /v1/videos and GET /v1/videos/{id}. Clients of it know four statuses, so
-// that cancelled is shown as failed with the code cancelled. The prompt is null:
-// a task does not keep it.
+// VideoObjectJSON returns a task in the form of the compatible interface: the answer of POST
+// /v1/videos and GET /v1/videos/{id}. Its clients know four statuses, so cancelled becomes failed
+// with the code cancelled. The prompt is null because a task does not keep it.
 func VideoObjectJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
 	w.videoObject(v)
 	return w.buf
 }
 
-// VideoObjectListJSON is the answer of GET /v1/videos.
+// VideoObjectListJSON returns the answer of GET /v1/videos.
 func VideoObjectListJSON(list []*genbusv1.VideoTask, more bool) []byte {
 	var w writer
 	o := w.open()
@@ -37,7 +36,7 @@ func VideoObjectListJSON(list []*genbusv1.VideoTask, more bool) []byte {
 	return w.buf
 }
 
-// VideoDeletedJSON is the answer of DELETE /v1/videos/{id}.
+// VideoDeletedJSON returns the answer of DELETE /v1/videos/{id}.
 func VideoDeletedJSON(id string) []byte {
 	var w writer
 	o := w.open()
@@ -72,7 +71,7 @@ func (w *writer) videoObject(v *genbusv1.VideoTask) {
 	o.close(nil)
 }
 
-// resultMetadata is where gateways of this interface put the result's URL.
+// resultMetadata writes the result's URL into metadata, where gateways of this interface put it.
 func (o object) resultMetadata(v *genbusv1.VideoTask) {
 	switch {
 	case len(v.GetMetadataJson()) > 0:
@@ -85,7 +84,7 @@ func (o object) resultMetadata(v *genbusv1.VideoTask) {
 	}
 }
 
-// withURL is the upstream's metadata, with the result's URL where it has none.
+// withURL returns the upstream's metadata, with the result's URL added unless it already has one.
 func withURL(v *genbusv1.VideoTask) []byte {
 	d := Trusted(v.GetMetadataJson())
 	if len(v.GetVideos()) > 0 && v.GetVideos()[0].GetUrl() != "" && d.Member("url") == nil {
@@ -108,8 +107,8 @@ func completedAt(v *genbusv1.VideoTask) *timestamppb.Timestamp {
 	return v.GetCompletedAt()
 }
 
-// expiresAt is when the first result can no longer be downloaded; nil when that
-// is not known, or when there is a copy.
+// expiresAt returns when the first result expires; nil if that is unknown or there is an archived
+// copy.
 func expiresAt(v *genbusv1.VideoTask) *timestamppb.Timestamp {
 	if videos := v.GetVideos(); len(videos) > 0 && videos[0].GetArchived() == nil {
 		return videos[0].GetExpiresAt()
@@ -117,7 +116,7 @@ func expiresAt(v *genbusv1.VideoTask) *timestamppb.Timestamp {
 	return nil
 }
 
-// videoSize is the size of the result, or else what the request asked for.
+// videoSize returns the size of the result, or else the requested one.
 func videoSize(v *genbusv1.VideoTask) string {
 	if videos := v.GetVideos(); len(videos) > 0 && videos[0].GetWidth() > 0 && videos[0].GetHeight() > 0 {
 		return strconv.Itoa(int(videos[0].GetWidth())) + "x" + strconv.Itoa(int(videos[0].GetHeight()))
@@ -125,7 +124,7 @@ func videoSize(v *genbusv1.VideoTask) string {
 	return v.GetSize()
 }
 
-// videoSeconds is what the request asked for, or else the length of the result.
+// videoSeconds returns the requested duration, or else the duration of the result.
 func videoSeconds(v *genbusv1.VideoTask) string {
 	if v.GetSeconds() == "" && len(v.GetVideos()) > 0 && v.GetVideos()[0].GetDurationSeconds() > 0 {
 		return strconv.FormatFloat(v.GetVideos()[0].GetDurationSeconds(), 'f', -1, 64)

@@ -9,7 +9,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// completedTask is a completed task of which nothing is known but what every task has.
+// completedTask returns a completed task with only the fields that every task has, modified by
+// change.
 func completedTask(change func(*genbusv1.VideoTask)) *genbusv1.VideoTask {
 	v := &genbusv1.VideoTask{
 		Id: "video_a", Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED, Progress: 100, Model: "m",
@@ -91,7 +92,7 @@ func TestVideoObjectList(t *testing.T) {
 	}
 }
 
-// FuzzVideoObject: whatever a task holds, its object is valid JSON.
+// FuzzVideoObject checks that every task yields valid JSON.
 func FuzzVideoObject(f *testing.F) {
 	for _, v := range []*genbusv1.VideoTask{
 		completedTask(func(v *genbusv1.VideoTask) { v.MetadataJson = []byte(`{"a`) }),

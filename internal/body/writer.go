@@ -11,19 +11,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// writer appends JSON to buf. It goes on after an error, leaving out what cannot
-// be written, so that the text is always valid; err is the first error.
+// writer appends JSON to buf. After an error it continues without the value that failed, so the
+// text is always valid. err is the first error.
 type writer struct {
 	buf []byte
-	// names are the members written in the open objects, the innermost last.
+	// names holds the members written to the open objects, the innermost last.
 	names []string
-	// path leads to the open object, in the words of the contract.
+	// path is the path to the open object, in the names of the Protobuf fields.
 	path path
 	how  strictness
 	err  error
 }
 
-// object is an object that is being written.
 type object struct {
 	w    *writer
 	from int
@@ -34,7 +33,6 @@ func (w *writer) open() object {
 	return object{w: w, from: len(w.names)}
 }
 
-// close adds the members of extra and ends the object.
 func (o object) close(extra []byte) {
 	if len(extra) > 0 {
 		o.extra(extra)
@@ -62,7 +60,6 @@ func (o object) extra(extra []byte) {
 	}
 }
 
-// name begins a member.
 func (o object) name(name string) {
 	o.w.comma()
 	o.w.names = append(o.w.names, name)
@@ -83,7 +80,7 @@ func (w *writer) fail(field string, err error) {
 	}
 }
 
-// check judges JSON that is to be written as it is.
+// check validates JSON that is written as it is.
 func (w *writer) check(object []byte) error {
 	if w.how == strict {
 		return checkRequest(object)
@@ -165,8 +162,7 @@ func (o object) optDouble(name string, value *float64) {
 	}
 }
 
-// rawObject writes an object as it is, unless it is empty. field is its name in
-// the contract.
+// rawObject writes a JSON object as it is, unless it is empty. field is the Protobuf name.
 func (o object) rawObject(name, field string, value []byte) {
 	if len(value) == 0 {
 		return
@@ -193,7 +189,7 @@ func (o object) texts(name string, values []string) {
 	o.w.buf = append(o.w.buf, ']')
 }
 
-// octets writes bytes as a list of numbers unless there are none.
+// octets writes bytes as a list of numbers unless it is empty.
 func (o object) octets(name string, values []byte) {
 	if len(values) == 0 {
 		return
@@ -207,7 +203,7 @@ func (o object) octets(name string, values []byte) {
 	o.w.buf = append(o.w.buf, ']')
 }
 
-// textDict writes a map by its keys' order, unless it is empty.
+// textDict writes a map in the order of its keys unless it is empty.
 func (o object) textDict(name string, m map[string]string) {
 	writeDict(o, name, m, func(d object, value string) { d.w.string(name, value) })
 }
@@ -238,7 +234,7 @@ func writeDict[V any](o object, name string, m map[string]V, value func(object, 
 	d.close(nil)
 }
 
-// nest writes a message as a member, unless it is absent.
+// nest writes a message as a member unless it is nil.
 func nest[T any](o object, name string, m *T, write func(*writer, *T)) {
 	if m == nil {
 		return
@@ -249,21 +245,20 @@ func nest[T any](o object, name string, m *T, write func(*writer, *T)) {
 	o.w.path = o.w.path[:len(o.w.path)-1]
 }
 
-// list writes messages as an array, unless there are none.
+// list writes messages as an array unless it is empty.
 func list[T any](o object, name string, ms []*T, write func(*writer, *T)) {
 	if len(ms) > 0 {
 		array(o, name, name, ms, write)
 	}
 }
 
-// array writes messages as an array, the empty one too. field is its name in
-// the contract.
+// array writes messages as an array, even if it is empty. field is the Protobuf name.
 func array[T any](o object, name, field string, ms []*T, write func(*writer, *T)) {
 	o.name(name)
 	o.w.buf = append(o.w.buf, '[')
 	for i, m := range ms {
 		if m == nil {
-			m = new(T) // as Protobuf would write it
+			m = new(T) // like Protobuf
 		}
 		o.w.comma()
 		o.w.path = append(o.w.path, step{field, i})
@@ -273,8 +268,8 @@ func array[T any](o object, name, field string, ms []*T, write func(*writer, *T)
 	o.w.buf = append(o.w.buf, ']')
 }
 
-// holds tells whether extra, an object or empty, has a member of that name. It is checked
-// when it is written.
+// holds reports whether extra, an object or empty, has a member called name. extra need not be
+// valid: it is checked when it is written.
 func holds(extra []byte, name string) bool {
 	return Trusted(extra).Member(name) != nil
 }

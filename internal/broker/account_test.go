@@ -14,7 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestAStartNamesTheLimitOfTheAccount, and the key that meets it.
+// TestAStartNamesTheLimitOfTheAccount proves that a failed start names the account's limit and the
+// key that satisfies it.
 func TestAStartNamesTheLimitOfTheAccount(t *testing.T) {
 	t.Parallel()
 	free := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1}
@@ -67,7 +68,8 @@ func TestAStartNamesTheLimitOfTheAccount(t *testing.T) {
 	}
 }
 
-// TestAFailingStoreOfAnExternalServer is reported until a write to the task log succeeds.
+// TestAFailingStoreOfAnExternalServer proves that a failing store is reported until a write to the
+// job log succeeds.
 func TestAFailingStoreOfAnExternalServer(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)
@@ -98,7 +100,6 @@ func TestAFailingStoreOfAnExternalServer(t *testing.T) {
 	}
 }
 
-// store writes an event of that many bytes.
 func store(ctx context.Context, b *broker.Broker, id string, size int) error {
 	_, err := b.Publish(ctx, &nats.Msg{Subject: b.Names().Task(subject.Video, "acme", id), Data: make([]byte, size)})
 	return err

@@ -13,7 +13,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// admin looks streams and consumers up, and changes them.
 type admin struct {
 	reads *reader
 	js    jetstream.JetStream
@@ -22,16 +21,16 @@ type admin struct {
 	clock *clock.Clock
 }
 
-// JetStream is the JetStream context of the connection.
+// JetStream returns the JetStream context of the connection.
 func (a *admin) JetStream() jetstream.JetStream { return a.js }
 
-// Clock is this replica's clock. Streams.Ensure, Ready and each reconnect compare it with that of the
-// server that leads the task log.
+// Clock returns this replica's clock. Streams.Ensure, Ready and each reconnect compare it with the
+// server that leads the job log.
 func (a *admin) Clock() *clock.Clock { return a.clock }
 
-// Stream looks a stream up, with its state, within ReadTimeout: the client's own
-// limit is only for contexts without a deadline, and a caller may wait for minutes.
-// An error is ErrUnavailable too, unless there is no such stream.
+// Stream looks up a stream and its state, within ReadTimeout. The client library's own limit only
+// applies to contexts without a deadline, and a caller may wait for minutes. Errors other than
+// jetstream.ErrStreamNotFound wrap ErrUnavailable.
 func (a *admin) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	ctx, cancel := lookup(ctx, "stream "+name)
 	defer cancel()
@@ -43,7 +42,7 @@ func (a *admin) Stream(ctx context.Context, name string) (jetstream.Stream, erro
 	return s, lookupError(ctx, "stream "+name, err, jetstream.ErrStreamNotFound)
 }
 
-// Consumer looks a durable consumer up, with its state, as Stream does a stream.
+// Consumer looks up a durable consumer and its state, as Stream does.
 func (a *admin) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
 	what := "consumer " + name + " of " + stream
 	ctx, cancel := lookup(ctx, what)
@@ -60,8 +59,8 @@ func (a *admin) streamInfo(ctx context.Context, name string) (*jetstream.StreamI
 	return s.CachedInfo(), nil
 }
 
-// timedInfo is streamInfo, and for the task log a measurement of the clock: an answer
-// has the time at the server that made it, the stream's leader.
+// timedInfo is streamInfo, and for the job log also a clock measurement: the answer carries the
+// time of the stream's leader.
 func (a *admin) timedInfo(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
 	if name != a.names.Tasks() {
 		return a.streamInfo(ctx, name)
@@ -92,8 +91,8 @@ func lookupError(ctx context.Context, what string, err, missing error) error {
 	}
 }
 
-// QueuedJobs counts the work items. A job that moves is not missed: it is among the
-// ready ones before it leaves the backlog.
+// QueuedJobs counts the work items. A job in dispatch is never missed, because it is stored in
+// GENBUS_WORK before it is removed from GENBUS_WAIT, which is read first.
 func (a *admin) QueuedJobs(ctx context.Context) (jobs int64, err error) {
 	for _, name := range []string{a.names.Wait(), a.names.Work()} {
 		info, err := a.streamInfo(ctx, name)

@@ -20,47 +20,48 @@ const (
 	headerCommit   = "Nats-Batch-Commit"
 )
 
-// Bounds of a batch. The server takes up to 1,000 messages in one.
+// Limits of a batch. The server accepts up to 1,000 messages.
 const (
 	mostShared      = 500
 	mostSharedBytes = 2 << 20
-	// largestShared is the length of a message from which on it goes alone.
+	// largestShared is the size in bytes above which a message is sent alone.
 	largestShared = 128 << 10
 )
 
-// batches are the atomic batches of a writer, of which one is under way at a time.
+// batches tracks a writer's atomic batches. One is in flight at a time. The fields above mu are
+// guarded by streamWriter.mu.
 type batches struct {
 	prefix string
 	last   uint64
-	halves [][]*write // of batches that were refused
-	asked  time.Time  // when the last question was sent
+	halves [][]*write // of refused batches, to resend
+	asked  time.Time  // when ask sent its last question
 
 	mu        sync.Mutex
-	sent      map[string]*batch    // by id; those whose answer has not come
-	undecided map[string]undecided // by id; those without an answer, and a lost one may stay
-	looking   bool                 // whether the stream has met an error
+	sent      map[string]*batch    // in flight, by ID
+	undecided map[string]undecided // without an answer, by ID; stays if never stored
+	looking   bool                 // a call of Sound is running
 }
 
-// undecided is a batch of which it is not known whether it is stored for good. An answer to
-// what was sent behind it decides it.
+// undecided is a batch that may or may not be durably stored, because its answer did not come. The
+// answer to a later write decides it.
 type undecided struct {
 	place
 	subject string // of one of its messages
 }
 
-// place is one in the order in which the server answers what a writer has sent. Where the
-// connection was lost there is no such order: the server may take what is left of the old one
-// after what came by the new one.
+// place is a position in the order in which the server answers a writer. The order holds within one
+// connection only: the server may process the rest of an old connection after messages of the new
+// one.
 type place struct {
-	connection uint64 // as replies.connection says
-	sent       uint64 // in streamWriter.sends
+	connection uint64 // replies.connection
+	sent       uint64 // streamWriter.sends
 }
 
 func (p place) isBehind(other place) bool {
 	return p.connection == other.connection && p.sent > other.sent
 }
 
-// batch is one of them. stored is set before done is closed.
+// batch is a batch in flight. stored is valid once done is closed.
 type batch struct {
 	place
 	id     string
@@ -89,7 +90,7 @@ func (b *batches) begin(writes []*write, at place) *batch {
 	return one
 }
 
-// end ends the wait for a batch.
+// end records the outcome of a batch and releases its waiters.
 func (b *batches) end(one *batch, err error) {
 	one.timer.Stop()
 	one.stored = err == nil
@@ -102,18 +103,20 @@ func (b *batches) end(one *batch, err error) {
 	close(one.done)
 }
 
-// decide takes the answer to a batch that came after its time.
+// decide handles a conclusive answer that came after the timeout.
 func (b *batches) decide(one *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.undecided, one.id)
 }
 
-// processed takes any answer of the stream to something that was sent. It decides the batches
-// before that where the stream has met no error, as the server answers the writes of a stream in
-// their order, and syncs a batch before it goes on. The connection is that of now: where it is
-// the one of a batch, what was sent between the two went by it too. No write waits for what
-// Sound says, and no answer; one that comes meanwhile decides nothing.
+// processed handles any answer of the stream, to the write numbered sent. The server answers a
+// stream's writes in order and syncs a batch before it continues, so unless the stream has met an
+// error, the answer decides all earlier batches of the same connection. If the current connection
+// is still the batch's, everything sent in between went over it too.
+//
+// Sound may wait for the disk, so it runs in a goroutine. Answers that arrive while it runs decide
+// nothing.
 func (w *streamWriter) processed(sent uint64) {
 	b := &w.batches
 	b.mu.Lock()
@@ -139,12 +142,12 @@ func (w *streamWriter) processed(sent uint64) {
 	}()
 }
 
-// askEvery is how often the server is asked about a batch whose answer did not come.
+// askEvery limits the questions to the server about undecided batches.
 const askEvery = time.Second
 
-// ask has the server answer behind a batch of which a message was read: it refuses to store a
-// message as the successor of one that cannot be. As the server had the batch when it was read,
-// what is sent from now on is behind it, also where its connection was lost.
+// ask makes the server answer a write after the undecided batch id, of which a message was read.
+// The server always refuses the write, whose expected last sequence cannot exist. It had the batch
+// when the message was read, so the question comes later even if the batch's connection was lost.
 func (w *streamWriter) ask(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,8 +162,8 @@ func (w *streamWriter) ask(id string) {
 	}
 }
 
-// giveUp ends the wait for the answer to a question, which has no caller that would: unanswered
-// ones would fill the window.
+// giveUp drops the wait for the answer to a question. Questions have no caller that gives up, and
+// unanswered ones would fill the window.
 func (w *streamWriter) giveUp(op *write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +173,8 @@ func (w *streamWriter) giveUp(op *write) {
 	}
 }
 
-// wasRead has a batch of a connection that was lost stand where the writer is, and tells the
-// subject of one of its messages where it is undecided.
+// wasRead returns the subject of a message of the batch, and whether the batch is undecided. A
+// batch of a lost connection moves to now, because the server has it.
 func (b *batches) wasRead(id string, now place) (subject string, is bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,11 +186,10 @@ func (b *batches) wasRead(id string, now place) (subject string, is bool) {
 	return u.subject, is
 }
 
-// settled waits until it is known what became of the batch that a message is part of, and
-// reports whether that is stored for good: the server may show the messages of a batch, and
-// answer reads of them, where it could not sync the batch. One whose answer did not come is not
-// stored as far as is known; the server is asked about it, so that a later call knows more. A
-// message of no batch of this writer is stored.
+// settled reports whether the message with headers h is durably stored, and waits if its batch is
+// in flight: the server may show messages of a batch that it could not sync. A batch without an
+// answer counts as not stored, but settled asks the server about it for later calls. Messages
+// outside this writer's batches are stored.
 func (w *streamWriter) settled(h nats.Header) bool {
 	id := h[headerBatch]
 	if len(id) == 0 {
@@ -204,12 +206,13 @@ func (w *streamWriter) settled(h nats.Header) bool {
 	case one == nil:
 		return true
 	}
-	<-one.done // within streamOptions.Timeout
+	<-one.done // bounded by streamOptions.Timeout
 	return one.stored
 }
 
-// nextBatch takes what is to go as one batch: half of one that was refused, or what waits. Those
-// that no batch may have are not kept waiting by one batch after the other. It needs the lock.
+// nextBatch removes and returns the writes of the next batch: half of a refused batch, or waiting
+// writes. It lets writes that are unfit for a batch go first, so that successive batches do not
+// starve them. The caller holds w.mu.
 func (w *streamWriter) nextBatch() []*write {
 	if w.o.ShareFrom == 0 || w.batches.open() {
 		return nil
@@ -226,7 +229,7 @@ func (w *streamWriter) nextBatch() []*write {
 	return w.gather()
 }
 
-// sendBatch needs the lock.
+// sendBatch sends writes as one batch. The caller holds w.mu.
 func (w *streamWriter) sendBatch(writes []*write) {
 	at := place{w.replies.connection(), w.sends + 1}
 	for _, op := range writes {
@@ -240,11 +243,11 @@ func (w *streamWriter) sendBatch(writes []*write) {
 	}
 }
 
-// half takes half of a batch that was refused.
+// half removes and returns the live writes of half of a refused batch.
 func (w *streamWriter) half() (writes []*write) {
 	for len(writes) == 0 && len(w.batches.halves) > 0 {
 		for _, op := range w.batches.halves[0] {
-			if op.state == writeQueued { // not given up
+			if op.state == writeQueued { // not abandoned
 				writes = append(writes, op)
 			}
 		}
@@ -253,9 +256,9 @@ func (w *streamWriter) half() (writes []*write) {
 	return writes
 }
 
-// gather takes what waits, as far as one batch may have it: of each subject one message, as the
-// server refuses a batch that writes to a subject and then expects a sequence of it. Inline
-// events have half of its messages and bytes at most, and are not crowded out.
+// gather removes and returns waiting writes for one batch. It takes one message per subject,
+// because the server refuses a batch that writes to a subject and then expects its sequence. Inline
+// events go first, with up to half of the messages and bytes, so that jobs do not crowd them out.
 func (w *streamWriter) gather() []*write {
 	bytes, subjects := 0, map[string]bool{}
 	upTo := func(most, mostBytes int) func(*write) choice {
@@ -276,8 +279,8 @@ func (w *streamWriter) gather() []*write {
 	return append(inline, w.lanes[Jobs].shared.take(upTo(mostShared-len(inline), mostSharedBytes))...)
 }
 
-// publishBatch sends the messages of a batch. The last one has it committed, and has the
-// answer for all: what was wrong with an earlier one makes that incomplete.
+// publishBatch publishes the messages of a batch. The last one commits the batch and carries the
+// reply subject. If an earlier message failed, the server answers that the batch is incomplete.
 func (w *streamWriter) publishBatch(one *batch) error {
 	for i, op := range one.writes {
 		m := &nats.Msg{Subject: op.m.Subject, Data: op.m.Data, Header: maps.Clone(op.m.Header)}
@@ -299,7 +302,7 @@ func (w *streamWriter) publishBatch(one *batch) error {
 	return nil
 }
 
-// committed takes the answer to a batch, or its end without one.
+// committed handles the answer to a batch, or its timeout or disconnect.
 func (w *streamWriter) committed(one *batch, m *nats.Msg, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -307,8 +310,8 @@ func (w *streamWriter) committed(one *batch, m *nats.Msg, err error) {
 	w.send()
 }
 
-// finish ends a batch. One that is refused stores nothing, and goes again in halves, and in the
-// end one by one: the server says of each message what is wrong with it. It needs the lock.
+// finish ends a batch. A refused batch stored nothing; its writes are resent in halves and finally
+// one by one, so that each gets its own answer. The caller holds w.mu.
 func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	var ack Ack
 	var count int
@@ -316,7 +319,7 @@ func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 		ack, count, err = decodeAck(m)
 	}
 	select {
-	case <-one.done: // the time was over before
+	case <-one.done: // timed out earlier
 		if err == nil || nothingStored(err) {
 			w.batches.decide(one)
 			w.processed(one.sent)
@@ -329,7 +332,7 @@ func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	}
 	w.batches.end(one, err)
 	writes := one.writes
-	one.writes = nil // its answer may come yet
+	one.writes = nil // one stays referenced until a late answer
 	if nothingStored(err) {
 		w.repeat(writes)
 		return
@@ -337,7 +340,7 @@ func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	if err == nil {
 		w.processed(one.sent)
 	}
-	first := ack.Seq - uint64(len(writes)) + 1 // they are stored one after the other
+	first := ack.Seq - uint64(len(writes)) + 1 // sequences of a batch are consecutive
 	for i, op := range writes {
 		r := writeResult{err: err}
 		if err == nil {
@@ -347,8 +350,7 @@ func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	}
 }
 
-// repeat has the writes of a refused batch sent again. Those whose callers have gone away are
-// not.
+// repeat requeues the writes of a refused batch, except abandoned ones.
 func (w *streamWriter) repeat(writes []*write) {
 	again := writes[:0]
 	for _, op := range writes {
@@ -371,13 +373,12 @@ func (w *streamWriter) repeat(writes []*write) {
 	}
 }
 
-// nothingStored reports whether the server has certainly stored nothing of a batch.
+// nothingStored reports whether err proves that the server stored nothing of a batch.
 func nothingStored(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.Code < 500 || api.ErrorCode == codeStoreFailed || api.ErrorCode == codeInsufficientResources)
 }
 
-// size is what the message takes, about, in bytes.
 func (op *write) size() int {
 	n := len(op.m.Data)
 	for key, values := range op.m.Header {

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestALargeMessageIsNotKeptWaiting by batches, of which there is always one to send.
+// TestALargeMessageIsNotKeptWaiting proves that an endless sequence of batches does not starve a
+// large message.
 func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
@@ -42,8 +43,8 @@ func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 	}
 }
 
-// mute is a server of log.> whose answers the test gives. broken says that it has met an error,
-// looks has an entry for each time that it was asked.
+// mute is a server of log.> whose answers come from the test. broken makes Sound report an error,
+// and looks receives a value for each call of Sound.
 type mute struct {
 	world
 	got    chan *nats.Msg
@@ -51,8 +52,7 @@ type mute struct {
 	looks  chan struct{}
 }
 
-// answerDue is how long a batch waits for its answer where one has none. The others are answered
-// within that time.
+// answerDue is the timeout of a batch without an answer. Every answered batch is answered earlier.
 const answerDue = 3 * time.Second
 
 func newMute(t *testing.T, timeout time.Duration) mute {
@@ -64,7 +64,7 @@ func newMute(t *testing.T, timeout time.Duration) mute {
 	if _, err := m.nc.ChanSubscribe("log.>", m.got); err != nil {
 		t.Fatal(err)
 	}
-	m.writer = newStreamWriter(m.replies, streamOptions{ // each write is a batch
+	m.writer = newStreamWriter(m.replies, streamOptions{ // one write per batch
 		ShareFrom: 1, Timeout: timeout, Room: yesAlways, Sound: func() bool {
 			m.looks <- struct{}{}
 			return !m.broken.Load()
@@ -73,7 +73,7 @@ func newMute(t *testing.T, timeout time.Duration) mute {
 	return m
 }
 
-// write begins to write, and gives the message as the server has it.
+// write starts a write and returns the message as the server received it.
 func (m mute) write(ctx context.Context, subject string) (sent *nats.Msg, result <-chan error) {
 	failed := make(chan error, 1)
 	go func() {
@@ -90,14 +90,14 @@ func (m mute) answer(t *testing.T, to *nats.Msg, with string) {
 	}
 }
 
-// settles waits until the batch of a message is settled, and answers the questions about it.
+// settles waits until the batch of a message is settled and refuses the questions about it.
 func (m mute) settles(t *testing.T, h nats.Header) {
 	t.Helper()
 	for tick := time.NewTicker(time.Millisecond); !m.writer.settled(h); {
 		select {
 		case question := <-m.got:
 			m.answer(t, question, no)
-		case <-tick.C: // what the server was asked is under way
+		case <-tick.C: // an answer is being processed
 		}
 	}
 }
@@ -107,8 +107,8 @@ const (
 	no  = `{"stream":"LOG","error":{"code":400,"err_code":10071,"description":"wrong last sequence"}}`
 )
 
-// TestABatchWithoutAnAnswerIsNotSettled, until the server has answered something that was sent
-// later, and has met no error.
+// TestABatchWithoutAnAnswerIsNotSettled proves that a batch without an answer stays unsettled until
+// the server answers something sent later and reports no error.
 func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
@@ -137,14 +137,15 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	m.broken.Store(false)
 	third, failed := m.write(t.Context(), "log.3")
 	m.answer(t, third, no)
-	m.answer(t, <-m.got, no) // and by itself
+	m.answer(t, <-m.got, no) // resent alone
 	if err := <-failed; err == nil {
 		t.Error("a write that was refused is stored")
 	}
 	m.settles(t, first.Header)
 }
 
-// TestWritesAndAnswersDoNotWaitForALook at a stream, which waits for the disk.
+// TestWritesAndAnswersDoNotWaitForALook proves that a slow call of Sound delays neither writes nor
+// answers.
 func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
@@ -184,7 +185,8 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	m.settles(t, first.Header)
 }
 
-// TestAQuestionWithoutAnAnswerIsGivenUp: it does not keep what goes alone from being sent.
+// TestAQuestionWithoutAnAnswerIsGivenUp proves that an unanswered question does not fill the
+// window.
 func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
@@ -213,7 +215,7 @@ func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestALateAnswerSettlesABatch.
+// TestALateAnswerSettlesABatch proves that an answer after the timeout settles its batch.
 func TestALateAnswerSettlesABatch(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
@@ -227,7 +229,7 @@ func TestALateAnswerSettlesABatch(t *testing.T) {
 	}
 	m.answer(t, first, yes)
 	second, failed := m.write(t.Context(), "log.2")
-	for second.Subject != "log.2" { // the question came before
+	for second.Subject != "log.2" { // the question came first
 		second = <-m.got
 	}
 	m.answer(t, second, yes)
@@ -239,8 +241,8 @@ func TestALateAnswerSettlesABatch(t *testing.T) {
 	}
 }
 
-// TestABatchOfALostConnectionIsNotSettled by what the next connection has answered, until that
-// was sent after a message of the batch was read: the server may have it in a buffer yet.
+// TestABatchOfALostConnectionIsNotSettled proves that answers on the next connection settle a batch
+// only if they belong to writes sent after a message of the batch was read.
 func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, time.Minute)
@@ -270,7 +272,7 @@ func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
 	m.settles(t, first.Header)
 }
 
-// TestWhatWasGivenUpMakesNoBatch: writes whose callers have gone away while they waited.
+// TestWhatWasGivenUpMakesNoBatch proves that writes abandoned while they waited are not sent.
 func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, time.Minute)
@@ -292,7 +294,8 @@ func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 	}
 }
 
-// TestOneConflictDoesNotSyncTheOthersOneByOne: the halves of a batch without it are batches.
+// TestOneConflictDoesNotSyncTheOthersOneByOne proves that the halves of a refused batch without the
+// conflict are sent as batches.
 func TestOneConflictDoesNotSyncTheOthersOneByOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
@@ -331,7 +334,7 @@ func TestOneConflictDoesNotSyncTheOthersOneByOne(t *testing.T) {
 	}
 }
 
-// TestInlineEventsAreNotCrowdedOut by large events of jobs.
+// TestInlineEventsAreNotCrowdedOut proves that large events of jobs do not starve inline events.
 func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
@@ -362,12 +365,13 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 	group.Wait()
 }
 
-// halved is a mute server that has refused a batch: its first half is sent again, of which last is
-// the last message, and the second one waits. ends has an entry for each write that ends, and giveUp ends all.
+// halved is a mute server that has refused a batch. The first half is in flight again, with last as
+// its last message, and the second half waits. ends receives each result, and giveUp abandons all
+// writes.
 type halved struct {
 	mute
 	last   *nats.Msg
-	second []string // the subjects of the half that waits
+	second []string // subjects of the waiting half
 	ends   chan end
 	giveUp func()
 }
@@ -377,7 +381,7 @@ type end struct {
 	err     error
 }
 
-// seen is a context that tells when it is waited for.
+// seen is a context that reports when its Done channel is requested.
 type seen struct {
 	context.Context
 	waits chan<- struct{}
@@ -389,7 +393,7 @@ func (s seen) Done() <-chan struct{} {
 }
 
 const (
-	aloneAtOnce = 8 // as many as may be in flight one by one
+	aloneAtOnce = 8 // limit of writes in flight outside batches
 	inHalves    = 8
 	halvedAll   = aloneAtOnce + 2 + inHalves
 )
@@ -429,7 +433,6 @@ func newHalved(t *testing.T) halved {
 	return h
 }
 
-// batch takes a batch of so many messages.
 func (m mute) batch(n int) (all []*nats.Msg) {
 	for range n {
 		all = append(all, <-m.got)
@@ -437,8 +440,7 @@ func (m mute) batch(n int) (all []*nats.Msg) {
 	return all
 }
 
-// unsent fails unless all that was not answered ends, and the half that waits says that it was
-// not sent.
+// unsent checks that every unanswered write ends, and that the waiting half was not sent.
 func (h halved) unsent(t *testing.T) {
 	t.Helper()
 	for range aloneAtOnce + inHalves {
@@ -449,7 +451,8 @@ func (h halved) unsent(t *testing.T) {
 	}
 }
 
-// TestHalvesThatCannotBeSentEnd: the connection is gone when the first one was sent.
+// TestHalvesThatCannotBeSentEnd proves that both halves fail if the connection is lost while the
+// second one waits.
 func TestHalvesThatCannotBeSentEnd(t *testing.T) {
 	t.Parallel()
 	h := newHalved(t)
@@ -458,7 +461,7 @@ func TestHalvesThatCannotBeSentEnd(t *testing.T) {
 	h.unsent(t)
 }
 
-// TestHalvesAreGivenUp by callers who go away while they wait.
+// TestHalvesAreGivenUp proves that both halves end if their callers give up.
 func TestHalvesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	h := newHalved(t)
@@ -466,7 +469,8 @@ func TestHalvesAreGivenUp(t *testing.T) {
 	h.unsent(t)
 }
 
-// TestHalvesThatWereGivenUpLetNoBatchGo: what waits behind them is too few for one.
+// TestHalvesThatWereGivenUpLetNoBatchGo proves that an abandoned half does not count toward a
+// batch.
 func TestHalvesThatWereGivenUpLetNoBatchGo(t *testing.T) {
 	t.Parallel()
 	h := newHalved(t)

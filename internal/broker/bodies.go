@@ -17,8 +17,8 @@ import (
 // maxWhole is the largest body that Get reads, in bytes.
 const maxWhole = 1 << 30
 
-// Bodies holds what is too large for a message, and requests that are kept: one object store for each
-// tenant, whose objects live as long as the task log (claim check).
+// Bodies stores large payloads outside messages (claim check) and requests that must be kept. Each
+// tenant has an object store, whose objects expire with the job log.
 type Bodies struct {
 	b       *Broker
 	objects objects
@@ -27,8 +27,8 @@ type Bodies struct {
 	rooms   map[string]roomLook // by bucket
 }
 
-// bucket remembers whether a tenant's object store is there. Who holds turn
-// creates it or reads ready; a tenant waits for no other tenant.
+// bucket caches whether a tenant's object store exists. turn is a semaphore that guards ready and
+// told, one per bucket so that no tenant waits for another.
 type bucket struct {
 	turn  chan struct{}
 	ready bool
@@ -38,14 +38,14 @@ type bucket struct {
 // tellEvery limits log entries about an object store that cannot be created.
 const tellEvery = time.Minute
 
-// NewBodies returns the bodies of a broker.
+// NewBodies returns the bodies stored in b.
 func NewBodies(b *Broker) *Bodies {
 	return &Bodies{b: b, objects: objects{b}, buckets: map[string]*bucket{}, rooms: map[string]roomLook{}}
 }
 
-// Put stores data as an object of its own, whose name begins with prefix and is equal
-// to no other's: only the reference that Put returns leads to it.
-// The store's limit does not count: replies and dead letters are paid for.
+// Put stores data as a new object with a unique name that begins with prefix. Only the returned
+// reference leads to it. The tenant's limit does not apply, because replies and dead letters are
+// already paid for.
 func (s *Bodies) Put(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -54,7 +54,7 @@ func (s *Bodies) Put(ctx context.Context, tenant, prefix string, data []byte) (B
 	return s.put(ctx, bucket, prefix, bytes.NewReader(data), 0)
 }
 
-// PutNew is Put for what may be refused: it fails with ErrFull when the tenant's store has
+// PutNew is Put for bodies that may be refused. It returns ErrFull if the tenant's store has
 // reached its limit.
 func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
@@ -76,11 +76,10 @@ func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte)
 	return s.put(ctx, bucket, prefix, bytes.NewReader(data), left)
 }
 
-// PutStream is Put for what r gives until its end. Beyond limit bytes (0 for no limit) it fails
-// with ErrBodyTooLarge, and with ErrFull where the embedded server's disk has no room but what is
-// kept for the task log. After an error nothing stays behind, as far as JetStream can be reached.
-// It holds one chunk of at most 512 KiB in memory. ctx bounds every write; a read that blocks is
-// for r to end.
+// PutStream is Put for the contents of r. It returns ErrBodyTooLarge after limit bytes (0 for no
+// limit), and ErrFull if only the job log's reserved bytes are left on the embedded server's disk.
+// After an error it removes the object if JetStream can be reached. It buffers one chunk of at most
+// 512 KiB. ctx bounds each write, but does not interrupt a blocked r.
 func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Reader, limit int64) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -96,9 +95,9 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Read
 const (
 	// roomLookEvery is how long CheckRoom caches its result.
 	roomLookEvery = 5 * time.Second
-	// roomLookTimeout bounds how long CheckRoom delays a request.
+	// roomLookTimeout bounds the delay that CheckRoom adds to a request.
 	roomLookTimeout = 500 * time.Millisecond
-	// manyRooms bounds the cache.
+	// manyRooms limits the entries of the cache.
 	manyRooms = 10_000
 )
 
@@ -109,8 +108,8 @@ type roomLook struct {
 }
 
 // CheckRoom returns ErrFull if the tenant's store has reached its limit. Replies and result copies
-// count toward the limit, but are always stored. A result is cached for roomLookEvery, and longer
-// while the store does not answer.
+// count toward the limit but are always stored. CheckRoom caches its result for roomLookEvery, and
+// longer while the store does not answer.
 func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	bucket := s.b.names.Bodies(tenant)
 	s.mu.Lock()
@@ -119,10 +118,10 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 		s.mu.Unlock()
 		return seen.full
 	}
-	if len(s.rooms) >= manyRooms { // publishers can make up tenants
+	if len(s.rooms) >= manyRooms { // publishers can invent tenants
 		clear(s.rooms)
 	}
-	s.rooms[bucket] = roomLook{now, seen.full} // others do not ask too
+	s.rooms[bucket] = roomLook{now, seen.full} // concurrent calls use the old result
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, roomLookTimeout)
 	defer cancel()
@@ -133,7 +132,7 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		err = nil
 	default:
-		return seen.full // as it was
+		return seen.full // keep the old result
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,11 +140,10 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	return err
 }
 
-// left is what a tenant's store may still take, in bytes. The messages are counted as well: NATS
-// has the subject of each in memory, and every body has two of its own. JetStream's own limit is
-// not used: the server sets it aside whole when it creates the bucket, so that a few tenants would
-// use up a disk that is empty, and it would refuse what is paid for. Bodies that are stored at the
-// same time do not see each other.
+// left returns how many bytes a tenant's store may still take. It also limits messages, because
+// NATS keeps each subject in memory and a body has two. JetStream's own limit would reserve its
+// bytes for each bucket and refuse bodies that are already paid for. Concurrent puts do not see
+// each other.
 func (s *Bodies) left(state jetstream.StreamState) (int64, error) {
 	most := s.b.streams.limits
 	if state.Msgs >= uint64(most.BodiesMaxMsgs) {
@@ -157,8 +155,8 @@ func (s *Bodies) left(state jetstream.StreamState) (int64, error) {
 	return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, most.BodiesMaxBytes)
 }
 
-// spare lowers limit, 0 for none, to what the embedded server's disk has beyond the bytes that are
-// kept for the task log.
+// spare lowers limit to the free bytes of the embedded server's disk, without those reserved for
+// the job log. A limit of 0 means none.
 func (s *Bodies) spare(ctx context.Context, limit int64) (int64, error) {
 	if s.b.embedded == nil {
 		return limit, nil
@@ -193,9 +191,9 @@ func (s *Bodies) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 	return ref, nil
 }
 
-// Open reads a body as a stream, within ctx. It fails with ErrBodyLost when the
-// body is gone or another one has its name. A body that turns out to be damaged
-// fails a later Read with ErrBodyLost, at the latest before its last chunk.
+// Open returns a reader for a body. ctx bounds the reads. It returns ErrBodyLost if the body is
+// missing or the object of that name differs. If the body is damaged, a later Read returns
+// ErrBodyLost, before the last chunk at the latest.
 func (s *Bodies) Open(ctx context.Context, ref Body) (io.ReadCloser, error) {
 	r, err := s.objects.open(ctx, ref)
 	if err != nil {
@@ -204,7 +202,7 @@ func (s *Bodies) Open(ctx context.Context, ref Body) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// Get reads a body whole, up to 1 GiB, and checks its size and digest.
+// Get returns a whole body of up to 1 GiB and checks its size and digest.
 func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
 	if ref.Size > maxWhole {
 		return nil, fmt.Errorf("body %s of %d bytes: %w", ref.Name, ref.Size, ErrBodyTooLarge)
@@ -221,12 +219,12 @@ func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
 	return data, nil
 }
 
-// Delete removes a body; one that is gone already is no error.
+// Delete removes a body. A missing body is not an error.
 func (s *Bodies) Delete(ctx context.Context, ref Body) error {
 	return wrapf(s.objects.delete(ctx, ref), "delete body %s", ref.Name)
 }
 
-// ensure creates the bucket at the tenant's first large body.
+// ensure creates the bucket of a tenant with its first body.
 func (s *Bodies) ensure(ctx context.Context, name string) error {
 	known := s.bucket(name)
 	select {
@@ -261,8 +259,8 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	return nil
 }
 
-// createTimeout bounds one creation of a bucket. Of two replicas that create it at one moment
-// on a cluster one may get no answer, and finds it there when it asks again.
+// createTimeout bounds one attempt to create a bucket. If two replicas of a cluster create it at
+// the same moment, one of them may get no answer; its retry finds the bucket.
 const createTimeout = time.Second
 
 func (s *Bodies) create(ctx context.Context, name string) error {
@@ -283,7 +281,7 @@ func (s *Bodies) bucket(name string) *bucket {
 	return known
 }
 
-// forget makes the next body create the bucket again, if it was deleted.
+// forget makes the next put check the bucket again, in case it was deleted.
 func (s *Bodies) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,14 +24,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// noise gives n bytes that are the same in every run.
+// noise returns n bytes that are the same in every run.
 func noise(n int) []byte {
 	out := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(out)
 	return out
 }
 
-// left counts the messages of a tenant's object store.
 func left(t *testing.T, b *broker.Broker, tenant string) uint64 {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), "OBJ_"+b.Names().Bodies(tenant))
@@ -72,8 +71,7 @@ func TestBodiesStream(t *testing.T) {
 	})
 }
 
-// TestBodiesAreOrdinaryObjects: other NATS clients read what we write, and we
-// read what they write.
+// TestBodiesAreOrdinaryObjects proves that other NATS clients can read our objects, and we theirs.
 func TestBodiesAreOrdinaryObjects(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -99,9 +97,8 @@ func TestBodiesAreOrdinaryObjects(t *testing.T) {
 	}
 }
 
-// TestNoBodyReplacesAnother: two that were stored with one prefix are two objects, so
-// that a reader of the first one notices nothing of the second, and each is deleted
-// alone.
+// TestNoBodyReplacesAnother proves that two bodies stored with the same prefix are separate
+// objects: each can be read and deleted independently.
 func TestNoBodyReplacesAnother(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -147,7 +144,7 @@ func TestNoBodyReplacesAnother(t *testing.T) {
 	})
 }
 
-// TestABodyThatIsNotThere reads and deletes what there never was.
+// TestABodyThatIsNotThere proves that opening a missing body fails and deleting it succeeds.
 func TestABodyThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	bodies := broker.NewBodies(brokertest.Single(t))
@@ -160,9 +157,8 @@ func TestABodyThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestDeleteOfAnothersObject: what other programs store may have any name, and
-// another object may have it by the time that ours deletes it. What others have
-// deleted leaves a marker, which goes too.
+// TestDeleteOfAnothersObject proves that Delete spares another program's object that took over the
+// name, and removes the marker of an object that another program deleted.
 func TestDeleteOfAnothersObject(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -178,7 +174,7 @@ func TestDeleteOfAnothersObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref.Name = "upload-a" // with the digest of what was stored before
+	ref.Name = "upload-a" // with the digest of our deleted body
 	if _, err := store.PutString(ctx, ref.Name, "newer"); err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +195,7 @@ func TestDeleteOfAnothersObject(t *testing.T) {
 	}
 }
 
-// TestFailedPutLeavesNothing: whatever ends a Put, nothing of it stays, and what was
-// stored before does.
+// TestFailedPutLeavesNothing proves that a failed Put leaves no messages and spares earlier bodies.
 func TestFailedPutLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -235,9 +230,8 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAPutThatGivesUpIsKnown: the writer gives up after the info of its object was sent,
-// and mostly before it hears that it is stored. Either the object is there and named by
-// what Put returns, or nothing of it is.
+// TestAPutThatGivesUpIsKnown proves that a Put whose caller gives up during the write of the info
+// either returns a reference to a stored body or leaves nothing.
 func TestAPutThatGivesUpIsKnown(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -272,7 +266,7 @@ func TestAPutThatGivesUpIsKnown(t *testing.T) {
 	})
 }
 
-// cancelReader cancels a context when it is read, and is empty.
+// cancelReader is an empty reader that cancels a context when it is read.
 type cancelReader struct{ cancel context.CancelFunc }
 
 func (r cancelReader) Read([]byte) (int, error) {
@@ -280,8 +274,7 @@ func (r cancelReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestDamagedBody: a chunk that is missing or another one never looks like the
-// end of the body.
+// TestDamagedBody proves that a missing or altered chunk never looks like the end of the body.
 func TestDamagedBody(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -371,7 +364,7 @@ func TestBodyEndsWithItsContextAndItsClose(t *testing.T) {
 	}
 }
 
-// TestDeletedBucketComesBack: only the Put that meets the deletion fails.
+// TestDeletedBucketComesBack proves that only the first Put after the deletion of a bucket fails.
 func TestDeletedBucketComesBack(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -411,8 +404,8 @@ func TestBodiesOfManyTenantsAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAFullObjectStoreRefuses: a tenant's bodies end at their limit, and other
-// tenants' do not.
+// TestAFullObjectStoreRefuses proves that the byte limit of an object store applies to each tenant
+// separately.
 func TestAFullObjectStoreRefuses(t *testing.T) {
 	t.Parallel()
 	b, err := broker.Open(t.Context(), broker.Options{
@@ -454,8 +447,8 @@ func TestAFullObjectStoreRefuses(t *testing.T) {
 	}
 }
 
-// TestAnObjectStoreOfManyRefuses: a tenant's bodies end at a number of messages too, however
-// small they are, and what is erased makes room.
+// TestAnObjectStoreOfManyRefuses proves that the number of messages is limited too, and that
+// deleting bodies frees capacity.
 func TestAnObjectStoreOfManyRefuses(t *testing.T) {
 	t.Parallel()
 	bodies := broker.NewBodies(brokertest.Open(t, broker.Options{
@@ -483,8 +476,8 @@ func TestAnObjectStoreOfManyRefuses(t *testing.T) {
 	}
 }
 
-// TestAHalfFullLogLeavesTheRestOfTheDisk to bodies: what the log has used is not kept for it
-// once more.
+// TestAHalfFullLogLeavesTheRestOfTheDisk proves that only the unused bytes of the job log are
+// reserved.
 func TestAHalfFullLogLeavesTheRestOfTheDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -509,9 +502,8 @@ func TestAHalfFullLogLeavesTheRestOfTheDisk(t *testing.T) {
 	}
 }
 
-// TestABucketThatAClientMade: a publisher who uploads before the tenant's first
-// large body makes the bucket. Ours is then what genbus would have made, with what
-// was uploaded in it.
+// TestABucketThatAClientMade proves that genbus reconfigures a bucket created by an uploading
+// publisher and keeps its objects.
 func TestABucketThatAClientMade(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// Copy stores a body a second time in a tenant's store, as Put does, so that either
-// can be deleted without the other. ErrBodyLost says that there is nothing to copy.
+// Copy stores a second copy of a body in a tenant's store, as Put does, so that each can be deleted
+// independently. It returns ErrBodyLost if the original is missing.
 func (s *Bodies) Copy(ctx context.Context, from Body, tenant, prefix string) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -26,9 +26,8 @@ func (s *Bodies) Copy(ctx context.Context, from Body, tenant, prefix string) (Bo
 	return s.put(ctx, bucket, prefix, r, 0)
 }
 
-// Of finds what was stored with prefixes that begin with owner and a dash: of a job,
-// by its id. What it gives has a bucket and a name only. Some of it may have been
-// deleted already, or was never stored whole.
+// Of lists the bodies whose prefix begins with owner and a dash; the owner is a job ID. The results
+// have only Bucket and Name. Some may be deleted already or were never stored completely.
 func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	chunks := objectwrite.ChunksOf(bucket, "")
@@ -40,8 +39,8 @@ func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	return out, err
 }
 
-// Used is how many bytes a tenant's object store has; 0 where there is none. The most is
-// Limits.BodiesMaxBytes.
+// Used returns the bytes in a tenant's object store, or 0 if there is none. New bodies are limited
+// to Limits.BodiesMaxBytes.
 func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err error) {
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(s.b.names.Bodies(tenant)))
 	switch {
@@ -53,8 +52,8 @@ func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err err
 	return stream.CachedInfo().State.Bytes, nil
 }
 
-// subjects gives those that a tenant's object store has messages on; none where there
-// is no such store.
+// subjects returns the subjects of a bucket that match pattern, with their message counts; nil if
+// the bucket does not exist.
 func (s *Bodies) subjects(ctx context.Context, bucket, pattern string) (map[string]uint64, error) {
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -15,8 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// putSoon stores a body. On three nodes the one that we speak to may hear of a new store
-// after it was made.
+// putSoon stores a body. In a cluster, the connected server may not know a new bucket yet.
 func putSoon(t testing.TB, bodies *broker.Bodies, tenant, prefix string) {
 	t.Helper()
 	for {
@@ -30,8 +29,7 @@ func putSoon(t testing.TB, bodies *broker.Bodies, tenant, prefix string) {
 	}
 }
 
-// TestCopyLivesOnItsOwn: a copy stays when what it was made of is deleted, and the
-// other way round.
+// TestCopyLivesOnItsOwn proves that a copy and its original can be deleted independently.
 func TestCopyLivesOnItsOwn(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -59,8 +57,8 @@ func TestCopyLivesOnItsOwn(t *testing.T) {
 	})
 }
 
-// TestWhatWasStoredOfAJob is found by the job's id, and so is what its writer did not
-// live to complete.
+// TestWhatWasStoredOfAJob proves that a job's bodies are found by its ID, including incomplete
+// ones.
 func TestWhatWasStoredOfAJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -92,7 +90,7 @@ func TestWhatWasStoredOfAJob(t *testing.T) {
 	})
 }
 
-// words are the names of bodies without what makes each unique, in order.
+// words returns the sorted names of bodies without their random suffixes.
 func words(found []broker.Body, err error) []string {
 	if err != nil {
 		return []string{err.Error()}
@@ -116,7 +114,8 @@ func same(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestDeleteKeepsToOneObject, whatever another program has called its chunks.
+// TestDeleteKeepsToOneObject proves that Delete ignores wildcards in the NUID of another program's
+// object.
 func TestDeleteKeepsToOneObject(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -137,8 +136,7 @@ func TestDeleteKeepsToOneObject(t *testing.T) {
 	}
 }
 
-// BenchmarkOf looks for the bodies of one job in a full store of a tenant: 20 GiB of
-// bodies of 256 KiB.
+// BenchmarkOf finds the bodies of one job in a full tenant store: 20 GiB in bodies of 256 KiB.
 func BenchmarkOf(b *testing.B) {
 	br, ctx := brokertest.Single(b), b.Context()
 	bodies := broker.NewBodies(br)

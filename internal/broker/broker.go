@@ -1,6 +1,6 @@
-// Package broker connects genbus to JetStream, embedded or remote, keeps its
-// streams as the design states them, and offers the few publishes and reads
-// whose guarantees everything else rests on. It knows nothing of jobs.
+// Package broker connects genbus to JetStream, embedded or remote. It keeps the streams configured
+// and offers the publishes and reads on whose guarantees the other packages rely. It knows nothing
+// about jobs.
 package broker
 
 import (
@@ -20,23 +20,23 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Options says where the broker is and how its streams are kept.
+// Options configures Open.
 type Options struct {
-	// Names are the stream and subject names. Required.
+	// Names builds stream and subject names. Required.
 	Names subject.Space
-	// URL of a NATS cluster; empty: an embedded server.
+	// URL of a NATS cluster. Default: an embedded server.
 	URL string
-	// Connect are further options of the connection, such as credentials.
+	// Connect holds further connection options, such as credentials.
 	Connect []nats.Option
-	// Embedded configures the embedded server; unused with a URL.
+	// Embedded configures the embedded server. Ignored if URL is set.
 	Embedded Embedded
-	// Replicas of every stream. Default: 1.
+	// Replicas of each stream. Default: 1.
 	Replicas int
-	// Limits of the streams. Zero fields: the defaults of DefaultLimits.
+	// Limits of the streams. Zero fields default to DefaultLimits.
 	Limits Limits
 	// Logger is required.
 	Logger *slog.Logger
-	// Wall is the time of day, as the machine has it. Default: time.Now.
+	// Wall reads the machine's time of day. Default: time.Now.
 	Wall func() time.Time
 }
 
@@ -48,28 +48,28 @@ type Broker struct {
 	names    subject.Space
 	log      *slog.Logger
 	streams  *Streams
-	embedded *embedded // nil with a remote cluster
+	embedded *embedded // nil with URL
 
-	trouble   atomic.Pointer[trouble] // nil when the last look of Ready found all well
+	trouble   atomic.Pointer[trouble] // nil if the last Ready succeeded
 	failed    chan error
-	endKeep   context.CancelFunc // of keepStore
+	endKeep   context.CancelFunc // stops keepStore
 	keepEnded sync.WaitGroup
 
 	mu          sync.Mutex
 	onReconnect []func(context.Context)
 	repairing   context.CancelFunc
-	closing     bool // nothing is repaired any more
+	closing     bool // no new repairs
 	repairs     sync.WaitGroup
 }
 
-// Open connects, starting the embedded server where there is no URL. It does not
-// touch the streams; Streams.Ensure does.
+// Open connects to NATS, and starts the embedded server if there is no URL. It does not touch the
+// streams; call Streams.Ensure.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{names: o.Names, log: o.Logger, failed: make(chan error, 1), endKeep: func() {}}
 	reads, opts := newLink("genbus", o.Logger), o.Connect
 	reads.onBack = b.reconnected
-	// A read of a stream whose sync stalls keeps the embedded server from reading its connection,
-	// so writes have another one. A remote server is reached by one.
+	// A read from a stream whose sync stalls keeps the embedded server from reading that
+	// connection, so writes get their own. A remote server needs only one.
 	writes := reads
 	if o.URL == "" {
 		e, err := startEmbedded(o.Embedded, o.Logger)
@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// links are the connections, those that write first.
+// links returns the connections, the one for writes first.
 func (b *Broker) links() []*link {
 	if b.writer.link == b.reader.link {
 		return []*link{b.writer.link}
@@ -127,25 +127,25 @@ func (b *Broker) disconnect() {
 	}
 }
 
-// Conn is the connection for everything but writes. While a sync of the embedded server stalls,
-// what is sent by it may wait for the server for up to flusherTimeout, or be lost.
+// Conn returns the connection for everything but writes. While a sync of the embedded server
+// stalls, messages sent over it may be delayed by up to flusherTimeout, or lost.
 func (b *Broker) Conn() *nats.Conn { return b.reader.link.nc }
 
-// WriteConn is the connection for writes, settlements among them: no read holds them up. What is
-// sent by Conn before may come after it: flush a subscription that is to hear of a write.
+// WriteConn returns the connection for writes and acks. Reads do not block it. Messages sent
+// earlier over Conn may arrive later: flush a subscription before a write that it must see.
 func (b *Broker) WriteConn() *nats.Conn { return b.writer.link.nc }
 
-// MaxPayload returns the smallest max_payload (server, account or user limit) seen since the process
+// MaxPayload returns the smallest max_payload (server, account or user limit) since the process
 // started, in bytes.
 func (b *Broker) MaxPayload() int64 { return b.writer.link.maxPayload() }
 
-// Names are the stream and subject names.
+// Names returns the stream and subject names.
 func (b *Broker) Names() subject.Space { return b.names }
 
-// Streams keeps the streams and the durable consumers.
+// Streams returns the manager of streams and durable consumers.
 func (b *Broker) Streams() *Streams { return b.streams }
 
-// ClientURL is the address of the embedded server for other processes, or empty.
+// ClientURL returns the embedded server's address for other processes, or "".
 func (b *Broker) ClientURL() string {
 	if b.embedded == nil || b.embedded.server().Addr() == nil {
 		return ""
@@ -153,19 +153,18 @@ func (b *Broker) ClientURL() string {
 	return b.embedded.server().ClientURL()
 }
 
-// OnReconnect registers a function that is called after the connection came back
-// and there are all streams. Its context ends when the broker closes.
+// OnReconnect registers a function to call after a reconnect, once all streams exist. Its context
+// ends when the broker closes.
 func (b *Broker) OnReconnect(f func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onReconnect = append(b.onReconnect, f)
 }
 
-// reconnected creates the streams that are missing, because a memory stream is gone after
-// a restart of the broker, and then tells the others. A newer reconnect ends the
-// work for an older one.
+// reconnected creates missing streams in the background, because a restarted server has lost its
+// memory streams, and then calls the hooks. A newer reconnect cancels an older repair.
 func (b *Broker) reconnected() {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the connection's callbacks have no context; Close ends this one
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // connection callbacks have no context; Close ends this one
 	b.mu.Lock()
 	if b.closing {
 		b.mu.Unlock()
@@ -201,8 +200,8 @@ func (b *Broker) repair(ctx context.Context, hooks []func(context.Context)) {
 	}
 }
 
-// Close drains the connections and stops the embedded server. The callers have
-// stopped publishing.
+// Close flushes and closes the connections and stops the embedded server. Callers must have stopped
+// publishing.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closing = true

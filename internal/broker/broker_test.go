@@ -52,8 +52,8 @@ func TestPublishExpecting(t *testing.T) {
 	})
 }
 
-// TestRacingWritersOneWins is the rule that everything rests on: of any number
-// of writers of one version, one stores its message.
+// TestRacingWritersOneWins proves the rule behind every state change: of concurrent writers with
+// the same expected sequence, one succeeds.
 func TestRacingWritersOneWins(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -121,13 +121,13 @@ func TestPublishClassifiesRefusals(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Publish(ctx, msg(b.Names().Chunk("t", "i"), "", "1")); err != nil && !errors.Is(err, broker.ErrNoAnswer) { // nil: the answer was first
+	if _, err := b.Publish(ctx, msg(b.Names().Chunk("t", "i"), "", "1")); err != nil && !errors.Is(err, broker.ErrNoAnswer) { // nil if the ack came first
 		t.Errorf("an ended context gave %v", err)
 	}
 }
 
-// TestAPublishWaitsForItsStream: on three nodes a stream has no leader for a moment, and the
-// server that is asked says that no one listens. The message is sent again.
+// TestAPublishWaitsForItsStream proves that a publish is retried until a stream listens, as during
+// an election.
 func TestAPublishWaitsForItsStream(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -136,7 +136,7 @@ func TestAPublishWaitsForItsStream(t *testing.T) {
 		_, err := b.Publish(ctx, msg("late.stream", "", "1"))
 		stored <- err
 	}()
-	for b.WriteConn().Stats().InMsgs == answers { // nothing else comes but what the publish is told
+	for b.WriteConn().Stats().InMsgs == answers { // only the 503 of the publish arrives here
 		if err := broker.Wait(ctx, time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -189,9 +189,8 @@ func TestLowerRevisionChangesNothing(t *testing.T) {
 	}
 }
 
-// TestReconnectChangesNoSettings: two replicas have other limits. The streams are as the
-// one that started last says, and the other one's reconnects change nothing: it says
-// once how they differ.
+// TestReconnectChangesNoSettings proves that the streams keep the settings of the replica that
+// started last, and that a reconnect of another replica logs the difference once.
 func TestReconnectChangesNoSettings(t *testing.T) {
 	t.Parallel()
 	url := brokertest.Alone(t).ClientURL()
@@ -228,8 +227,8 @@ func TestReconnectChangesNoSettings(t *testing.T) {
 	}
 }
 
-// TestObjectStoresAreAsTheConfigurationSays: a start gives those that there are its TTL, and its
-// number of copies, also those whose tenants store nothing any more. Those of others stay.
+// TestObjectStoresAreAsTheConfigurationSays proves that a start applies the TTL and the replicas to
+// existing object stores of genbus and to no others.
 func TestObjectStoresAreAsTheConfigurationSays(t *testing.T) {
 	t.Parallel()
 	t.Run("TTL", func(t *testing.T) {
@@ -289,14 +288,14 @@ func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 	}
 }
 
-// TestEveryLostStreamIsCounted: streams on disk that this process has seen, the log among
-// them, are gone, and created again. At the first start of all nothing is lost.
+// TestEveryLostStreamIsCounted proves that lost streams on disk are recreated and counted, and that
+// the first start counts none.
 func TestEveryLostStreamIsCounted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
 		all := b.Streams().Configs()
-		if full, _ := brokertest.InFull(); !full { // each takes a second
+		if full, _ := brokertest.InFull(); !full { // one second each
 			all = slices.DeleteFunc(all, func(s jetstream.StreamConfig) bool {
 				return !slices.Contains([]string{b.Names().Tasks(), b.Names().Work(), b.Names().Chunks()}, s.Name)
 			})

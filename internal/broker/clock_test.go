@@ -12,8 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTheClockIsMeasured at the start and by each look at JetStream, on one node and on
-// three: nothing was compared before the streams were there.
+// TestTheClockIsMeasured proves that the clock is measured at startup, on one node and on three.
 func TestTheClockIsMeasured(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(t testing.TB) *broker.Broker) {
@@ -46,7 +45,7 @@ func TestAWrongClockIsMeasured(t *testing.T) {
 	}
 	b := brokertest.Open(t, o)
 	var wrong *clock.WrongError
-	if _, err := b.Clock().Now(); !errors.As(err, &wrong) || (wrong.Offset-49*time.Hour).Abs() > time.Minute { // a slow answer makes it less exact
+	if _, err := b.Clock().Now(); !errors.As(err, &wrong) || (wrong.Offset-49*time.Hour).Abs() > time.Minute { // imprecise if the answer is slow
 		t.Errorf("%v", err)
 	}
 	shift.Store(0)

@@ -9,7 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestWritesDoWithoutTheConnectionForReads, of which callers are told.
+// TestWritesDoWithoutTheConnectionForReads proves that writes work without the other connection,
+// and that Trouble reports its loss.
 func TestWritesDoWithoutTheConnectionForReads(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -19,7 +20,8 @@ func TestWritesDoWithoutTheConnectionForReads(t *testing.T) {
 	shortly(t, "callers are told", func() bool { return errors.Is(b.Trouble(), broker.ErrUnavailable) })
 }
 
-// TestALostConnectionForWritesIsTold to callers, and to those who ask whether it is ready.
+// TestALostConnectionForWritesIsTold proves that Trouble and Ready report the loss of the
+// connection for writes.
 func TestALostConnectionForWritesIsTold(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -30,8 +32,8 @@ func TestALostConnectionForWritesIsTold(t *testing.T) {
 	}
 }
 
-// TestOneConnectionToARemoteServer: it does not become two that may be connected to different
-// servers of a cluster.
+// TestOneConnectionToARemoteServer proves that a remote server gets one connection, because two
+// could reach different servers of a cluster.
 func TestOneConnectionToARemoteServer(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: brokertest.Alone(t).ClientURL()})

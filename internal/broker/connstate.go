@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// connState tells whether there is a connection. The answer to a request that was under way
-// when one was lost never comes, and the client itself would wait for it.
+// connState tracks whether a connection is up. The answer to a request in flight is lost with its
+// connection, but the client library keeps waiting for it.
 type connState struct {
 	mu   sync.Mutex
 	down context.Context // ends when the connection is lost
 	cut  context.CancelFunc
-	up   chan struct{} // is closed while there is a connection
+	up   chan struct{} // closed while there is a connection
 }
 
 func newConnState() *connState {
@@ -20,7 +20,7 @@ func newConnState() *connState {
 	return s
 }
 
-// lost and connected are called in the order in which it happened.
+// lost and connected must be called in the order of events.
 func (s *connState) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *connState) connected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down == nil || s.down.Err() != nil {
-		s.down, s.cut = context.WithCancel(context.Background()) //nolint:forbidigo // a connection belongs to no call
+		s.down, s.cut = context.WithCancel(context.Background()) //nolint:forbidigo // a connection outlives any call
 		close(s.up)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// EnsureConsumer creates or updates a durable consumer under the same rule of
-// revisions as the streams.
+// EnsureConsumer creates or updates a durable consumer, unless a newer genbus configured it.
 func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	want.Metadata = maps.Clone(want.Metadata)
 	if want.Metadata == nil {
@@ -26,11 +25,11 @@ func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstr
 	return c, err
 }
 
-// RestoreConsumer creates a durable consumer that is gone, after the streams that are.
-// What is there it does not change: another replica may have made it otherwise.
+// RestoreConsumer recreates a missing durable consumer, and its stream if that is missing too. It
+// does not change an existing consumer, because another replica may have configured it differently.
 func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	// Shortly: without a leader there is no answer, and the caller is to go on as soon as
-	// there is one.
+	// Short, because a consumer without a leader does not answer, and the caller should proceed as
+	// soon as one is elected.
 	look, cancel := context.WithTimeout(ctx, time.Second)
 	c, err := s.admin.Consumer(look, stream, want.Durable)
 	cancel()
@@ -47,7 +46,7 @@ func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetst
 		return nil, err
 	}
 	if c, err := s.admin.Consumer(ctx, stream, want.Durable); !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return c, err // another process created it first
+		return c, err // another process created it
 	}
 	want.Metadata = revisionMetadata()
 	c, err = s.admin.js.CreateConsumer(ctx, stream, want)

@@ -11,17 +11,16 @@ import (
 
 type deleteRequest struct {
 	Seq     uint64 `json:"seq"`
-	NoErase bool   `json:"no_erase"` // what was stored is not overwritten
+	NoErase bool   `json:"no_erase"` // do not overwrite the message on disk
 }
 
-// apiAnswer is what all answers of the JetStream API have.
 type apiAnswer struct {
 	Error *jetstream.APIError `json:"error"`
 }
 
-// Delete removes one message from a stream, and reports whether this call did. One that
-// is gone already is no error: the server has several answers for it, so that it is
-// asked for the message then.
+// Delete removes one message from a stream. removed reports whether this call removed it. A missing
+// message is not an error; the server reports it in several ways, so Delete confirms it with a
+// read.
 func (a *admin) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("delete from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestDelete removes a message, and is content with one that is gone: the first of
-// the stream, one in its middle, and one that never was.
+// TestDelete proves that Delete removes a message and tolerates a missing one, at the start, in the
+// middle, and beyond the end of the stream.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -46,8 +46,8 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// TestStreamOfThoseThatWaitHasManyReaders: every replica follows it, which a work
-// queue does not allow.
+// TestStreamOfThoseThatWaitHasManyReaders proves that several replicas can read the backlog, which
+// a work queue would not allow.
 func TestStreamOfThoseThatWaitHasManyReaders(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

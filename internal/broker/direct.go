@@ -14,23 +14,22 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// Direct gets are answered by any replica, with many messages at a time, and without
-// the base64 and the JSON of the leader's answers. A replica has a prefix of the stream:
-// it may lack what was stored last, and it lacks nothing before that. So what it has can
-// be used, and what it does not have is asked of the leader.
+// Any replica may answer a direct get, with many messages at a time and without the base64 and JSON
+// of the leader's answers. A replica has a prefix of the stream, so the messages that it returns
+// are valid. Only the leader can say that a message does not exist.
 
-// Bounds of one direct get. The embedded server answers on the connection that asked,
-// which takes nothing else meanwhile.
+// Limits of one direct get. The embedded server answers on the connection that asked, and blocks it
+// until the answer is complete.
 const (
 	pageMessages = 512
 	pageBytes    = 256 << 10
-	// MostSubjects is how many subjects Behind asks for at a time. The server answers
-	// for up to 1,024.
+	// MostSubjects is the most subjects in one call of Behind or Lasts. The server accepts up to
+	// 1,024.
 	MostSubjects = 256
 	behindBytes  = 4 << 20
 )
 
-// directRequest is the body of a direct get (ADR 31 of NATS).
+// directRequest is the payload of a direct get (ADR 31 of NATS).
 type directRequest struct {
 	Seq       uint64   `json:"seq,omitempty"`
 	NextBy    string   `json:"next_by_subj,omitempty"`
@@ -39,29 +38,28 @@ type directRequest struct {
 	MaxBytes  int      `json:"max_bytes,omitempty"`
 }
 
-// Headers of the answers that the client has no names for.
+// Headers for which the client library has no constants.
 const (
 	headerUpTo    = "Nats-UpTo-Sequence"
 	headerPending = "Nats-Num-Pending"
 	headerStatus  = "Status"
 )
 
-// directAnswer is what one replica said.
 type directAnswer struct {
 	messages []Stored
-	// through is the sequence up to which the replica has the stream and answered
-	// completely; 0: it did not say.
+	// through is the sequence up to which the replica has the stream and its answer is complete; 0
+	// if the replica did not say.
 	through uint64
 }
 
-// Page reads the first messages on a subject with sequence from or above, in order and
-// without a gap; none: the leader has none. More may follow.
+// Page returns the first messages on a subject with sequence from or above, in order and without
+// gaps. More may follow. An empty page means that the leader has none.
 func (r *reader) Page(ctx context.Context, stream, subject string, from uint64) ([]Stored, error) {
 	a, err := r.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: pageMessages, MaxBytes: pageBytes})
 	if len(a.messages) > 0 {
-		return a.messages, nil // in order, whatever became of the rest
+		return a.messages, nil // in order, so usable despite err
 	}
-	if err != nil && !errors.Is(err, nats.ErrNoResponders) { // the stream may do without direct gets
+	if err != nil && !errors.Is(err, nats.ErrNoResponders) { // the stream may not allow direct gets
 		return nil, err
 	}
 	m, err := r.Next(ctx, stream, subject, from)
@@ -74,19 +72,17 @@ func (r *reader) Page(ctx context.Context, stream, subject string, from uint64) 
 	return []Stored{m}, nil
 }
 
-// Known is what is known of a subject: its last sequence, or one up to which it is known
-// to have no other messages.
+// Known pairs a subject with the sequence up to which the caller knows its messages.
 type Known struct {
 	Subject string
 	Seq     uint64
 }
 
-// Behind returns which of the subjects, by index, have a message above what is known of
-// them, as the leader knew the stream when state was read; with missing, also those that
-// have no message. It may return a subject that has neither: what no replica can say for
-// sure is returned. It leaves out none with news. One whose messages were removed it may
-// leave out as long as a replica has not followed the removal, which no sequence shows:
-// ask again later. At most MostSubjects.
+// Behind returns the indexes of subjects with a message above their known sequence, as of state,
+// which the leader reported. With missing, it also returns subjects without messages. It never
+// omits news, but may return a subject without any if no replica can tell. It omits a subject whose
+// messages were removed until a replica has applied the removal; call it again later. len(known)
+// must not exceed MostSubjects.
 func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
 	req := directRequest{Seq: state.State.LastSeq, MultiLast: make([]string, len(known)), MaxBytes: behindBytes}
 	for i, k := range known {
@@ -107,9 +103,9 @@ func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known 
 	return a.behind(known, missing, fresh), nil
 }
 
-// askLasts asks until a replica has the stream up to state; not fresh: none had. A replica
-// that finds no message on any of the subjects does not say up to where. Then one more
-// subject, of which the leader has a message, makes it say so.
+// askLasts retries until a replica has the stream up to state. fresh is false if none had in time.
+// A replica that finds no message on any subject does not report its position, so askLasts adds a
+// subject on which the leader has a message.
 func (r *reader) askLasts(ctx context.Context, state *jetstream.StreamInfo, req directRequest) (a directAnswer, fresh bool, err error) {
 	stream, last, asked := state.Config.Name, state.State.LastSeq, false
 	for wait := 20 * time.Millisecond; ; wait *= 2 {
@@ -125,7 +121,7 @@ func (r *reader) askLasts(ctx context.Context, state *jetstream.StreamInfo, req 
 		case none && !asked:
 			m, err := r.Next(ctx, stream, ">", req.Seq)
 			if errors.Is(err, ErrNoMessage) || err == nil && m.Seq > last {
-				return a, true, nil // all that could be news is gone
+				return a, true, nil // all candidates were removed
 			}
 			if err != nil {
 				return a, false, err
@@ -135,7 +131,7 @@ func (r *reader) askLasts(ctx context.Context, state *jetstream.StreamInfo, req 
 		case wait > 100*time.Millisecond:
 			return a, false, nil
 		}
-		if err := Wait(ctx, wait); err != nil { // the replica follows in a moment
+		if err := Wait(ctx, wait); err != nil { // the replica is catching up
 			return a, false, err
 		}
 	}
@@ -155,7 +151,8 @@ func (a directAnswer) behind(known []Known, missing, fresh bool) (out []int) {
 	return out
 }
 
-// askReplica asks once, over one connection. What came before an error is returned too.
+// askReplica sends one direct get over one connection. It returns messages received before an
+// error.
 func (r *reader) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
@@ -180,7 +177,7 @@ func (r *reader) collect(ctx context.Context, stream string, req directRequest) 
 	if err != nil {
 		return a, err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // a closed connection has no subscription left
+	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
 	if err := nc.PublishRequest(directSubject(stream), sub.Subject, body); err != nil {
 		return a, err
 	}
@@ -191,17 +188,17 @@ func (r *reader) collect(ctx context.Context, stream string, req directRequest) 
 		}
 		switch status := m.Header.Get(headerStatus); status {
 		case "":
-		case "204": // the end
+		case "204": // end of the answer
 			if Number(m.Header, headerPending) == 0 {
 				a.through = Number(m.Header, headerUpTo)
 			}
 			return a, nil
-		case "404": // nothing
+		case "404": // no message
 			return a, nil
 		default:
 			return a, fmt.Errorf("the server answered %s %s", status, m.Header.Get("Description"))
 		}
-		// Each names the one before it: none was lost on the way.
+		// Each message names its predecessor, which reveals a lost one.
 		if before := Number(m.Header, jetstream.LastSequenceHeader); before != last && req.NextBy != "" {
 			return a, fmt.Errorf("message %d was lost in transit", before)
 		}
@@ -217,7 +214,7 @@ func (r *reader) collect(ctx context.Context, stream string, req directRequest) 
 	}
 }
 
-// direct is get without the detour over JSON, answered by any replica.
+// direct reads one message from any replica.
 func (r *reader) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	reply, err := r.read(ctx, stream, directSubject(stream), req)
 	if err != nil {
@@ -229,7 +226,8 @@ func (r *reader) direct(ctx context.Context, stream string, req streamread.Reque
 	return storedMessage(reply)
 }
 
-// Number reads a header of a message that the server adds; 0 where it has no number.
+// Number parses a numeric header added by the server. It returns 0 if the header is missing or
+// malformed.
 func Number(h nats.Header, key string) uint64 {
 	n, err := strconv.ParseUint(h.Get(key), 10, 64)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// put stores a message and returns its sequence.
 func put(t testing.TB, b *broker.Broker, m *nats.Msg) uint64 {
 	t.Helper()
 	ack, err := b.Publish(t.Context(), m)
@@ -26,9 +25,8 @@ func put(t testing.TB, b *broker.Broker, m *nats.Msg) uint64 {
 	return ack.Seq
 }
 
-// TestPagesOfASubject: read in pages, a subject's messages come in order, whole and without
-// those of others, right after they were stored: on three nodes, too, where a replica that
-// answers may not have them yet.
+// TestPagesOfASubject proves that Page returns a subject's messages completely and in order right
+// after their writes, even if a lagging replica answers.
 func TestPagesOfASubject(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -70,7 +68,7 @@ func TestPagesOfASubject(t *testing.T) {
 	})
 }
 
-// TestBehind finds the subjects with news, on the leader's word, and those that are gone.
+// TestBehind proves that Behind finds the subjects with news and those without messages.
 func TestBehind(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -96,7 +94,7 @@ func TestBehind(t *testing.T) {
 		if got := behind(false); len(got) > 0 {
 			t.Errorf("of nothing new: %v", got)
 		}
-		for i := range 30 { // at once after the write, again and again
+		for i := range 30 { // right after each write
 			k := &known[i%len(known)]
 			seq := put(t, b, msg(k.Subject, "", "y"))
 			if got := behind(i%2 == 0); !slices.Contains(got, i%len(known)) {
@@ -114,7 +112,7 @@ func TestBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The sequence does not show a replica that lags behind a removal: it answers with what is gone.
+		// No sequence reveals a replica that lags behind a removal: it returns removed messages.
 		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
 		for got := behind(true); len(got) != len(known); got = behind(true) {
@@ -125,8 +123,7 @@ func TestBehind(t *testing.T) {
 	})
 }
 
-// TestBehindOfNothing: of subjects without a message a check asks no more than of others,
-// and says that none has news.
+// TestBehindOfNothing proves that subjects without messages cost few requests and are not reported.
 func TestBehindOfNothing(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -155,7 +152,7 @@ func TestBehindOfNothing(t *testing.T) {
 		none := func(what string) {
 			t.Helper()
 			var got []int
-			for range 5 { // a replica can be late for longer than a check waits
+			for range 5 { // a replica may lag for longer than a check waits
 				s, err := b.Stream(t.Context(), stream)
 				if err != nil {
 					t.Fatal(err)
@@ -192,8 +189,8 @@ func TestBehindOfNothing(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce: what one request returns is of the subjects that were asked for, and what it
-// does not is not there, or not yet.
+// TestManyAtOnce proves that Lasts and Some return only the requested messages, and all of them
+// once the replica has caught up.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -208,7 +205,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		put(t, b, &nats.Msg{Subject: b.Names().Chunk("t", "other"), Data: []byte("m")})
 		subjects = append(subjects[:3], b.Names().Chunk("t", "none"))
-		for got := map[string]uint64{}; !maps.Equal(got, want); { // a replica follows
+		for got := map[string]uint64{}; !maps.Equal(got, want); { // until the replica has caught up
 			lasts, err := b.Lasts(t.Context(), stream, subjects)
 			if err != nil {
 				t.Fatal(err)

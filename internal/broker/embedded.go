@@ -19,25 +19,22 @@ import (
 
 // Embedded configures the JetStream server inside the process.
 type Embedded struct {
-	// Listen is the TCP address for other processes; empty: none.
+	// Listen is the TCP address for other processes; empty for none.
 	Listen string
-	// DataDir holds the streams and the lock file. Required.
+	// DataDir holds the streams and a lock file. Required.
 	DataDir string
-	// User and Password are what clients on TCP must give; empty: reaching the address is
-	// enough.
+	// User and Password authenticate TCP clients; empty allows every client.
 	User, Password string
-	// TLS is how clients on TCP reach it; nil: without. Ours is inside the process.
+	// TLS applies to TCP clients; nil disables it. genbus itself connects in-process.
 	TLS *tls.Config
-	// NoSync leaves out the fsync on every write. Default: false, every write is
-	// synced before it is confirmed.
+	// NoSync skips the fsync before each ack. Default: false.
 	NoSync bool
-	// MaxStore and MaxMemory bound the streams, in bytes. Defaults: 16 GiB and
-	// 512 MiB.
+	// MaxStore and MaxMemory limit the streams on disk and in memory, in bytes. Defaults: 16 GiB
+	// and 512 MiB.
 	MaxStore, MaxMemory int64
 }
 
-// maxPayload is the largest message of the embedded server: the largest that
-// NATS recommends.
+// maxPayload is the embedded server's largest message in bytes, the maximum that NATS recommends.
 const maxPayload = 8 << 20
 
 type embedded struct {
@@ -47,14 +44,13 @@ type embedded struct {
 	log     *slog.Logger
 
 	restarted atomic.Int64 // last restart in place, in Unix nanoseconds; 0: none
-	checking  atomic.Int64 // since when writeError is under way, in Unix nanoseconds; 0: it is not
+	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0: none
 
-	looked atomic.Int64 // when hasRoom looked last, in Unix nanoseconds
-	full   atomic.Bool  // what it saw
+	looked atomic.Int64 // last check by hasRoom, in Unix nanoseconds
+	full   atomic.Bool  // result of that check
 }
 
-// startEmbedded takes the lock before it starts the server, because the server
-// itself would happily share a directory with another one.
+// startEmbedded locks the data directory first, because the server would share it with another one.
 func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	lock, err := lockDir(o.DataDir)
 	if err != nil {
@@ -69,7 +65,7 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	return e, nil
 }
 
-// server returns the running server, or the last one during a restart.
+// server returns the running server, or the previous one during a restart.
 func (e *embedded) server() *server.Server { return e.running.Load() }
 
 func lockDir(dir string) (*flock.Flock, error) {
@@ -110,8 +106,7 @@ func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
 	return s, nil
 }
 
-// tryAddress opens the address for a moment: the server itself only logs that it
-// cannot, and keeps everybody waiting.
+// tryAddress fails if addr is in use. The server would only log that, and keep callers waiting.
 func tryAddress(addr string) error {
 	if addr == "" {
 		return nil
@@ -166,13 +161,13 @@ func orDefault(v, otherwise int64) int64 {
 	return v
 }
 
-// InProcessConn is the client's end of a new connection.
+// InProcessConn returns the client's end of a new connection.
 func (e *embedded) InProcessConn() (net.Conn, error) { return e.server().InProcessConn() }
 
-// flusherTimeout bounds one write to the embedded server. A direct get from a stream whose sync
-// stalls keeps the server from reading the connection, which is a pipe without a buffer, and the
-// client holds its lock while it writes. After flusherTimeout it connects again. Its own default
-// is a minute. With a buffer in between fewer reads succeed (docs/adr/0024).
+// flusherTimeout bounds one write to the embedded server, after which the client reconnects; its
+// default is a minute. A direct get from a stream whose sync stalls keeps the server from reading
+// the connection, an unbuffered pipe, and the client holds its lock during a write. With a buffer
+// in between, fewer reads succeed (docs/adr/0024).
 const flusherTimeout = PublishTimeout
 
 func (e *embedded) inProcess() []nats.Option {
@@ -183,15 +178,14 @@ func (e *embedded) inProcess() []nats.Option {
 	return opts
 }
 
-// stop waits for the shutdown: a process that ends before it damages the store.
+// stop waits for the shutdown, because a process that exits earlier damages the store.
 func (e *embedded) stop() error {
 	e.server().Shutdown()
 	e.server().WaitForShutdown()
 	return e.lock.Unlock()
 }
 
-// serverLog hands the server's own log to slog. Notices are debug: they are the
-// server's, not genbus's.
+// serverLog forwards the server's log to slog. The server's notices become debug entries.
 type serverLog struct{ log *slog.Logger }
 
 func (l serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }

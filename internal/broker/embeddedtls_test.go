@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ear hears a word in what is written.
+// ear waits for a word in a log.
 type ear struct {
 	word  string
 	once  sync.Once
@@ -43,8 +43,8 @@ func (e *ear) await(t testing.TB) {
 	}
 }
 
-// TestEmbeddedServerWithTLS: clients on TCP need it, with a certificate of their
-// own where one is asked for; genbus itself is inside.
+// TestEmbeddedServerWithTLS proves that TCP clients need TLS, with a client certificate if
+// required, and that genbus itself connects in-process.
 func TestEmbeddedServerWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, clients := certtest.New(t, "ca"), certtest.New(t, "clients")
@@ -53,9 +53,9 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 	known.RootCAs = ca.Client("").RootCAs
 	for name, tc := range map[string]struct {
 		authority string
-		client    *tls.Config // nil: no TLS
-		fails     string      // empty: it does not
-		says      string      // the server's log, where the client may not be told why
+		client    *tls.Config // nil for no TLS
+		fails     string      // empty for success
+		says      string      // in the server's log, if the client may not learn the reason
 	}{
 		"with TLS":                            {"", ca.Client(""), "", ""},
 		"without TLS":                         {"", nil, "", ""},
@@ -97,8 +97,8 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 			}
 			switch {
 			case tc.says != "":
-				// The client's handshake is over before the server has looked for a certificate,
-				// and the alert may come after the reset that follows it.
+				// The client's handshake ends before the server checks for a certificate, and the
+				// alert may arrive after the reset.
 				if err == nil {
 					t.Errorf("%s: a client without a certificate is let in", url)
 				}
@@ -112,7 +112,7 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 	}
 }
 
-// speakPlainly is a client that ignores what the server wants.
+// speakPlainly is a client that ignores the server's demand for TLS.
 func speakPlainly(t *testing.T, addr string) {
 	t.Helper()
 	var d net.Dialer
@@ -127,7 +127,7 @@ func speakPlainly(t *testing.T, addr string) {
 	if _, err := io.WriteString(conn, "CONNECT {\"verbose\":false}\r\nPING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	said, _ := io.ReadAll(conn) // the error is how the server ended it
+	said, _ := io.ReadAll(conn) // the error reflects how the server closed it
 	if !bytes.Contains(said, []byte(`"tls_required":true`)) || bytes.Contains(said, []byte("PONG")) {
 		t.Errorf("the server said %q", said)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// Ensure creates the streams that are missing and updates those that
-// differ. What cannot be updated is an error that names the field. It is for a start:
-// the replica that started last says how the streams are.
+// Ensure creates missing streams and updates those that differ from this replica's configuration.
+// Call it at startup: the replica that started last determines the configuration. If a stream
+// cannot be updated, the error names the fields.
 func (s *Streams) Ensure(ctx context.Context) error {
 	if err := s.checkAccount(ctx); err != nil {
 		return err
@@ -26,18 +26,18 @@ func (s *Streams) Ensure(ctx context.Context) error {
 	return s.updateObjectStores(ctx)
 }
 
-// CreateMissing creates the streams that are missing, and changes none: another
-// replica may have started later with other settings, and two that changed them back in
-// turn would each drop what the other one keeps. A difference is logged once.
+// CreateMissing creates missing streams and leaves the others unchanged. Another replica may have
+// started later with other settings; two replicas that reverted each other's changes would drop
+// messages that the other keeps. CreateMissing logs each difference once.
 func (s *Streams) CreateMissing(ctx context.Context) error {
 	return s.eachStream(ctx, s.logDifference)
 }
 
-// differs deals with a stream that is not as wanted, in some fields.
+// differs handles a stream whose named fields differ from want.
 type differs func(ctx context.Context, want jetstream.StreamConfig, fields []string) error
 
-// eachStream creates the streams that are missing, and has those that differ dealt with.
-// At the end the clock was compared with the broker's.
+// eachStream creates missing streams, calls differs for each stream that differs, and finally
+// measures the broker's clock.
 func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	var log bool
 	err := s.admin.RetryUntilLeader(ctx, "read the streams", func(ctx context.Context) (err error) {
@@ -71,8 +71,9 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 // accountTimeout bounds reading the account limits. A user without permission gets no answer.
 const accountTimeout = 2 * time.Second
 
-// checkAccount compares the configuration with the NATS account's limits, so that a failed start names
-// the key or the limit to change. Without permission to read them, creating the stream fails instead.
+// checkAccount compares the configuration with the NATS account's limits, so that a failed start
+// names the key or the limit to change. Without permission to read them, the creation of a stream
+// reports the problem instead.
 func (s *Streams) checkAccount(ctx context.Context) error {
 	if err := s.admin.reads.link.checkPayload(); err != nil {
 		return err
@@ -99,12 +100,12 @@ func (s *Streams) checkAccount(ctx context.Context) error {
 	return nil
 }
 
-// objectStoresTimeout bounds the look at the tenants' object stores at a start.
+// objectStoresTimeout bounds the update of the tenants' object stores at startup.
 const objectStoresTimeout = 10 * time.Second
 
-// updateObjectStores updates the tenants' object stores whose replicas or TTL differ from this
-// configuration. Each is created with its tenant's first body. Those that do not answer in time keep
-// their settings until the next start: no tenant is to wait for another one's store.
+// updateObjectStores applies this configuration's replicas, TTL and reserved bytes to the tenants'
+// existing object stores. Stores that do not answer in time keep their settings until the next
+// start, so that one store does not delay the others.
 func (s *Streams) updateObjectStores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, objectStoresTimeout)
 	defer cancel()
@@ -152,20 +153,20 @@ func (s *Streams) updateObjectStore(ctx context.Context, name string) error {
 	return s.updateStream(ctx, want, fields)
 }
 
-// wasLost reports whether a stream that was missing had existed: this process has seen it,
-// or it is the queue of an existing log. A stream in memory ends with its server.
+// wasLost reports whether a missing stream had existed: this process has seen it, or it is the
+// queue of an existing log. A stream in memory ends with its server and does not count.
 func (s *Streams) wasLost(want jetstream.StreamConfig, log bool) bool {
 	return s.wasSeen(want) || log && want.Name == s.admin.names.Work()
 }
 
-// wasSeen reports whether this process has seen a stream on disk.
+// wasSeen reports whether this process has seen a stream that is kept on disk.
 func (s *Streams) wasSeen(want jetstream.StreamConfig) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return want.Storage == jetstream.FileStorage && s.seen[want.Name]
 }
 
-// recreated counts a stream that was lost, and says so: what was in it is gone.
+// recreated counts and logs a stream whose contents were lost.
 func (s *Streams) recreated(name string) {
 	s.mu.Lock()
 	s.lost[name]++
@@ -173,15 +174,15 @@ func (s *Streams) recreated(name string) {
 	s.admin.log.Error("recreated lost stream, its messages are gone", "stream", name)
 }
 
-// Recreated is how often this process found that a stream was lost, and created it again.
+// Recreated returns how often this process recreated a lost stream.
 func (s *Streams) Recreated(stream string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost[stream]
 }
 
-// checkLogPresent reports whether there is a log. It refuses to work with accepted
-// jobs whose whole history is gone: an operator has to decide what those jobs are.
+// checkLogPresent reports whether the log exists. It fails if accepted jobs exist without their
+// log: an operator must decide what happens to them.
 func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 	if _, err := s.admin.js.Stream(ctx, s.admin.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, wrapf(err, "stream %s", s.admin.names.Tasks())
@@ -192,7 +193,7 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 			continue
 		}
 		if err != nil {
-			return false, err // it names the stream
+			return false, err // names the stream
 		}
 		if jobs.State.Msgs > 0 {
 			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give up these jobs",
@@ -225,14 +226,13 @@ func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig,
 	return false, differs(ctx, want, fields)
 }
 
-// deletionTakes is how long a server may still be removing the files of a stream or a
-// consumer that it says is gone. Another one of that name that is created meanwhile loses its
-// own: it seems to work, and is gone, with all that was put into it, after a restart of the
-// server (nats-server 2.15.2).
+// deletionTakes is how long a server may keep removing the files of a stream or consumer that it
+// reports as gone. A new one of that name loses its files in this time: it works until the server
+// restarts, and then disappears (nats-server 2.15.2).
 const deletionTakes = time.Second
 
-// createStream creates a stream that was not there, and reports whether it did: of all
-// that miss it at the same time, one in this process.
+// createStream creates a missing stream and reports whether it did. Among concurrent calls in this
+// process, one creates it.
 func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig) (stream jetstream.Stream, created bool, err error) {
 	release, err := s.oneCreates(ctx)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 	want.FirstSeq = s.firstSequence(want, time.Now())
 	stream, err = s.admin.js.CreateStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		stream, err = s.admin.js.Stream(ctx, want.Name) // another replica was faster
+		stream, err = s.admin.js.Stream(ctx, want.Name) // another replica created it
 		return stream, false, err
 	}
 	if CutOff(err) {
@@ -261,8 +261,8 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 	return stream, err == nil, wrapf(explainReplicas(err, s.replicas), "cannot be created")
 }
 
-// wasUnheard reports, once, whether a stream that is there was asked for without an answer: this
-// process has created it, as far as is known.
+// wasUnheard reports, once, whether this process requested the creation of an existing stream and
+// got no answer. This process then counts as its creator.
 func (s *Streams) wasUnheard(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *Streams) wasUnheard(name string) bool {
 	return unheard
 }
 
-// oneCreates waits until no other call in this process creates what is missing.
+// oneCreates waits until no other goroutine of this process is creating a stream.
 func (s *Streams) oneCreates(ctx context.Context) (release func(), err error) {
 	select {
 	case s.creating <- struct{}{}:
@@ -281,11 +281,10 @@ func (s *Streams) oneCreates(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// firstSequence is where the sequences of a stream begin that is created now. An
-// acknowledgement names its message by stream, consumer and sequence alone. So that one
-// of a holder from before a stream was lost finds nothing in the next one of that name,
-// instead of the item of another job, no sequence comes twice: no stream takes a million
-// messages a second. The log begins at 1: what it has lost is told by its last sequence.
+// firstSequence returns the first sequence for a new stream. An ack identifies its message only by
+// stream, consumer and sequence, so streams of work items start at the current time in
+// microseconds. Sequences then never repeat, and a late ack for a lost stream cannot match another
+// job's item. The log starts at 1: its last sequence reveals lost events.
 func (s *Streams) firstSequence(want jetstream.StreamConfig, now time.Time) uint64 {
 	if slices.Contains([]string{s.admin.names.Requests(), s.admin.names.Work(), s.admin.names.Wait()}, want.Name) {
 		return uint64(now.UnixMicro())
@@ -293,8 +292,7 @@ func (s *Streams) firstSequence(want jetstream.StreamConfig, now time.Time) uint
 	return want.FirstSeq
 }
 
-// logDifference logs how a stream differs, unless that was the last thing that was
-// logged of it.
+// logDifference logs how a stream differs, unless that was already the last entry about it.
 func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
 	difference := strings.Join(fields, ", ")
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// noAnswer is a JetStream whose first answer to the creation of a stream is lost.
+// noAnswer is a JetStream that loses the first answer to the creation of a stream.
 type noAnswer struct {
 	jetstream.JetStream
 	lost bool
@@ -24,8 +24,8 @@ func (j *noAnswer) CreateStream(ctx context.Context, cfg jetstream.StreamConfig)
 	return s, err
 }
 
-// TestAStreamThatIsCreatedWithoutAnAnswerWasLost: operators are told of a queue that was gone,
-// also where the answer to its creation does not come and it is found there.
+// TestAStreamThatIsCreatedWithoutAnAnswerWasLost proves that a lost queue is reported even if the
+// answer to its recreation does not arrive.
 func TestAStreamThatIsCreatedWithoutAnAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	names := subject.Default()

@@ -11,35 +11,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The answers to a publish that are no success. Everything else that Publish
-// returns means that there was no answer: the message may be stored or not.
+// Outcomes of a failed publish. After ErrNoAnswer the message may be stored; after the others it is
+// not.
 var (
-	// ErrWrongSequence: the expected last sequence was not the last (10071).
+	// ErrWrongSequence means that the expected last sequence was not the last (10071).
 	ErrWrongSequence = errors.New("the subject's last sequence differs")
-	// ErrInFlight: another write on the subject is under way (10164, 10158).
+	// ErrInFlight means that another write to the subject is in flight (10164, 10158).
 	ErrInFlight = errors.New("another write on the subject is in flight")
-	// ErrFull: the stream, or the subject, is full (10077).
+	// ErrFull means that the stream or subject is full (10077).
 	ErrFull = errors.New("the stream is full")
-	// ErrStorage: the storage of the server, or of its account, is used up. It is ErrFull too.
+	// ErrStorage means that the server's or account's storage is used up. It comes with ErrFull.
 	ErrStorage = errors.New("JetStream storage is full")
-	// ErrAccountLimit: a limit of the NATS account forbids it, until an operator raises that.
+	// ErrAccountLimit means that a limit of the NATS account forbids it, until an operator raises
+	// it.
 	ErrAccountLimit = errors.New("a NATS account limit forbids it")
-	// ErrTooLarge: the message exceeds a size limit; it was not stored.
+	// ErrTooLarge means that the message exceeds a size limit.
 	ErrTooLarge = errors.New("the message is too large")
-	// ErrRefused: the server refused for another reason; it was not stored.
+	// ErrRefused means that the server refused for another reason.
 	ErrRefused = errors.New("the server refused the message")
-	// ErrNoAnswer: it is not known whether the message is stored.
+	// ErrNoAnswer means that the message may or may not be stored.
 	ErrNoAnswer = errors.New("no answer from JetStream")
-	// ErrUnavailable: the message certainly did not reach a stream.
+	// ErrUnavailable means that the message did not reach a stream.
 	ErrUnavailable = errors.New("JetStream is unavailable")
 
 	errNotConnected = errors.New("not connected to NATS")
 )
 
 var (
-	// ErrBodyLost says that a stored body is gone or damaged.
+	// ErrBodyLost means that a stored body is missing or damaged.
 	ErrBodyLost = errors.New("the stored body is missing or damaged")
-	// ErrBodyTooLarge says that a body is larger than the caller allows.
+	// ErrBodyTooLarge means that a body exceeds the caller's limit.
 	ErrBodyTooLarge = errors.New("the body is too large")
 )
 
@@ -50,28 +51,27 @@ const (
 	codeNoLeader              jetstream.ErrorCode = 10008
 	codeNotLeader             jetstream.ErrorCode = 10009
 	codeTooLarge              jetstream.ErrorCode = 10054
-	// A stream or a subject that is full, and a server whose storage is used up: of a batch nothing
-	// was stored then either.
+	// A full stream or subject, and a server without storage. A refused batch stored nothing
+	// either.
 	codeStoreFailed           jetstream.ErrorCode = 10077
 	codeInsufficientResources jetstream.ErrorCode = 10023
 )
 
-// storageUsedUp are the refusals of a server, or an account, whose bytes on disk or in memory are
-// used up. Nothing was stored.
+// storageUsedUp lists the refusals by a server or account without disk or memory left. The server
+// stored nothing.
 var storageUsedUp = []jetstream.ErrorCode{10002, codeInsufficientResources, 10028, 10047}
 
-// accountLimits are the refusals that the account's limits ask for: the number of streams, that
-// each has max_bytes, and how many bytes these may be.
+// accountLimits lists the refusals due to account limits: the number of streams, a required
+// max_bytes and its largest value.
 var accountLimits = []jetstream.ErrorCode{10027, 10113, 10122}
 
-// leaderless are the refusals that end with the next election, or when a node is
-// back: there is no leader, this server is not the one, too few peers are online,
-// or the stream or consumer is not served just now.
+// leaderless lists the refusals that end with the next election or with the return of a node: no
+// leader, this server is not the leader, too few peers online, or the stream or consumer is not
+// served.
 var leaderless = []jetstream.ErrorCode{10005, codeNoLeader, codeNotLeader, 10118, 10119}
 
-// Classify gives an error of any publish, synchronous or not, one of the meanings
-// above. No responders means that no stream listened; a closed or disconnected
-// client that refused to send stored nothing either.
+// Classify adds one of the outcomes above to a publish error. Without responders, no stream
+// listened. A closed or disconnected client that refused to send stored nothing either.
 func Classify(err error) error {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -98,7 +98,7 @@ func classifyAPI(api *jetstream.APIError) error {
 		switch {
 		case isLimit(api):
 			return errors.Join(ErrFull, api)
-		case strings.HasSuffix(api.Description, "closed"): // the stream stops, and the message may be stored
+		case strings.HasSuffix(api.Description, "closed"): // stream is stopping; message may be stored
 			return errors.Join(ErrNoAnswer, api)
 		default:
 			return errors.Join(ErrStorage, ErrFull, api) // full or failing disk
@@ -112,8 +112,8 @@ func classifyAPI(api *jetstream.APIError) error {
 	case slices.Contains(accountLimits, api.ErrorCode):
 		return errors.Join(ErrAccountLimit, api)
 	}
-	// 5xx without a listed code (no quorum, shutting down, overrun): whether the
-	// proposal went through is not said.
+	// 5xx with another code (no quorum, shutting down, overrun) leaves open whether the proposal
+	// went through.
 	if api.Code >= 500 {
 		return errors.Join(ErrNoAnswer, api)
 	}
@@ -123,8 +123,8 @@ func classifyAPI(api *jetstream.APIError) error {
 	return errors.Join(ErrRefused, api)
 }
 
-// isLimit reports whether a stream limit caused the refusal. nats-server uses the same code for limits
-// and write errors (2.15.2, store.go).
+// isLimit reports whether a stream limit caused the refusal. nats-server uses the same code for
+// limits and write errors (2.15.2, store.go).
 func isLimit(api *jetstream.APIError) bool {
 	return strings.HasPrefix(api.Description, "maximum ") || strings.HasPrefix(api.Description, "message too large")
 }
@@ -134,9 +134,8 @@ func Permanent(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused) || errors.Is(err, ErrAccountLimit)
 }
 
-// Unavailable reports whether an error of any call of JetStream, this package's or
-// the client's own, says that it cannot be used now, rather than that the call was
-// wrong.
+// Unavailable reports whether err, of this package or the client library, means that JetStream is
+// unusable at the moment, rather than that the call was wrong.
 func Unavailable(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.Code >= 500 {
@@ -145,16 +144,15 @@ func Unavailable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoAnswer) || passing(err)
 }
 
-// CutOff reports whether an error of such a call says no more than that a deadline
-// passed: nothing was heard that would be JetStream's trouble, or the connection's.
-// Whose deadline it was is for the caller to know.
+// CutOff reports whether err means only that a deadline passed, without evidence of trouble in
+// JetStream or the connection. The caller must know whose deadline it was.
 func CutOff(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &api) && !unconnected(err)
 }
 
-// Reason is why a call of JetStream failed, in one line for the caller of genbus: it
-// names no stream and says nothing twice. The error itself is for the log.
+// Reason describes err to callers of genbus in one line. It names no stream and repeats nothing.
+// Log err itself.
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrStorage):
@@ -174,7 +172,6 @@ func Reason(err error) string {
 	}
 }
 
-// text is what JetStream says.
 func text(err error) string {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.Description
@@ -186,8 +183,7 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// passing reports whether an error may be gone with the next election, or with the
-// next connection.
+// passing reports whether the next election or connection may resolve err.
 func passing(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -196,11 +192,11 @@ func passing(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
 }
 
-// isElecting reports whether JetStream refused because a stream elects its leader.
+// isElecting reports whether JetStream refused because the stream is electing its leader.
 func isElecting(err error) bool { return hasCode(err, codeNoLeader) || hasCode(err, codeNotLeader) }
 
-// unconnected reports whether there was no connection: a request without one
-// is refused by the NATS client itself, as nothing is buffered.
+// unconnected reports whether there was no connection. The client refuses to send then, because it
+// has no buffer.
 func unconnected(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting)

@@ -30,8 +30,7 @@ func TestUnavailableIsNoBug(t *testing.T) {
 	}
 }
 
-// What callers are told of the broker is one line, says nothing twice, and names no
-// stream.
+// TestReason proves that callers get one line without stream names and repetitions.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

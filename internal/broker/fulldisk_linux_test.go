@@ -22,7 +22,8 @@ import (
 // smallDisk names the mount point in the child process.
 const smallDisk = "GENBUS_TEST_SMALL_DISK"
 
-// onSmallDisk reruns the test in a child process with a 96 MiB file system. inside is true in the child.
+// onSmallDisk reruns the test in a child process with a 96 MiB file system. inside reports whether
+// this is the child.
 func onSmallDisk(t *testing.T) (dir string, inside bool) {
 	t.Helper()
 	if dir := os.Getenv(smallDisk); dir != "" {
@@ -50,7 +51,7 @@ func onSmallDisk(t *testing.T) (dir string, inside bool) {
 	return "", false
 }
 
-// onFullDisk opens a broker on that file system and stores one message.
+// onFullDisk opens a broker on the small file system and stores one message.
 func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{
@@ -73,7 +74,6 @@ func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	return b
 }
 
-// fillDisk writes a file until the file system is full.
 func fillDisk(t *testing.T, filler string) {
 	t.Helper()
 	f, err := os.Create(filler)
@@ -91,12 +91,12 @@ func fillDisk(t *testing.T, filler string) {
 	}
 }
 
-// fill fills the file system and writes until the broker notices. free removes the filler.
+// fill fills the file system and writes until the broker notices. free removes the filler file.
 func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	t.Helper()
 	filler := filepath.Join(dir, "filler")
 	fillDisk(t, filler)
-	for err := error(nil); err == nil; { // the server does not answer the first one that fails
+	for err := error(nil); err == nil; { // the server does not answer the first failed write
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err = store(ctx, b, "more", 64<<10)
 		cancel()
@@ -115,7 +115,7 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	}
 }
 
-// untilStore waits until StoreError is set, or unset.
+// untilStore waits until StoreError is set, or cleared.
 func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -127,8 +127,8 @@ func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 	}
 }
 
-// TestAFullDiskIsSurvived: once there is space, the embedded server restarts in place at the same
-// address, with every acknowledged message.
+// TestAFullDiskIsSurvived proves that the embedded server restarts in place once there is space, at
+// the same address and with every acknowledged message.
 func TestAFullDiskIsSurvived(t *testing.T) {
 	t.Parallel()
 	dir, inside := onSmallDisk(t)
@@ -154,7 +154,8 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	}
 }
 
-// TestADiskThatIsFullTwiceIsSurvived, because the first restart helped.
+// TestADiskThatIsFullTwiceIsSurvived proves that a restart that helped does not count toward the
+// limit.
 func TestADiskThatIsFullTwiceIsSurvived(t *testing.T) {
 	t.Parallel()
 	dir, inside := onSmallDisk(t)
@@ -174,7 +175,8 @@ func TestADiskThatIsFullTwiceIsSurvived(t *testing.T) {
 	}
 }
 
-// TestADataDirectoryThatIsNotWritableEndsTheProcess: no restart can help.
+// TestADataDirectoryThatIsNotWritableEndsTheProcess proves that Failed reports a data directory in
+// which no restart can help.
 func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	dir, inside := onSmallDisk(t)
@@ -182,7 +184,7 @@ func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 		return
 	}
 	b := onFullDisk(t, dir)
-	if err := os.Mkdir(filepath.Join(dir, "data", "genbus.space"), 0o700); err != nil { // in the place of a file
+	if err := os.Mkdir(filepath.Join(dir, "data", "genbus.space"), 0o700); err != nil { // in place of the file
 		t.Fatal(err)
 	}
 	fill(t, b, dir)
@@ -196,7 +198,8 @@ func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 	}
 }
 
-// TestAFullDiskOfAnExternalServer is noticed by a write to the task log that gets no answer.
+// TestAFullDiskOfAnExternalServer proves that an unanswered write to the job log reveals a full
+// disk.
 func TestAFullDiskOfAnExternalServer(t *testing.T) {
 	t.Parallel()
 	dir, inside := onSmallDisk(t)
@@ -215,7 +218,7 @@ func TestAFullDiskOfAnExternalServer(t *testing.T) {
 	}
 }
 
-// untilConnected waits until a write succeeds, and callers are not refused.
+// untilConnected waits until a write succeeds and Trouble returns nil.
 func untilConnected(t *testing.T, b *broker.Broker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -6,19 +6,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// historyFrom is the share of its bytes from which a stream shows how long it keeps what it
-// takes.
+// historyFrom is the fill level from which History is measured; below it, the retention is not
+// limited by bytes yet.
 const historyFrom = 0.8
 
-// DropsOld reports whether a stream drops old messages for newer ones: it discards them, or
-// its subjects do, and then a publish to a full stream makes room.
+// DropsOld reports whether a publish to a full stream drops old messages, of the stream or of the
+// subject.
 func DropsOld(c jetstream.StreamConfig) bool {
 	return c.Discard == jetstream.DiscardOld || c.MaxMsgsPerSubject > 0 && !c.DiscardNewPerSubject
 }
 
-// History is how long a stream keeps what it takes, as a share of its MaxAge: 1 where messages
-// go by their age, and less where they are going to go before it because others need their
-// bytes. A stream that drops nothing has 1 always.
+// History estimates how long a stream keeps messages, as a share of its MaxAge. 1 means that
+// messages expire by age; less means that newer messages displace them earlier. A stream that never
+// drops messages has 1.
 func History(info *jetstream.StreamInfo) float64 {
 	c, s := info.Config, info.State
 	if !DropsOld(c) || c.MaxAge <= 0 || c.MaxBytes <= 0 || s.Msgs == 0 || float64(s.Bytes) < historyFrom*float64(c.MaxBytes) {

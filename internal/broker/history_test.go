@@ -14,7 +14,7 @@ func TestHistory(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
 		discard jetstream.DiscardPolicy
-		bytes   uint64 // of 1000
+		bytes   uint64 // out of 1000
 		age     time.Duration
 		want    float64
 	}{

@@ -9,40 +9,36 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// link is one connection to the server, which the client makes again when it is lost.
+// link is one connection to the server. The client library reconnects it.
 type link struct {
 	nc     *nats.Conn
 	log    *slog.Logger
 	name   string
 	state  *connState
 	closed chan struct{}
-	// onLost is called when the connection is lost, onBack when there is another one. Both are
-	// set before dial.
+	// onLost is called when the connection is lost, onBack after a reconnect. Set both before dial.
 	onLost, onBack func()
 
-	payload atomic.Int64 // smallest max_payload seen; 0: none yet
+	payload atomic.Int64 // smallest max_payload seen, in bytes; 0: none yet
 }
 
 func newLink(name string, log *slog.Logger) *link {
 	return &link{name: name, log: log, state: newConnState(), closed: make(chan struct{}), onLost: func() {}, onBack: func() {}}
 }
 
-// A server that was cut off without a word, as by a network that drops packets, is
-// left for another one when pingsOut pings in a row have no answer: 10 to 15 s after
-// the last one. The client's own defaults need six minutes, of which every answer
-// would be 503.
+// A connection that drops packets silently is replaced when pingsOut pings in a row have no answer:
+// 10 to 15 s after the last one. With the client's defaults, every request would fail for six
+// minutes.
 const (
 	pingEvery = 5 * time.Second
 	pingsOut  = 2
 )
 
-// answersOfOne is how many messages may wait on the inbox of one request: what a direct get
-// answers with at most (pageMessages, MostSubjects), and more replicas than a fleet has. Each
-// such request makes room for all of them, 8 bytes each: the client's default, 65,536, is half
-// a megabyte for a read of one event.
+// answersOfOne is the buffer for answers to one request, in messages. It exceeds the longest answer
+// to a direct get (pageMessages, MostSubjects) and the replicas of a fleet. Each request allocates
+// it: the client's default of 65,536 would cost half a megabyte per read.
 const answersOfOne = 2048
 
-// dialTimeout bounds the first connection.
 const dialTimeout = 10 * time.Second
 
 func (l *link) dial(url string, opts []nats.Option) (err error) {
@@ -53,8 +49,8 @@ func (l *link) dial(url string, opts []nats.Option) (err error) {
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsOut),
-		// No buffer while disconnected: a publish sent late, after its caller has
-		// given up, would be a write that no caller wants any more.
+		// Without a buffer, a publish fails while disconnected. A buffered one would be sent after
+		// its caller has given up.
 		nats.ReconnectBufSize(-1),
 		nats.SyncQueueLen(answersOfOne),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { l.lost(err) }),
@@ -68,7 +64,7 @@ func (l *link) dial(url string, opts []nats.Option) (err error) {
 	return nil
 }
 
-// lost is called for our own Close too, then without an error.
+// lost is also called for our own Close, without an error.
 func (l *link) lost(err error) {
 	l.state.lost()
 	l.onLost()
@@ -91,18 +87,16 @@ func (l *link) asyncError(s *nats.Subscription, err error) {
 	l.log.Warn("received asynchronous NATS error", "connection", l.name, "error", err, "subject", s.Subject)
 }
 
-// isUp reports whether there is a connection. Unlike nats.Conn.IsConnected it waits for no lock,
-// which the client holds while it writes to a server that does not read.
+// isUp reports whether there is a connection. nats.Conn.IsConnected would wait for a lock that the
+// client holds while it writes to a server that does not read.
 func (l *link) isUp() bool {
 	down, _ := l.state.now()
 	return down.Err() == nil
 }
 
-// flushTimeout bounds the wait for what is still to be sent at the end.
 const flushTimeout = 2 * time.Second
 
-// close flushes what was published without waiting, such as settlements, and closes the
-// connection.
+// close flushes publishes that nobody waits for, such as acks, and closes the connection.
 func (l *link) close() {
 	if l.nc == nil {
 		return
@@ -116,7 +110,7 @@ func (l *link) close() {
 	<-l.closed
 }
 
-// maxPayload returns the smallest max_payload (server, account or user limit) seen since the process
+// maxPayload returns the smallest max_payload (server, account or user limit) since the process
 // started, in bytes.
 func (l *link) maxPayload() int64 {
 	now := l.nc.MaxPayload()
@@ -131,10 +125,9 @@ func (l *link) maxPayload() int64 {
 	}
 }
 
-// minPayload is enough for every event without a body and for a video result.
+// minPayload suffices for every event without a body and for a video result.
 const minPayload = 64 << 10
 
-// checkPayload fails if max_payload is below minPayload.
 func (l *link) checkPayload() error {
 	if most := l.maxPayload(); most < minPayload {
 		return fmt.Errorf("NATS max_payload is %d bytes (server, account or user limit); genbus needs at least %d", most, minPayload)

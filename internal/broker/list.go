@@ -9,21 +9,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxListed bounds the consumers of a stream that Consumers reads.
+// maxListed is the most consumers of a stream that Consumers reads.
 const maxListed = 100_000
 
-// listAnswer is a page of the consumers of a stream.
 type listAnswer struct {
 	apiAnswer
 	Total     int                       `json:"total"`
 	Consumers []*jetstream.ConsumerInfo `json:"consumers"`
 }
 
-// Consumers reads the state of all consumers of a stream, by name, 256 with one request. The
-// server leaves out those whose leader does not answer it.
+// Consumers returns the state of a stream's consumers, by name. It reads 256 per request. The
+// server omits consumers whose leader does not answer.
 func (a *admin) Consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	out := map[string]*jetstream.ConsumerInfo{}
-	// Those that are left out count for the offset too, so a page can be short.
+	// Omitted consumers count for the offset, so a page can be short.
 	for at, total := 0, 1; at < min(total, maxListed); at += pageConsumers {
 		page, err := a.consumersFrom(ctx, stream, at)
 		if err != nil {
@@ -37,7 +36,6 @@ func (a *admin) Consumers(ctx context.Context, stream string) (map[string]*jetst
 	return out, nil
 }
 
-// pageConsumers is how many consumers the server lists with one answer.
 const pageConsumers = 256
 
 func (a *admin) consumersFrom(ctx context.Context, stream string, offset int) (page listAnswer, err error) {

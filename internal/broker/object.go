@@ -18,13 +18,12 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// Objects lie in JetStream as every NATS client reads and writes them, so `nats object get`
-// works on them. The client library's own Put and Get are not used: Put runs up to 4,000
-// chunks ahead of the answers (package objectwrite), and Get reads through a consumer whose
-// window grows to 32 MiB. On the embedded server 1 GiB took 136 and 162 MB of heap that way,
-// and takes 34 and 59 MB this way, most of it the server's own.
+// Objects use the layout of ADR 20 of NATS, so that `nats object get` works. The client library's
+// Put publishes up to 4,000 chunks ahead of the acks (package objectwrite), and its Get reads
+// through a consumer whose window grows to 32 MiB. For 1 GiB on the embedded server they took 136
+// and 162 MB of heap; this code takes 34 and 59 MB, mostly in the server.
 
-// Body names a body in a tenant's object store.
+// Body identifies a stored body in a tenant's object store.
 type Body struct {
 	Bucket string
 	Name   string
@@ -32,13 +31,11 @@ type Body struct {
 	SHA256 [sha256.Size]byte
 }
 
-// objects reads and writes objects of any bucket.
 type objects struct{ b *Broker }
 
-// put writes the chunks on a subject of their own, and then the info that
-// points to them: an object is there whole or not at all. Its name is the prefix and
-// what no other object has, so that no write replaces what another one has stored,
-// and the writer may remove it again without asking whether it is used (docs/adr/0009).
+// put publishes the chunks and then the info that makes the object visible. Its name is the prefix
+// plus a random suffix, so that a write never replaces another object, and the writer can remove
+// its own object without checking for other users (docs/adr/0009).
 func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	info := jetstream.ObjectInfo{Bucket: bucket}
 	info.Name = prefix + "-" + rand.Text()
@@ -48,17 +45,17 @@ func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 		if err = o.putInfo(ctx, info); err == nil {
 			return ref, nil
 		}
-		// It may be stored all the same: it was sent, and nothing was heard.
+		// The info may be stored even though no answer came.
 		err = errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectwrite.InfoOf(bucket, info.Name)))
 	}
 	return Body{}, errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectwrite.ChunksOf(bucket, info.NUID)))
 }
 
-// putChunks writes what r gives and completes info. The answer to a chunk is awaited also
-// where ctx has ended: the purge of what was stored would overtake the chunk.
+// putChunks publishes the chunks of r and completes info. It waits for each ack even after ctx
+// ends: otherwise the purge that follows could overtake a chunk.
 func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
 	size := objectwrite.ChunkSize(o.b.MaxPayload())
-	if known, ok := r.(*bytes.Reader); ok { // a small body needs no large buffer
+	if known, ok := r.(*bytes.Reader); ok { // a small body needs a small buffer
 		size = max(1, min(size, int64(known.Len())))
 	}
 	if limit > 0 {
@@ -74,7 +71,7 @@ func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io
 	return Body{Bucket: info.Bucket, Name: info.Name, Size: info.Size, SHA256: sum}, nil
 }
 
-// bounded fails with ErrBodyTooLarge at the first byte beyond its limit.
+// bounded fails with ErrBodyTooLarge after limit bytes.
 type bounded struct {
 	r           io.Reader
 	limit, left int64
@@ -88,10 +85,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// putInfo creates the info. Where there is one of that name it fails. Where the answer was
-// lost, or ctx ended before it came, it is sent again: no one else writes under this name,
-// so that the second answer says that one of the two is stored. A purge instead could
-// overtake the first on the way to the stream, and leave it there.
+// putInfo creates the info, and fails if one of that name exists. If the answer is lost or ctx ends
+// first, it resends. The name is unique to this writer, so ErrWrongSequence then means that an
+// attempt is stored. A purge could overtake the first message and leave it behind.
 func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	m, err := objectwrite.Description(info)
 	if err != nil {
@@ -121,11 +117,10 @@ func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	}
 }
 
-// delete removes the object that ref names, unless another one has its name. A
-// ref without a digest means whichever has it, and chunks whose info was never written.
-// The chunks go last: Bodies.Of finds an object by them, so that a deletion that was cut
-// off can be repeated. The client library's Delete is not used: it takes a replica's
-// word that there is no such object, and its marker stays.
+// delete removes the object that ref names, unless a different object now has that name. A ref
+// without a digest matches any object, and chunks without an info. Chunks go last, because
+// Bodies.Of finds an interrupted deletion by them. Delete of the client library trusts any replica
+// that reports the object missing, and leaves a marker.
 func (o objects) delete(ctx context.Context, ref Body) error {
 	named := ref.SHA256 == [sha256.Size]byte{}
 	info, err := o.info(ctx, ref.Bucket, ref.Name)
@@ -140,7 +135,7 @@ func (o objects) delete(ctx context.Context, ref Body) error {
 	if err := o.purge(ctx, ref.Bucket, objectwrite.InfoOf(ref.Bucket, ref.Name)); err != nil {
 		return err
 	}
-	if strings.ContainsAny(info.NUID, "*>") { // chosen by another program, which may have none of ours purged
+	if strings.ContainsAny(info.NUID, "*>") { // set by another program; must not make us purge our chunks
 		return nil
 	}
 	return o.purge(ctx, ref.Bucket, objectwrite.ChunksOf(ref.Bucket, info.NUID))
@@ -150,8 +145,8 @@ type purgeRequest struct {
 	Filter string `json:"filter"`
 }
 
-// purge removes what is on one of an object's subjects. A message whose answer did not come in
-// time may come after it; that one stays until the bucket's TTL.
+// purge removes the messages on one subject of an object. A message without an answer may arrive
+// after the purge; it stays until the bucket's TTL.
 func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("purge %s: no answer within %s", subject, PublishTimeout))
 	defer cancel()
@@ -173,8 +168,8 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	return fmt.Errorf("purge %s: %w", subject, a.Error)
 }
 
-// info reads what the bucket's leader says about an object, which may be that it
-// was deleted; ErrBodyLost when it says nothing.
+// info reads the description of an object, which may be of a deletion, from the bucket's leader. It
+// returns ErrBodyLost without one.
 func (o objects) info(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
 	var info jetstream.ObjectInfo
 	m, err := o.b.Last(ctx, objectwrite.Stream(bucket), objectwrite.InfoOf(bucket, name))
@@ -190,7 +185,6 @@ func (o objects) info(ctx context.Context, bucket, name string) (jetstream.Objec
 	return info, nil
 }
 
-// isObject reports whether an info is that of the object that is meant.
 func isObject(info jetstream.ObjectInfo, ref Body) bool {
 	sum, err := jetstream.DecodeObjectDigest(info.Digest)
 	return err == nil && !info.Deleted && info.Size == ref.Size && bytes.Equal(sum, ref.SHA256[:])

@@ -14,21 +14,21 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// objectReader reads an object one chunk at a time, so it needs no consumer and a
-// slow reader holds one chunk. It has nothing to give back.
+// objectReader reads an object chunk by chunk. It needs no consumer, so a slow reader holds one
+// chunk and an abandoned one leaks nothing.
 type objectReader struct {
 	ctx    context.Context
 	o      objects
 	ref    Body
 	chunks string // their subject
-	next   uint64 // sequence from which the next chunk is searched
-	left   uint64 // bytes that are not fetched yet
+	next   uint64 // first sequence to search for the next chunk
+	left   uint64 // bytes not fetched yet
 	sum    hash.Hash
-	chunk  []byte // fetched, but not read
-	err    error  // the first failure, which stays
+	chunk  []byte // fetched and not yet read
+	err    error  // first failure; sticky
 }
 
-// open checks that the object of that name is the one that is meant.
+// open returns ErrBodyLost unless the object of that name matches ref.
 func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
 	info, err := o.info(ctx, ref.Bucket, ref.Name)
 	if err != nil {
@@ -42,7 +42,7 @@ func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
 	}, nil
 }
 
-// Read gives io.EOF only when the size and the digest are right.
+// Read returns io.EOF only if size and digest match.
 func (r *objectReader) Read(p []byte) (int, error) {
 	for len(r.chunk) == 0 && r.err == nil {
 		r.err = r.fetch()
@@ -55,8 +55,8 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fetch reads the next chunk. The last one is handed out only when the digest is
-// right, so that a reader who counts bytes notices the damage as well.
+// fetch reads the next chunk. It withholds the last chunk if the digest is wrong, so that a reader
+// that counts bytes notices the damage too.
 func (r *objectReader) fetch() error {
 	if r.left == 0 {
 		return io.EOF
@@ -77,7 +77,7 @@ func (r *objectReader) fetch() error {
 	return nil
 }
 
-// Close ends the reading.
+// Close makes later reads fail.
 func (r *objectReader) Close() error {
 	r.chunk = nil
 	if r.err == nil {
@@ -86,9 +86,8 @@ func (r *objectReader) Close() error {
 	return nil
 }
 
-// chunk reads the first message on a subject from sequence seq on, from any
-// replica. A chunk never changes, so the only harm of a replica that lags is that
-// it does not have it yet; then the leader is asked.
+// chunk returns the first message on a subject from sequence seq on, read from any replica. A chunk
+// never changes, so a lagging replica can only miss it; the leader answers then.
 func (o objects) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
 	m, err := o.b.direct(ctx, stream, streamread.Next(subject, seq))
 	if err != nil && ctx.Err() == nil {

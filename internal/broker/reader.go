@@ -12,48 +12,47 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// ErrNoMessage says that a read found nothing.
+// ErrNoMessage is returned if no message matches a read.
 var ErrNoMessage = streamread.ErrNoMessage
 
-// ReadTimeout is how long one read waits for its answer.
+// ReadTimeout bounds the wait for the answer to one read.
 const ReadTimeout = 5 * time.Second
 
-// Stored is a message as a stream holds it.
+// Stored is a stored message of a stream.
 type Stored = streamread.Message
 
-// reader reads the messages of streams.
 type reader struct {
 	link         *link
-	settled      func(stream string, h nats.Header) bool // as Settled of the writer
+	settled      func(stream string, h nats.Header) bool // writer.Settled
 	unreplicated unreplicated
 }
 
-// Last reads the last message on a subject (or pattern) from the stream's
-// leader, or from the only server that has the stream.
+// Last returns the last message on a subject or pattern, as the stream's leader has it. On an
+// unreplicated stream, a direct get is used.
 func (r *reader) Last(ctx context.Context, stream, subject string) (Stored, error) {
 	return r.get(ctx, stream, streamread.Last(subject))
 }
 
-// Probe is Last for a subject that mostly has no message. That there is none only the leader
-// says, so it is asked at once.
+// Probe is Last for a subject that usually has no message. Only the leader can confirm that, so
+// Probe skips the direct get.
 func (r *reader) Probe(ctx context.Context, stream, subject string) (Stored, error) {
 	return r.ofLeader(ctx, stream, streamread.Last(subject))
 }
 
-// Next reads the first message on a subject with sequence seq or above, as Last does.
+// Next returns the first message on a subject with sequence seq or above, read like Last.
 func (r *reader) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
 	return r.get(ctx, stream, streamread.Next(subject, seq))
 }
 
-// At reads the message with a sequence, as Last does.
+// At returns the message with this sequence, read like Last.
 func (r *reader) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
 	return r.get(ctx, stream, streamread.At(seq))
 }
 
-// errUnsettled says that a message was read which may not be on disk.
+// errUnsettled means that a message was read which may not be on disk.
 var errUnsettled = errors.New("the message is part of a batch whose sync was not confirmed")
 
-// get reads a message where it costs least and is as it is at the leader.
+// get uses the cheapest read that is as current as the leader's.
 func (r *reader) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	if r.unreplicated.has(stream) {
 		if m, decided, err := r.getUnreplicated(ctx, stream, req); decided {
@@ -63,8 +62,8 @@ func (r *reader) get(ctx context.Context, stream string, req streamread.Request)
 	return r.ofLeader(ctx, stream, req)
 }
 
-// checked refuses what was read of a batch that may not be on disk: it would prove a write
-// that a cut of the power takes back.
+// checked rejects a message of a batch that may not be on disk. Such a message would prove a write
+// that a power cut can revert.
 func (r *reader) checked(stream string, m Stored, err error) (Stored, error) {
 	if err == nil && !r.settled(stream, m.Header) {
 		return Stored{}, fmt.Errorf("message %d of %s: %w", m.Seq, stream, errors.Join(ErrUnavailable, errUnsettled))
@@ -72,7 +71,7 @@ func (r *reader) checked(stream string, m Stored, err error) (Stored, error) {
 	return m, err
 }
 
-// ofLeader asks again, within ReadTimeout, while the stream elects its leader.
+// ofLeader reads from the leader. It retries within ReadTimeout while the stream elects one.
 func (r *reader) ofLeader(ctx context.Context, stream string, req streamread.Request) (m Stored, err error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
@@ -117,13 +116,13 @@ func (r *reader) read(ctx context.Context, stream, api string, req streamread.Re
 	return reply, nil
 }
 
-// ask sends a request that is harmless to repeat, and repeats it where its connection was lost
-// under way. Without a connection it fails at once.
+// ask sends a request that is safe to repeat, and repeats it if its connection is lost before the
+// answer. Without a connection it fails at once.
 func (r *reader) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	for {
 		down, _ := r.link.state.now()
 		if down.Err() != nil {
-			return r.link.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
+			return r.link.nc.RequestWithContext(ctx, subject, body) // the client refuses to send it
 		}
 		m, err := r.askOver(ctx, down, subject, body)
 		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
@@ -140,7 +139,7 @@ func (r *reader) ask(ctx context.Context, subject string, body []byte) (*nats.Ms
 	}
 }
 
-// askOver asks over one connection, and gives up when it is lost.
+// askOver sends a request over one connection and fails when that connection is lost.
 func (r *reader) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
 	try, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,7 +147,6 @@ func (r *reader) askOver(ctx, down context.Context, subject string, body []byte)
 	return r.link.nc.RequestWithContext(try, subject, body)
 }
 
-// IsInbox reports whether a subject is the inbox of a replica's question. An answer goes to no
-// other one: a client that may ask could have it go to any subject that the service may publish
-// to.
+// IsInbox reports whether reply is an inbox. Replicas answer to inboxes only: otherwise a requester
+// could direct an answer to any subject that the service may publish to.
 func IsInbox(reply string) bool { return strings.HasPrefix(reply, nats.InboxPrefix) }

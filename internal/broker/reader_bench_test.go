@@ -10,9 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// BenchmarkLast is the cost of one leader read of a job's log, on the embedded
-// server, by how many jobs the log holds. The message has the size of a usual
-// event. docs/adr/0001 quotes it.
+// BenchmarkLast measures one leader read of a job's log on the embedded server, by the number of
+// jobs in the log. Messages have the size of a typical event. docs/adr/0001 quotes the result.
 func BenchmarkLast(b *testing.B) {
 	for _, jobs := range []int{1, 1_000, 20_000} {
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
@@ -35,8 +34,7 @@ func BenchmarkLast(b *testing.B) {
 	}
 }
 
-// BenchmarkPage is the cost of reading the one event of a job by a direct get, as who follows
-// the job does.
+// BenchmarkPage measures the direct get of a job's only event, as followers of the job read it.
 func BenchmarkPage(b *testing.B) {
 	broker := brokertest.Single(b)
 	name := broker.Names().Task(subject.Video, "default", fmt.Sprintf("video_%026d", 0))

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// trouble is why the last look of Ready failed.
+// trouble is the reason why the last check by Ready failed.
 type trouble struct {
 	err error
-	// refuse is from when on callers are refused without a request to JetStream.
+	// refuse is the time from which callers are refused without a request to JetStream.
 	refuse time.Time
 }
 
 var errNoLeader = errors.New("no leader")
 
-// after returns the trouble after another look that failed; t is nil after a good one. Callers
-// wait for an election that JetStream tells of, each as long as a request may take: the leader
-// mostly is there by then. After a look without an answer they are refused at once.
+// after returns the trouble after another failed check; t is nil if the previous one succeeded.
+// Callers may wait PublishTimeout for an election, and are refused at once if JetStream did not
+// answer. refuse never moves later, so that refused callers do not wait again.
 func (t *trouble) after(err error, now time.Time) *trouble {
 	next := &trouble{err: err, refuse: now}
 	if isElecting(err) || errors.Is(err, errNoLeader) {
@@ -30,8 +30,7 @@ func (t *trouble) after(err error, now time.Time) *trouble {
 	return next
 }
 
-// Ready returns nil when JetStream answers, and the reason otherwise. Trouble
-// keeps what it found.
+// Ready returns nil if JetStream answers, and the reason otherwise. Trouble reuses its result.
 func (b *Broker) Ready(ctx context.Context) error {
 	err := b.look(ctx)
 	if err == nil {
@@ -42,10 +41,9 @@ func (b *Broker) Ready(ctx context.Context) error {
 	return err
 }
 
-// Trouble returns at once why JetStream cannot be used now: there is no
-// connection, or the last look of Ready failed and callers need not wait for an election. Code
-// that has a caller to answer calls it first: otherwise each caller would wait for its own
-// timeout.
+// Trouble returns, without blocking, why JetStream is unusable: a connection is down, the disk of
+// the embedded server is full, or the last Ready failed and callers need not wait for an election.
+// Call it before serving a request, so that the caller does not run into its own timeout.
 func (b *Broker) Trouble() error {
 	if !b.isConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
@@ -59,7 +57,6 @@ func (b *Broker) Trouble() error {
 	return nil
 }
 
-// isConnected reports whether JetStream can be written to and read.
 func (b *Broker) isConnected() bool { return b.writer.link.isUp() && b.reader.link.isUp() }
 
 func (b *Broker) look(ctx context.Context) error {
@@ -69,12 +66,11 @@ func (b *Broker) look(ctx context.Context) error {
 	if err := b.writer.link.checkPayload(); err != nil {
 		return err
 	}
-	// The log first: its answer is the one that the clock is compared with, and what is
-	// wrong with another stream must not keep that from us.
+	// The log comes first: its answer sets the clock, which must work even if another stream fails.
 	for _, name := range []string{b.names.Tasks(), b.names.Work(), b.names.Wait()} {
 		info, err := b.timedInfo(ctx, name)
 		if err != nil {
-			return err // it names the stream
+			return err // names the stream
 		}
 		if info.Cluster != nil && info.Cluster.Leader == "" {
 			return fmt.Errorf("stream %s: %w", name, errNoLeader)

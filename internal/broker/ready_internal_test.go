@@ -8,14 +8,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestTroubleDuringAnElection: callers wait for an election that JetStream tells of, as long as
-// a request may take. They never wait again once they were refused.
+// TestTroubleDuringAnElection proves that callers may wait for PublishTimeout during an election,
+// and not again once they were refused.
 func TestTroubleDuringAnElection(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	electing := error(&jetstream.APIError{Code: 503, ErrorCode: 10008})
 	for name, row := range map[string]struct {
-		looks  []error // one each second
+		looks  []error // one per second
 		refuse time.Duration
 	}{
 		"no answer":                      {[]error{context.DeadlineExceeded}, 0},

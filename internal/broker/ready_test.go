@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestReadyNamesAStreamOnce that is not there.
+// TestReadyNamesAStreamOnce proves that the error about a missing stream names it exactly once.
 func TestReadyNamesAStreamOnce(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -29,8 +29,8 @@ func TestReadyNamesAStreamOnce(t *testing.T) {
 	}
 }
 
-// TestARefusedStartNamesAStreamOnce: no stream is there, and JetStream (here a responder)
-// refuses to look one up, or to create it.
+// TestARefusedStartNamesAStreamOnce proves the same if JetStream (here a responder) refuses to look
+// up or create a stream.
 func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Serve(t, &server.Options{})
@@ -57,8 +57,8 @@ func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 	}
 }
 
-// TestAReadWaitsForALeader: JetStream (here a responder) has no leader for a stream until the
-// third time it is asked.
+// TestAReadWaitsForALeader proves that a read is retried while JetStream (here a responder) has no
+// leader for the stream.
 func TestAReadWaitsForALeader(t *testing.T) {
 	t.Parallel()
 	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: brokertest.Serve(t, &server.Options{}).ClientURL()})
@@ -85,8 +85,8 @@ func TestAReadWaitsForALeader(t *testing.T) {
 	}
 }
 
-// TestAPublishWithoutAStreamIsKnown: the caller's time ends before the broker's, and the answer
-// is that nothing was stored.
+// TestAPublishWithoutAStreamIsKnown proves that a caller whose deadline ends first learns that
+// nothing was stored.
 func TestAPublishWithoutAStreamIsKnown(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

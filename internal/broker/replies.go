@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// replies matches the answers to what this process has published with those that wait for
-// them, over one subscription. It is safe for concurrent use.
+// replies routes the answers to published messages to their callbacks, over one subscription. It is
+// safe for concurrent use.
 type replies struct {
 	nc     *nats.Conn
 	prefix string
@@ -20,15 +20,15 @@ type replies struct {
 	waiting map[uint64]func(*nats.Msg, error)
 }
 
-// newReplies returns what subscribe has still to give a connection.
+// newReplies returns a value that needs subscribe before its first publish.
 func newReplies() *replies { return &replies{waiting: map[uint64]func(*nats.Msg, error){}} }
 
-// subscribe subscribes to the answers. The subscription ends with the connection.
+// subscribe subscribes nc to the answers. The subscription ends with the connection.
 func (r *replies) subscribe(nc *nats.Conn) error {
 	r.nc, r.prefix = nc, nc.NewInbox()+"."
 	sub, err := nc.Subscribe(r.prefix+"*", r.answer)
 	if err == nil {
-		err = sub.SetPendingLimits(-1, -1) // an answer that is dropped is a write of unknown fate
+		err = sub.SetPendingLimits(-1, -1) // a dropped answer would leave a write undecided
 	}
 	if err != nil {
 		return fmt.Errorf("subscribe to the answers of streams: %w", err)
@@ -36,8 +36,8 @@ func (r *replies) subscribe(nc *nats.Conn) error {
 	return nil
 }
 
-// publish sends a message, and has answered called once with its answer, or with the loss of
-// the connection. After an error nothing was sent, and answered is not called.
+// publish sends a copy of m and calls answered once, with the answer or with the loss of the
+// connection. If publish fails, it sent nothing and does not call answered.
 func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint64, err error) {
 	r.mu.Lock()
 	r.last++
@@ -54,11 +54,11 @@ func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint
 	return id, nil
 }
 
-// connection numbers the connection to the server: the next one has another number before
-// anything is sent by it.
+// connection returns the number of the current connection. It changes on a reconnect, before
+// anything is sent over the new connection.
 func (r *replies) connection() uint64 { return r.nc.Stats().Reconnects }
 
-// forget gives up an answer, and reports whether it had not come yet.
+// forget drops a callback. It reports whether the answer was still outstanding.
 func (r *replies) forget(id uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +81,8 @@ func (r *replies) answer(m *nats.Msg) {
 	}
 }
 
-// lost tells all who wait that their answers will not come: those of a connection that was
-// lost never do.
+// lost fails all outstanding callbacks, because answers never arrive after their connection is
+// lost.
 func (r *replies) lost() {
 	r.mu.Lock()
 	lost := r.waiting

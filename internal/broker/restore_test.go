@@ -17,10 +17,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestARestoredConsumerTakesChanges: replicas whose pulls are told of the deletion are
-// faster than the server, which goes on removing what it had of the old durable, and
-// would remove what it has of a new one. A durable without its files takes no change,
-// not even a pause, and is gone after a restart of the server.
+// TestARestoredConsumerTakesChanges proves that a restored durable consumer accepts updates.
+// Replicas notice a deletion before the server has removed the old consumer's files; without
+// deletionTakes, the server would remove the new one's too, and it would accept no change and
+// vanish at the next restart.
 func TestARestoredConsumerTakesChanges(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -43,7 +43,7 @@ func TestARestoredConsumerTakesChanges(t *testing.T) {
 				watched.Done()
 				for now := first; err == nil && now.CachedInfo().Created.Equal(first.CachedInfo().Created); {
 					if now, err = replica.Streams().RestoreConsumer(t.Context(), work, c); broker.Unavailable(err) {
-						now, err = first, nil // while it is deleted on some of three nodes, none of them answers
+						now, err = first, nil // while servers of a cluster delete it, none of them answers
 					}
 				}
 				restored <- err
@@ -70,9 +70,8 @@ func TestARestoredConsumerTakesChanges(t *testing.T) {
 	})
 }
 
-// TestARecreatedStreamOutlivesARestart: a replica that notices the deletion at once makes
-// the stream again while the server removes the files of the old one. What is put into the
-// new one is there after a restart of the server.
+// TestARecreatedStreamOutlivesARestart proves that a stream recreated right after its deletion
+// keeps its messages over a restart of the server.
 func TestARecreatedStreamOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	o := broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}}
@@ -114,8 +113,8 @@ func TestARecreatedStreamOutlivesARestart(t *testing.T) {
 	}
 }
 
-// TestLettersOfRejectedRequestsOutliveACrash: those that JetStream removed because one subject
-// had too many are on disk again after a crash. They must not push out another tenant's.
+// TestLettersOfRejectedRequestsOutliveACrash proves that dead letters beyond one subject's limit,
+// which reappear on disk after a crash, do not evict another tenant's.
 func TestLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	running, crashed := t.TempDir(), t.TempDir()
@@ -133,7 +132,7 @@ func TestLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
 		return m.Subject
 	}
 	careful := reject("careful", "0", 100)
-	for range broker.RejectedPerSubject * 3 / 2 { // more, and JetStream compacts the file
+	for range broker.RejectedPerSubject * 3 / 2 { // JetStream compacts the file if there are more
 		reject("noisy", "large", 70<<10)
 	}
 	if err := os.CopyFS(crashed, os.DirFS(running)); err != nil {

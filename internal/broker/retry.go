@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// leaderTimeout is how long a start waits for a cluster that has no leader just
-	// then: electing one after the loss of a node takes some seconds.
+	// leaderTimeout bounds the wait for a leader. An election after the loss of a node takes
+	// seconds.
 	leaderTimeout = time.Minute
-	// tryTimeout bounds one try.
-	tryTimeout = 5 * time.Second
+	tryTimeout    = 5 * time.Second
 )
 
-// RetryUntilLeader tries again what JetStream does not answer, or cannot do because the
-// cluster has no leader, for up to a minute. A refusal ends it at once. f is
-// given a bounded context, and is harmless to repeat.
+// RetryUntilLeader calls f until it succeeds, for up to a minute, while JetStream does not answer
+// or has no leader. Any other error ends it at once. Each call has a bounded context, and f must be
+// safe to repeat. what describes f for logs and errors.
 func (a *admin) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream did not finish within %s", what, leaderTimeout))
 	defer cancel()
@@ -39,7 +38,7 @@ func try(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// Wait waits for d, or until ctx ends, whose cause it returns.
+// Wait blocks for d. If ctx ends first, it returns the cause.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,7 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// A start waits for the cluster's next leader, and for nothing else.
+// TestPatienceIsForElectionsOnly proves that RetryUntilLeader retries during an election and
+// returns other errors at once.
 func TestPatienceIsForElectionsOnly(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -44,12 +45,13 @@ func TestPatienceIsForElectionsOnly(t *testing.T) {
 	}
 }
 
-// A replica may start while the stream's leader has just gone.
+// TestStreamsAreEnsuredAcrossTheLossOfANode proves that a replica can start right after a stream
+// lost its leader.
 func TestStreamsAreEnsuredAcrossTheLossOfANode(t *testing.T) {
 	t.Parallel()
 	cluster := brokertest.NewCluster(t)
 	first := cluster.Open(t)
-	second := cluster.Open(t) // connected, wherever to
+	second := cluster.Open(t) // to any server
 	var gone atomic.Bool
 	for _, server := range cluster.Servers {
 		if server.JetStreamIsStreamLeader("$G", first.Names().Tasks()) && !gone.Swap(true) {

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// TestASilentServerIsLeft: the network drops what goes to a server and what comes
-// from it, and closes nothing. Another server is found by the pings.
+// TestASilentServerIsLeft proves that pings reveal a connection that drops all packets, and that
+// the broker moves to another server.
 func TestASilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	c := brokertest.NewCluster(t)
@@ -57,7 +57,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	t.Logf("left after %s", time.Since(began).Round(time.Second))
 }
 
-// TestAReadWhoseConnectionIsLost is asked again with the next connection.
+// TestAReadWhoseConnectionIsLost proves that the read is repeated over the next connection.
 func TestAReadWhoseConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	link, err := faultinject.NewLink(brokertest.Alone(t).Addr().String())
@@ -88,7 +88,7 @@ func TestAReadWhoseConnectionIsLost(t *testing.T) {
 	}
 }
 
-// TestAReadWithoutAConnection fails at once: a caller waits for the answer.
+// TestAReadWithoutAConnection proves that the read fails at once, because a caller waits for it.
 func TestAReadWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// openEmbedded opens a broker with its streams, until the test ends.
+// openEmbedded opens a broker and creates its streams. It closes when the test ends.
 func openEmbedded(t *testing.T, limits Limits, e Embedded) *Broker {
 	t.Helper()
 	b, err := Open(t.Context(), Options{Names: subject.Default(), Logger: slog.New(slog.DiscardHandler), Limits: limits, Embedded: e})
@@ -25,8 +25,8 @@ func openEmbedded(t *testing.T, limits Limits, e Embedded) *Broker {
 	return b
 }
 
-// TestTheEmbeddedServerIsAskedOfItsDisk: whether a stream met no error, and whether there is
-// room for batches.
+// TestTheEmbeddedServerIsAskedOfItsDisk proves that a healthy stream is sound, and that batches
+// need enough free store.
 func TestTheEmbeddedServerIsAskedOfItsDisk(t *testing.T) {
 	t.Parallel()
 	for name, most := range map[string]int64{"room": 0, "none": 64 << 20} {

@@ -22,14 +22,14 @@ const (
 	spaceNeeded = 16 << 20
 	// maxRestarts bounds restarts that do not help.
 	maxRestarts = 2
-	// restartSettles is how long after a restart a write that was sent before may be undecided.
+	// restartSettles is how long after a restart an earlier write may still be undecided.
 	restartSettles = 2 * PublishTimeout
-	// faultFor is how long a failed write to an external server makes its store count as failing,
-	// unless a later write succeeds.
+	// faultFor is how long one failed write marks an external server's store as failing. A later
+	// successful write clears the mark.
 	faultFor = 30 * time.Second
 )
 
-// storeFault is a write that failed for another reason than a stream limit, such as a full disk.
+// storeFault is a failed write whose cause is not a stream limit, such as a full disk.
 type storeFault struct {
 	err error
 	at  time.Time
@@ -46,8 +46,8 @@ func (f *storeFaults) clear() {
 	}
 }
 
-// cannotStore returns the embedded server's fault while its disk is full. The server does not answer
-// writes then.
+// cannotStore returns the fault of the embedded server while its disk is full. The server does not
+// answer writes in that state.
 func (w *writer) cannotStore() error {
 	if f := w.faults.last.Load(); f != nil && w.server != nil && isFull(f.err) {
 		return f.err
@@ -55,9 +55,9 @@ func (w *writer) cannotStore() error {
 	return nil
 }
 
-// noteWrite records the result of a write to an external server's task log. With a full disk, the server
-// refuses or does not answer for PublishTimeout. A caller that gives up earlier proves nothing. keepStore
-// checks the embedded server.
+// noteWrite records the result of a write to an external server's job log. With a full disk, the
+// server refuses the write or does not answer for PublishTimeout. A caller that gives up earlier
+// proves nothing. keepStore checks the embedded server.
 func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
 	switch {
 	case w.server != nil || stream != w.names.Tasks():
@@ -68,8 +68,9 @@ func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
 	}
 }
 
-// StoreError reports why the server cannot store messages, or nil. It is at most storeEvery old for the
-// embedded server, and based on recent writes to the task log for an external one.
+// StoreError returns why the server cannot store messages, or nil. For the embedded server the
+// result is at most storeEvery old. For an external one it is based on recent writes to the job
+// log.
 func (b *Broker) StoreError() error {
 	f := b.faults.last.Load()
 	switch {
@@ -84,17 +85,19 @@ func (b *Broker) StoreError() error {
 
 var errStalled = fmt.Errorf("%w: embedded NATS server has been syncing a stream to disk for more than %s", ErrUnavailable, PublishTimeout)
 
-// isStalled reports whether the sync of a stream takes longer than its writes may: writeError waits for it.
+// isStalled reports whether writeError has been waiting for a stream's sync for longer than
+// PublishTimeout.
 func (e *embedded) isStalled() bool {
 	since := e.checking.Load()
 	return since != 0 && time.Since(time.Unix(0, since)) > PublishTimeout
 }
 
-// Failed delivers an error if restarting the embedded server does not help. The process must end.
+// Failed delivers an error if restarting the embedded server did not help. The process must end.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
-// writeError returns the first write error of any stream. nats-server keeps it until a restart (2.15.2).
-// known is false if the server does not tell. It waits while a stream is synced.
+// writeError returns the first write error of any stream. nats-server keeps it until a restart
+// (2.15.2). known is false if the server reports other errors only. It waits for a sync in
+// progress.
 func (e *embedded) writeError() (known bool, err error) {
 	e.checking.Store(time.Now().UnixNano())
 	defer e.checking.Store(0)
@@ -112,7 +115,7 @@ func (e *embedded) writeError() (known bool, err error) {
 	return len(health.Errors) == 0, nil
 }
 
-// isFull reports whether a write failed for lack of space. nats-server gives its error as text.
+// isFull reports whether a write failed for lack of space. nats-server reports the cause as text.
 func isFull(err error) bool {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
@@ -122,7 +125,7 @@ func isFull(err error) bool {
 	return false
 }
 
-// checkSpace writes spaceNeeded bytes to the data directory.
+// checkSpace tests whether the data directory can take spaceNeeded bytes.
 func (e *embedded) checkSpace() error {
 	f, err := os.Create(filepath.Join(e.options.DataDir, "genbus.space"))
 	if err != nil {
@@ -132,11 +135,11 @@ func (e *embedded) checkSpace() error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// restart replaces the server by a new one at the same address.
+// restart replaces the server with a new one at the same address.
 func (e *embedded) restart() error {
 	if addr, ok := e.server().Addr().(*net.TCPAddr); ok {
 		if host, port, err := net.SplitHostPort(e.options.Listen); err == nil && port == "0" {
-			e.options.Listen = net.JoinHostPort(host, fmt.Sprint(addr.Port)) // the port that the system chose
+			e.options.Listen = net.JoinHostPort(host, fmt.Sprint(addr.Port)) // assigned by the system
 		}
 	}
 	e.server().Shutdown()
@@ -149,16 +152,16 @@ func (e *embedded) restart() error {
 	return err
 }
 
-// settling reports whether writes from before a restart may still be undecided. They were lost if the
-// restart came because they could not be written.
+// settling reports whether writes sent before a restart may still be undecided. They are lost if
+// the restart was due to a failed write.
 func (e *embedded) settling() bool {
 	at := e.restarted.Load()
 	return at != 0 && time.Since(time.Unix(0, at)) < restartSettles
 }
 
-// keepStore restarts the embedded server after a full disk once there is space, until ctx ends. If that
-// does not help, it sends to Failed. Other write errors are only reported: after a failed sync the server
-// may find messages that are not on disk.
+// keepStore restarts the embedded server after a full disk, once there is space, until ctx ends. If
+// restarts do not help, it sends to Failed. It only reports other write errors, because after a
+// failed sync a new server may load messages that are not on disk.
 func (b *Broker) keepStore(ctx context.Context) {
 	restarts := 0
 	for Wait(ctx, storeEvery) == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// streamDiff names the fields that differ, each with the old and the new value.
+// streamDiff describes each field that differs, as "name old to new".
 func streamDiff(have, want jetstream.StreamConfig) []string {
 	var d diff
 	d.add("subjects", have.Subjects, want.Subjects, slices.Equal(have.Subjects, want.Subjects))
@@ -34,7 +34,7 @@ func streamDiff(have, want jetstream.StreamConfig) []string {
 	return d
 }
 
-// objectStoreDiff is streamDiff for what the configuration says of a tenant's object store.
+// objectStoreDiff is streamDiff for the configurable fields of a tenant's object store.
 func objectStoreDiff(have, want jetstream.StreamConfig) []string {
 	var d diff
 	d.add("replicas", have.Replicas, want.Replicas, have.Replicas == want.Replicas)
@@ -51,7 +51,7 @@ func (d *diff) add(field string, have, want any, equal bool) {
 	}
 }
 
-// unlimited makes the two spellings of "no limit" equal.
+// unlimited maps 0 to -1; both mean "no limit".
 func unlimited(n int64) int64 {
 	if n == 0 {
 		return -1

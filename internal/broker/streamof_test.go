@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestStreamOfIsWhereTheServerStores: the writer of a message is that of the stream whose
-// subjects take it.
+// TestStreamOfIsWhereTheServerStores proves that StreamOf names the stream that listens to a
+// subject.
 func TestStreamOfIsWhereTheServerStores(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -11,25 +11,24 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// configRevision counts the changes of the stream and consumer configurations
-// below. A lower revision never overwrites a higher one, so that a replica of
-// the old version, still running during a rolling deploy, changes nothing back.
+// configRevision numbers the stream and consumer configurations below; raise it with every change.
+// A lower revision never overwrites a higher one, so that an old replica reverts nothing during a
+// rolling deploy.
 const configRevision = 5
 
-// maxConsumers is set on every stream, because the server's own default is
-// 1,000 and -1 does not lift it.
+// maxConsumers is set on every stream, because the server defaults to 1,000 and -1 does not lift
+// that limit.
 const maxConsumers = 4096
 
-// RejectedPerSubject is how many rejected requests one subject keeps; the oldest go
-// first.
+// RejectedPerSubject is how many rejected requests one subject keeps. New ones replace the oldest.
 const RejectedPerSubject = 50
 
-// Limits of the streams. Counts are messages, sizes bytes.
+// Limits configures the streams. MaxMsgs counts messages and MaxBytes bytes.
 type Limits struct {
 	RequestsMaxMsgs  int64
 	RequestsMaxBytes int64
-	WorkMaxMsgs      int64 // also of the jobs that wait for their turn
-	WorkMaxBytes     int64 // per stream; 0: no limit
+	WorkMaxMsgs      int64 // of GENBUS_WORK and of GENBUS_WAIT, each
+	WorkMaxBytes     int64 // per stream; 0 for no limit
 	TasksMaxAge      time.Duration
 	TasksMaxBytes    int64
 	ChunksMaxAge     time.Duration
@@ -42,16 +41,17 @@ type Limits struct {
 	UsageMaxBytes    int64
 	OpsMaxAge        time.Duration
 	OpsMaxBytes      int64
-	// BodiesMaxBytes and BodiesMaxMsgs bound one tenant's object store. They are looked at
-	// before each write rather than reserved: JetStream would set the bytes aside for every
-	// tenant, and refuse what is paid for.
+	// BodiesMaxBytes and BodiesMaxMsgs limit one tenant's object store. genbus checks them before
+	// each write. JetStream limits would reserve the bytes for every tenant and refuse bodies that
+	// are already paid for.
 	BodiesMaxBytes int64
 	BodiesMaxMsgs  int64
-	// BodiesReserved is max_bytes of each tenant's object store. JetStream reserves it. 0: no limit.
+	// BodiesReserved is max_bytes of each tenant's object store, which JetStream reserves. 0 for no
+	// limit.
 	BodiesReserved int64
 }
 
-// DefaultLimits are the limits that a newcomer meets.
+// DefaultLimits returns the limits that apply to zero fields of Options.Limits.
 func DefaultLimits() Limits {
 	return Limits{
 		RequestsMaxMsgs: 1_000_000, RequestsMaxBytes: 4 << 30,
@@ -87,19 +87,19 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Streams keeps the streams and their durable consumers as this replica's configuration
-// has them. It is safe for concurrent use.
+// Streams creates and updates the streams and their durable consumers according to this replica's
+// configuration. It is safe for concurrent use.
 type Streams struct {
 	admin    *admin
 	limits   Limits
 	replicas int
-	creating chan struct{} // has the one who creates a missing stream
+	creating chan struct{} // semaphore: one goroutine creates missing streams
 
 	mu      sync.Mutex
-	logged  map[string]string // how streams differ, as was logged, by name
-	seen    map[string]bool   // streams that this process has found or created
-	lost    map[string]int    // streams that were lost and created again
-	unheard map[string]bool   // streams that it has asked for, and heard no answer
+	logged  map[string]string // last logged difference, by stream
+	seen    map[string]bool   // streams that this process found or created
+	lost    map[string]int    // how often a stream was lost and recreated
+	unheard map[string]bool   // streams whose creation got no answer
 }
 
 func newStreams(a *admin, limits Limits, replicas int) *Streams {
@@ -109,9 +109,8 @@ func newStreams(a *admin, limits Limits, replicas int) *Streams {
 	}
 }
 
-// Configs is the whole configuration of every stream. Neither AllowMsgSchedules
-// nor AllowRollup is ever set: with them, any publisher could wipe a stream or
-// forge a message.
+// Configs returns the complete configuration of every stream. It never sets AllowMsgSchedules or
+// AllowRollup: with them, any publisher could erase a stream or forge a message.
 func (s *Streams) Configs() []jetstream.StreamConfig {
 	n, l := s.admin.names, s.limits
 	return []jetstream.StreamConfig{
@@ -119,8 +118,8 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Subjects:  []string{n.RequestPattern(subject.Video), n.RequestPattern(subject.Chat)},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
 			MaxMsgs: l.RequestsMaxMsgs, MaxBytes: l.RequestsMaxBytes, Discard: jetstream.DiscardNew,
-			// The shortest window: with a long one, a publisher could make another
-			// tenant's request vanish by using its Nats-Msg-Id.
+			// The minimum. With a longer window, a publisher could suppress another tenant's
+			// request by using its Nats-Msg-Id.
 			Duplicates: 100 * time.Millisecond,
 		}),
 		s.stream(n.Work(), "accepted, unfinished jobs", jetstream.StreamConfig{
@@ -129,8 +128,8 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			MaxMsgs: l.WorkMaxMsgs, MaxBytes: unlimited(l.WorkMaxBytes), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
 			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
-		// No work queue: every replica reads along which tenants wait, and a work
-		// queue has one reader for each message. What had its turn is deleted.
+		// Not a work queue, because every dispatching replica reads it, and a work queue delivers
+		// each message to one reader. genbus deletes items after their dispatch.
 		s.stream(n.Wait(), "accepted jobs that wait for their turn", jetstream.StreamConfig{
 			Subjects:  []string{n.WaitPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -151,17 +150,17 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Duplicates: 100 * time.Millisecond,
 			RePublish:  &jetstream.RePublish{Source: n.ChunkPattern(), Destination: n.LiveChunkPattern()},
 		}),
-		// These are money: a new letter never pushes out another one.
+		// Dead letters represent paid work, so a new one never evicts another.
 		s.stream(n.Dead(), "accepted jobs that could not be processed", jetstream.StreamConfig{
 			Subjects:  []string{n.DeadPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
 			MaxAge: l.DeadMaxAge, MaxBytes: l.DeadMaxBytes, Discard: jetstream.DiscardNew,
 			Duplicates: 2 * time.Minute,
 		}),
-		// The bound of each tenant is that of its subjects, which are few; publishers
-		// can invent any number of tenants, so that the sum has a bound too. A server that
-		// discards old messages applies that one first after a crash, when what subjects had
-		// too many is on disk again (nats-server 2.15.2). So the publisher makes room.
+		// The limit per subject bounds each tenant. MaxBytes bounds the total, because publishers
+		// can invent tenants. It does not discard old messages: after a crash, messages beyond the
+		// limit per subject reappear on disk, and the server would apply MaxBytes before it drops
+		// them (nats-server 2.15.2). The publisher frees capacity instead.
 		s.stream(n.Rejected(), "requests that were never accepted", jetstream.StreamConfig{
 			Subjects:  []string{n.RejectedPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -175,8 +174,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			MaxAge: l.UsageMaxAge, MaxBytes: l.UsageMaxBytes, Discard: jetstream.DiscardOld,
 			Duplicates: 2 * time.Minute, AllowAtomicPublish: true,
 		}),
-		// What is full is not written over: an operator's action that cannot be recorded is
-		// refused.
+		// A full stream keeps its records: an operator action that cannot be recorded is refused.
 		s.stream(n.Ops(), "what operators did", jetstream.StreamConfig{
 			Subjects:  []string{n.OpsPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -186,7 +184,8 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 	}
 }
 
-// ObjectStore is the configuration of a tenant's object store, whose objects live as long as the log.
+// ObjectStore returns the configuration of a tenant's object store. Objects expire with the job
+// log.
 func (s *Streams) ObjectStore(bucket string) jetstream.ObjectStoreConfig {
 	return jetstream.ObjectStoreConfig{
 		Bucket: bucket, Description: "genbus: bodies that are too large for a message",
@@ -205,7 +204,7 @@ func revisionMetadata() map[string]string {
 	return map[string]string{subject.MetadataRevision: strconv.Itoa(configRevision)}
 }
 
-// newer reports whether metadata was written by a newer genbus.
+// newer reports whether metadata comes from a newer version of genbus.
 func newer(metadata map[string]string) bool {
 	rev, err := strconv.Atoi(metadata[subject.MetadataRevision])
 	return err == nil && rev > configRevision

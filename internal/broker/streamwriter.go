@@ -12,52 +12,51 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lane is what a write is for.
+// Lane classifies writes for fair sharing of the window.
 type Lane int
 
 const (
-	// Jobs are the writes of accepted jobs, which go first.
+	// Jobs is the default lane, which takes precedence.
 	Jobs Lane = iota
-	// Inline are the events of inline chats: they have at most half of the window, and one of
-	// them is under way however many jobs wait.
+	// Inline holds the events of inline chats. They use at most half of the window, and one of them
+	// may always be in flight, however many jobs wait.
 	Inline
-	laneCount // how many there are
+	laneCount // number of lanes
 )
 
-// errNotSent says that a write did not leave this process.
+// errNotSent means that a write never left this process.
 var errNotSent = errors.New("the message was not sent")
 
-// Ack is the server's confirmation.
+// Ack is the server's confirmation of a write.
 type Ack struct {
 	Seq uint64
-	// Duplicate is true when the server dropped the message because it knew its
-	// Nats-Msg-Id. It is no proof that the stored message is ours.
+	// Duplicate reports that the server dropped the message because it knew its Nats-Msg-Id. The
+	// stored message may be a different one.
 	Duplicate bool
 }
 
-// streamOptions are those of a streamWriter.
 type streamOptions struct {
-	// Window bounds the writes in flight. Default: 512.
+	// Window limits the writes in flight. Default: 512.
 	Window int
-	// ShareFrom is how many writes have to wait until they go together, as one atomic batch;
-	// 0: never. It is for a server that syncs each message on its own. The stream has to allow
+	// ShareFrom is the number of waiting writes from which they are sent as one atomic batch; 0
+	// disables batches. Set it for a server that syncs message by message. The stream must allow
 	// atomic batches.
 	ShareFrom int
-	// Timeout bounds the wait for the answer to a batch. Required where ShareFrom is set, as are
-	// Room and Sound.
+	// Timeout bounds the wait for the answer to a batch. Timeout, Room and Sound are required if
+	// ShareFrom is set.
 	Timeout time.Duration
-	// Room reports whether the server has room for many batches: one that it has none for may be
-	// stored in part, without an answer and without a sync. All writes wait for it: it does not
-	// wait for a sync itself.
+	// Room reports whether the server has capacity for many batches. If the store fills up within a
+	// batch, the server may store part of it without an answer or a sync. All writes wait for Room,
+	// so it must not wait for a sync.
 	Room func() bool
-	// Sound reports whether the server has met no error when it wrote to the stream or synced it.
-	// It may wait for a sync, and is called by one goroutine at a time, which ends with it.
+	// Sound reports whether the server has met no error while writing or syncing the stream. It may
+	// wait for a sync. One short-lived goroutine at a time calls it.
 	Sound func() bool
 }
 
-// streamWriter writes to one stream: many writes are in flight over one connection, and where the
-// server syncs each of them to disk on its own, those that wait share a sync. It decides nothing of
-// what is written, and repeats nothing whose fate is unknown. It is safe for concurrent use.
+// streamWriter pipelines the writes to one stream over one connection. If the server syncs message
+// by message, waiting writes share a sync. It never retries a write that may be stored. It is safe
+// for concurrent use.
 type streamWriter struct {
 	replies *replies
 	o       streamOptions
@@ -65,12 +64,12 @@ type streamWriter struct {
 	mu       sync.Mutex
 	lanes    [laneCount]laneQueues
 	inFlight [laneCount]int
-	sends    uint64 // writes and batches that were sent, which is the order of the server's answers
-	singles  int    // writes that no batch may have that were sent since the last batch
+	sends    uint64 // sent writes and batches; the server answers in this order
+	singles  int    // writes unfit for a batch that were sent since the last batch
 	batches  batches
 }
 
-// laneQueues are the writes of one lane that wait: those that a batch may have, and the others.
+// laneQueues holds the waiting writes of one lane. Those in alone are unfit for a batch.
 type laneQueues struct{ shared, alone writeQueue }
 
 func (l *laneQueues) pop() *write {
@@ -80,7 +79,6 @@ func (l *laneQueues) pop() *write {
 	return l.shared.pop()
 }
 
-// newStreamWriter returns a writer whose answers come by replies.
 func newStreamWriter(replies *replies, o streamOptions) *streamWriter {
 	if o.Window == 0 {
 		o.Window = 512
@@ -88,18 +86,17 @@ func newStreamWriter(replies *replies, o streamOptions) *streamWriter {
 	return &streamWriter{replies: replies, o: o, batches: newBatches()}
 }
 
-// write is one message on its way.
 type write struct {
 	m      *nats.Msg
 	lane   Lane
-	result chan writeResult // takes one
+	result chan writeResult // buffered
 
-	// What follows has the writer's lock.
+	// The fields below are guarded by streamWriter.mu.
 	state     writeState
-	waits     *writeQueue // where it waits, or has waited; nil: in half of a batch
-	id        uint64      // of its answer, when it was sent alone
-	sent      uint64      // its place in streamWriter.sends
-	abandoned bool        // its caller has gone away, and it was part of a batch
+	waits     *writeQueue // queue that holds or held it; nil for half of a refused batch
+	id        uint64      // of its answer, if it was sent alone
+	sent      uint64      // its position in streamWriter.sends
+	abandoned bool        // the caller gave up, but a batch contains it
 }
 
 type writeState int
@@ -115,9 +112,9 @@ type writeResult struct {
 	err error
 }
 
-// write stores m, which it does not change, and waits for the answer. The error is that of
-// the server, a *jetstream.APIError; nats.ErrNoResponders where no stream listened; errNotSent;
-// or any other where the message is stored or not.
+// write stores m and waits for the ack; it does not change m. It fails with a *jetstream.APIError
+// if the server refused, with nats.ErrNoResponders if no stream responded, and with errNotSent if m
+// was never sent. After any other error, m may be stored.
 func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error) {
 	op := &write{m: m, lane: lane, result: make(chan writeResult, 1)}
 	w.mu.Lock()
@@ -136,8 +133,7 @@ func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, 
 	}
 }
 
-// abandon gives up a write whose caller has gone away. One that is part of a batch stays
-// there.
+// abandon cancels a write whose caller gave up. A write in a batch stays there.
 func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +146,7 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 		if op.waits != nil {
 			op.waits.live--
 		}
-		// Without the cause's identity, which may say that an answer did not come.
+		// Formatted rather than wrapped, because the cause may be the error of a missing answer.
 		return Ack{}, fmt.Errorf("%w: %s", errNotSent, context.Cause(ctx).Error())
 	case op.id != 0 && w.replies.forget(op.id):
 		w.complete(op, writeResult{})
@@ -161,8 +157,8 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 	return Ack{}, context.Cause(ctx)
 }
 
-// most is how many writes may be in flight one by one. Where each of them is synced, few
-// keep the disk busy, and the others wait for one to share.
+// most returns how many writes may be in flight outside batches. If each of them is synced, a few
+// keep the disk busy, and the rest wait for a batch.
 func (w *streamWriter) most() int {
 	if w.o.ShareFrom > 0 {
 		return min(w.o.Window, mostSynced)
@@ -170,10 +166,10 @@ func (w *streamWriter) most() int {
 	return w.o.Window
 }
 
-// mostSynced keeps the server busy while answers are on their way.
+// mostSynced keeps the server busy during the round trips.
 const mostSynced = 8
 
-// send sends what may go out. It needs the lock.
+// send sends all writes that may go out now. The caller holds w.mu.
 func (w *streamWriter) send() {
 	for {
 		for writes := w.nextBatch(); len(writes) > 0; writes = w.nextBatch() {
@@ -187,7 +183,7 @@ func (w *streamWriter) send() {
 	}
 }
 
-// sendAlone needs the lock.
+// sendAlone sends one write outside a batch. The caller holds w.mu.
 func (w *streamWriter) sendAlone(op *write) {
 	w.begin(op)
 	id, err := w.replies.publish(op.m, func(m *nats.Msg, err error) { w.answered(op, m, err) })
@@ -198,15 +194,15 @@ func (w *streamWriter) sendAlone(op *write) {
 	op.id = id
 }
 
-// begin counts a write as in flight. It needs the lock.
+// begin counts a write as in flight. The caller holds w.mu.
 func (w *streamWriter) begin(op *write) {
 	w.sends++
 	op.state, op.sent = writeInFlight, w.sends
 	w.inFlight[op.lane]++
 }
 
-// next takes the write that goes out next; nil where none may. While a batch is under way
-// what comes waits for the next one: the server would answer it behind the batch.
+// next removes and returns the next write to send alone, or nil. While a batch is in flight, new
+// writes wait for the next batch, because the server would answer them only after it.
 func (w *streamWriter) next() *write {
 	if w.batches.open() || w.inFlight[Jobs]+w.inFlight[Inline] >= w.most() {
 		return nil
@@ -225,7 +221,7 @@ func (w *streamWriter) next() *write {
 	return w.single(w.lanes[Inline].pop())
 }
 
-// single counts a write that no batch may have.
+// single counts op in singles if it is unfit for a batch.
 func (w *streamWriter) single(op *write) *write {
 	if op != nil && op.waits == &w.lanes[op.lane].alone {
 		w.singles++
@@ -247,7 +243,7 @@ func (w *streamWriter) answered(op *write, m *nats.Msg, err error) {
 	w.send()
 }
 
-// complete ends a write that was in flight. It needs the lock.
+// complete ends a write in flight. The caller holds w.mu.
 func (w *streamWriter) complete(op *write, r writeResult) {
 	w.inFlight[op.lane]--
 	op.state = writeDone
@@ -256,15 +252,14 @@ func (w *streamWriter) complete(op *write, r writeResult) {
 
 func notSent(err error) error { return errors.Join(errNotSent, err) }
 
-// pubAck is the answer to a write.
 type pubAck struct {
 	Error     *jetstream.APIError `json:"error"`
 	Sequence  uint64              `json:"seq"`
 	Duplicate bool                `json:"duplicate"`
-	Count     int                 `json:"count"` // of a batch
+	Count     int                 `json:"count"` // messages in the batch
 }
 
-// decodeAck reads an answer, and how many messages of a batch it is for.
+// decodeAck parses an answer. count is the number of messages of a batch.
 func decodeAck(m *nats.Msg) (ack Ack, count int, err error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return Ack{}, 0, nats.ErrNoResponders

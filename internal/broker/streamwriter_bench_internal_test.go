@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// BenchmarkWrites compares how writers that wait for each of their answers fare: by a request
-// of the client library each, pipelined, and with shared syncs from several numbers of waiting
-// writes on. Each is a compare-and-set of 600 bytes on a subject of its own.
+// BenchmarkWrites compares three ways of writing for concurrent writers that wait for each ack:
+// client library requests, pipelined writes, and shared syncs with several thresholds. Each write
+// is a compare-and-set of 600 bytes on a separate subject.
 func BenchmarkWrites(b *testing.B) {
 	for _, sync := range []bool{false, true} {
 		for _, writers := range []int{1, 4, 16, 32, 64, 128, 256, 1024} {
@@ -96,7 +96,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// serve runs a server in a directory, with a stream that takes log.>.
+// serve runs a server in dir with a stream that listens to log.>.
 func serve(tb testing.TB, dir string, fsync bool) (*nats.Conn, jetstream.JetStream) {
 	tb.Helper()
 	s, err := server.NewServer(&server.Options{

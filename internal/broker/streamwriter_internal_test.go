@@ -16,7 +16,7 @@ import (
 
 const testShareFrom = 8
 
-// world is a server, a stream that takes log.>, and a writer to it.
+// world is a server with a stream that listens to log.>, and a writer to it.
 type world struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -37,7 +37,7 @@ func newWorld(t *testing.T, o streamOptions) world {
 
 func yesAlways() bool { return true }
 
-// message is one that is stored if the last sequence on its subject is last.
+// message returns a message with expected last sequence last.
 func message(subject string, last uint64, data string) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = []byte(data)
@@ -45,7 +45,7 @@ func message(subject string, last uint64, data string) *nats.Msg {
 	return m
 }
 
-// is fails unless the message with a sequence is this one, and tells of which batch it is.
+// is checks the message with sequence seq and returns its batch ID, if any.
 func (w world) is(t *testing.T, seq uint64, subject, data string) (batch string) {
 	t.Helper()
 	s, err := w.js.Stream(t.Context(), "LOG")
@@ -62,8 +62,8 @@ func (w world) is(t *testing.T, seq uint64, subject, data string) (batch string)
 	return m.Header.Get("Nats-Batch-Id")
 }
 
-// TestEachWriterIsGivenItsOwnAnswer: many write at the same time, alone or in batches, and each
-// of them several times on its own subject.
+// TestEachWriterIsGivenItsOwnAnswer proves that concurrent writers, alone or in batches, each get
+// the answers to their own writes.
 func TestEachWriterIsGivenItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]streamOptions{"pipelined": {}, "shared": {ShareFrom: testShareFrom}} {
@@ -97,7 +97,6 @@ func TestEachWriterIsGivenItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// together writes messages at the same time, and returns what became of each.
 func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
 	t.Helper()
 	errs := make([]error, len(writes))
@@ -109,7 +108,8 @@ func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
 	return errs
 }
 
-// TestAConflictRefusesItsOwnWrite: the others of its batch are stored.
+// TestAConflictRefusesItsOwnWrite proves that a conflict does not fail the other writes of its
+// batch.
 func TestAConflictRefusesItsOwnWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
@@ -132,7 +132,8 @@ func TestAConflictRefusesItsOwnWrite(t *testing.T) {
 	}
 }
 
-// TestTwoWritesOnOneSubject of which both expect the same sequence: one is stored.
+// TestTwoWritesOnOneSubject proves that one of two concurrent writes with the same expected
+// sequence succeeds.
 func TestTwoWritesOnOneSubject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
@@ -148,7 +149,7 @@ func TestTwoWritesOnOneSubject(t *testing.T) {
 	}
 }
 
-// TestALargeMessageGoesAlone, next to others that share.
+// TestALargeMessageGoesAlone proves that a large message is stored outside the batch of the others.
 func TestALargeMessageGoesAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
@@ -170,7 +171,8 @@ func TestALargeMessageGoesAlone(t *testing.T) {
 	}
 }
 
-// TestWhatNoStreamTakesIsSaidSo, and what is too large, and that nothing was sent.
+// TestWhatNoStreamTakesIsSaidSo proves that writes to unknown subjects and oversized writes fail
+// with errors that tell nothing was stored.
 func TestWhatNoStreamTakesIsSaidSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{})
@@ -184,7 +186,7 @@ func TestWhatNoStreamTakesIsSaidSo(t *testing.T) {
 	}
 }
 
-// unanswered is a writer of a subject that takes messages and answers none.
+// unanswered returns a writer and a subject whose messages are received but never answered.
 func unanswered(t *testing.T, window int) (world, <-chan *nats.Msg) {
 	t.Helper()
 	w := newWorld(t, streamOptions{Window: window})
@@ -198,7 +200,7 @@ func unanswered(t *testing.T, window int) (world, <-chan *nats.Msg) {
 	return w, got
 }
 
-// TestALostConnectionEndsWhatWaits: it is not known whether it is stored.
+// TestALostConnectionEndsWhatWaits proves that writes in flight fail with an unknown outcome.
 func TestALostConnectionEndsWhatWaits(t *testing.T) {
 	t.Parallel()
 	w, got := unanswered(t, 10)
@@ -214,8 +216,8 @@ func TestALostConnectionEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// TestTheWindowIsBounded: what is beyond it is not sent, half of it is left by inline events,
-// and a caller who goes away makes room.
+// TestTheWindowIsBounded proves that writes beyond the window wait, that inline events use at most
+// half of it, and that an abandoned write frees its place.
 func TestTheWindowIsBounded(t *testing.T) {
 	t.Parallel()
 	w, got := unanswered(t, 4)
@@ -251,7 +253,7 @@ func TestTheWindowIsBounded(t *testing.T) {
 	if err := jobs[0](); !errors.Is(err, context.Canceled) || errors.Is(err, errNotSent) {
 		t.Errorf("a write that was sent, and given up: %v", err)
 	}
-	sent(1) // the one that was queued
+	sent(1) // the queued one
 	waits := begin(Jobs)
 	if err := waits(); !errors.Is(err, errNotSent) {
 		t.Errorf("a write that was given up before it was sent: %v", err)
@@ -263,8 +265,8 @@ func TestTheWindowIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsSeenIsSettled: a reader waits for the answer to the batch that a republished message
-// is part of.
+// TestWhatIsSeenIsSettled proves that a reader of a republished message waits for the answer to its
+// batch.
 func TestWhatIsSeenIsSettled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})

@@ -13,20 +13,19 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// unreplicated are the streams that one server has for itself: it is in no cluster, so that
-// its stream cannot have another replica either. What is stored there is what a direct get
-// finds, and that costs a fraction of the leader's answer, which is JSON with the message in
-// base64. Of a stream with one replica in a cluster that is not so: it may have more, or move
-// to another server, before this process hears of it.
+// unreplicated tracks the streams of a server outside any cluster. Such a stream has exactly one
+// replica, so a direct get is as current as a read by the leader, without its JSON and base64. A
+// single-replica stream in a cluster does not qualify, because it may gain replicas or move before
+// this process learns of it.
 //
-// Each is known by the connection over which it was seen: after the next one the server may be
-// in a cluster.
+// An entry is valid only for the connection on which it was learned: after a reconnect, the server
+// may be part of a cluster.
 type unreplicated struct {
 	mu      sync.RWMutex
-	streams map[string]context.Context // which ends with the connection
+	streams map[string]context.Context // ends with the connection
 }
 
-// learn takes what was read of a stream over the connection of down.
+// learn records whether the stream of info, read over the connection of down, is unreplicated.
 func (u *unreplicated) learn(down context.Context, info *jetstream.StreamInfo) {
 	c := info.Config
 	alone := c.Replicas <= 1 && c.AllowDirect && c.Mirror == nil && (info.Cluster == nil || info.Cluster.Name == "" && len(info.Cluster.Replicas) == 0)
@@ -55,9 +54,9 @@ func (u *unreplicated) has(stream string) bool {
 	return known && down.Err() == nil
 }
 
-// getUnreplicated reads a message by a direct get. Not decided: the leader is to be asked. A
-// mirror of the stream may answer too, which is behind. A message says what stream it was
-// read from, and that there is none does not.
+// getUnreplicated reads a message with a direct get. decided is false if the leader must answer: a
+// mirror, which may be behind, can answer too, and only a found message names the stream that it
+// was read from.
 func (r *reader) getUnreplicated(ctx context.Context, stream string, req streamread.Request) (m Stored, decided bool, err error) {
 	reply, err := r.read(ctx, stream, directSubject(stream), req)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -76,8 +75,8 @@ func (r *reader) getUnreplicated(ctx context.Context, stream string, req streamr
 
 func directSubject(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
-// storedMessage is the message of a direct get as the leader would give it: without what the
-// server says of it in headers.
+// storedMessage converts a direct get reply to the message that the leader would return, without
+// the headers that the server adds.
 func storedMessage(reply *nats.Msg) (m Stored, err error) {
 	h := reply.Header
 	m = Stored{Subject: h.Get(jetstream.SubjectHeader), Seq: Number(h, jetstream.SequenceHeader), Header: h, Data: reply.Data}

@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// requests are the requests on a subject of the API, from now on.
+// requests collects the requests on an API subject.
 type requests struct {
 	b     *broker.Broker
 	found chan *nats.Msg
@@ -34,8 +34,8 @@ func requestsOn(t testing.TB, b *broker.Broker, api string) requests {
 	return r
 }
 
-// count is how many there were. Those that were sent have come when the server has answered
-// what was sent after them.
+// count returns the number of requests so far. The flush makes sure that all earlier ones have
+// arrived.
 func (r requests) count(t testing.TB) int {
 	t.Helper()
 	if err := r.b.Conn().Flush(); err != nil {
@@ -44,7 +44,6 @@ func (r requests) count(t testing.TB) int {
 	return len(r.found)
 }
 
-// shortly asks again until it is so.
 func shortly(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -56,7 +55,7 @@ func shortly(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// ofLeader is a message as the leader of its stream gives it.
+// ofLeader reads a message from the leader of its stream.
 func ofLeader(t testing.TB, b *broker.Broker, stream string, r streamread.Request) (broker.Stored, error) {
 	t.Helper()
 	body, err := r.Encode()
@@ -70,9 +69,8 @@ func ofLeader(t testing.TB, b *broker.Broker, stream string, r streamread.Reques
 	return streamread.Decode(reply.Data)
 }
 
-// TestReadsAreTheLeaders: whichever way a message is read, it is what the leader gives: by
-// its sequence, by subjects and patterns, with headers and without. Only the streams of a
-// server that is in no cluster are read without the leader, and there only what is found.
+// TestReadsAreTheLeaders proves that every kind of read returns the leader's result, and that only
+// reads that find a message on an unreplicated stream bypass the leader.
 func TestReadsAreTheLeaders(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -94,7 +92,7 @@ func TestReadsAreTheLeaders(t *testing.T) {
 			name string
 			get  func(context.Context) (broker.Stored, error)
 			want streamread.Request
-			// direct is whether the only server may say it.
+			// direct reports whether a direct get may answer.
 			direct bool
 		}{
 			{"a sequence", func(ctx context.Context) (broker.Stored, error) { return b.At(ctx, stream, first) }, streamread.At(first), true},
@@ -132,7 +130,8 @@ func TestReadsAreTheLeaders(t *testing.T) {
 	})
 }
 
-// TestAMirrorIsNotBelieved: a mirror answers direct gets of its origin, and may be behind it.
+// TestAMirrorIsNotBelieved proves that a mirror's answer to a direct get is ignored, because it may
+// lag.
 func TestAMirrorIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -164,8 +163,8 @@ func TestAMirrorIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestAStreamInAClusterIsReadFromItsLeader, also one with a single replica: an operator may
-// give it more.
+// TestAStreamInAClusterIsReadFromItsLeader proves that a direct get is not used in a cluster, even
+// for a single replica, because an operator may add more.
 func TestAStreamInAClusterIsReadFromItsLeader(t *testing.T) {
 	t.Parallel()
 	b := brokertest.NewCluster(t).Open(t)
@@ -183,7 +182,7 @@ func TestAStreamInAClusterIsReadFromItsLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		var seq uint64
-		shortly(t, "a leader", func() bool { // it elects its leader
+		shortly(t, "a leader", func() bool { // during its election
 			ack, err := b.Publish(t.Context(), msg("scaled", "", "m"))
 			seq = ack.Seq
 			return err == nil
@@ -198,8 +197,7 @@ func TestAStreamInAClusterIsReadFromItsLeader(t *testing.T) {
 	}
 }
 
-// TestAStreamThatIsLost: the only server has the stream no more, and the error is that of a
-// leader that does not answer.
+// TestAStreamThatIsLost proves that a read from a deleted stream fails with ErrUnavailable.
 func TestAStreamThatIsLost(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

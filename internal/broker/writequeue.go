@@ -1,7 +1,7 @@
 package broker
 
-// writeQueue is writes that wait to be sent, in their order. Those that were given up meanwhile
-// stay until they are passed over, and do not count.
+// writeQueue is a FIFO of writes to send. Abandoned writes stay in writes until pop or take skips
+// them; live does not count them.
 type writeQueue struct {
 	writes []*write
 	live   int
@@ -13,7 +13,7 @@ func (q *writeQueue) push(op *write) {
 	q.live++
 }
 
-// pop takes the first write; nil where none waits.
+// pop removes and returns the first live write, or nil.
 func (q *writeQueue) pop() *write {
 	for len(q.writes) > 0 {
 		op := q.writes[0]
@@ -28,12 +28,12 @@ func (q *writeQueue) pop() *write {
 	return nil
 }
 
-// take takes writes in their order as long as there is one and f says so of it: take it, or
-// leave it where it is, or stop.
+// take removes and returns the writes for which f returns choiceTake, in order. choiceLeave keeps a
+// write in the queue, and choiceStop ends the scan.
 func (q *writeQueue) take(f func(*write) choice) (out []*write) {
 	rest := make([]*write, 0, len(q.writes))
 	for i, op := range q.writes {
-		if op.state != writeQueued { // given up
+		if op.state != writeQueued { // abandoned
 			continue
 		}
 		switch f(op) {

@@ -14,35 +14,34 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// PublishTimeout is how long one publish waits for its answer.
+// PublishTimeout bounds the wait for one publish acknowledgement.
 const PublishTimeout = 5 * time.Second
 
 var errPublishTimeout = fmt.Errorf("%w within %s", ErrNoAnswer, PublishTimeout)
 
-// A request that found no leader is sent again: the stream has stored nothing. An election takes
-// some hundred milliseconds after a step-down, and four to nine seconds after a crash. A new
-// stream may also be unknown to our server for a moment after it was created.
+// A publish without responders stored nothing, so it is safe to retry. An election takes a few
+// hundred milliseconds after a step-down and four to nine seconds after a crash. A new stream may
+// also be unknown to the connected server for a moment.
 const (
 	leaderlessWait = 50 * time.Millisecond
-	// answerTime is what the last try of a publish has left. A publish that is cut off may be
-	// stored, and its caller would not know.
+	// answerTime is the least time left for a retry. If the deadline cut a retry off, the caller
+	// would not know whether its message is stored.
 	answerTime = time.Second
 )
 
-// writer stores messages in streams.
 type writer struct {
 	link    *link
 	names   subject.Space
 	replies *replies
-	shared  map[string]bool // streams whose server syncs each message on its own; never changes
-	server  *embedded       // nil for another server
+	shared  map[string]bool // streams that the server syncs message by message; never changes
+	server  *embedded       // nil if external
 	faults  storeFaults
 
 	mu sync.Mutex
-	by map[string]*streamWriter // by stream; "": all other streams
+	by map[string]*streamWriter // by stream; "" for all others
 }
 
-// newWriter returns that of a connection, to the embedded server if there is one.
+// newWriter returns the writer of a connection. server is nil for an external server.
 func newWriter(l *link, n subject.Space, server *embedded) *writer {
 	w := &writer{link: l, names: n, replies: newReplies(), server: server, by: map[string]*streamWriter{}, shared: map[string]bool{}}
 	l.onLost = w.replies.lost
@@ -54,13 +53,13 @@ func newWriter(l *link, n subject.Space, server *embedded) *writer {
 	return w
 }
 
-// batched are the streams that take atomic batches: those of a job's way.
+// batched returns the streams that accept atomic batches: those on the path of every job.
 func batched(n subject.Space) []string {
 	return []string{n.Tasks(), n.Work(), n.Wait(), n.UsageStream()}
 }
 
-// shareFrom is how many writes to a stream wait until they share a sync: below that, staging
-// the batch takes the server longer than to sync each of them (docs/adr/0024).
+// shareFrom is the number of waiting writes from which they share a sync. With fewer writes,
+// staging a batch takes the server longer than syncing each message (docs/adr/0024).
 const shareFrom = 32
 
 func (w *writer) of(stream string) *streamWriter {
@@ -79,15 +78,16 @@ func (w *writer) of(stream string) *streamWriter {
 	return one
 }
 
-// Publish stores m in the stream that listens to its subject, and waits for the
-// answer. A lost answer is not retried here: the caller decides, with the same
-// message. That no stream listened is retried until the last second: nothing was stored.
+// Publish stores m in the stream that listens to its subject and returns the ack. It retries while
+// no stream responds, until one second before PublishTimeout. It does not retry after a lost
+// answer: the caller decides, because the message may be stored. Errors have the meanings of
+// Classify.
 func (w *writer) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	return w.publish(ctx, m, Jobs)
 }
 
-// PublishExpecting is Publish in a lane with a compare-and-set: m is stored only if the
-// last sequence on its (literal) subject is last; 0 means that there is none.
+// PublishExpecting is Publish in a lane with a compare-and-set: it stores m only if last is the
+// last sequence on its literal subject. 0 means that the subject has no messages.
 func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, last uint64) (Ack, error) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
@@ -120,10 +120,10 @@ func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, 
 	return ack, nil
 }
 
-// Settled waits until it is known whether a message of a stream, which a consumer was given or
-// which was republished, is stored for good, and reports whether it is: the embedded server
-// may show the messages of a batch that it could not sync. It takes PublishTimeout at most.
-// Reads are settled. A stream that takes no batches has nothing to wait for.
+// Settled reports whether a message delivered by a consumer or republished is durably stored; the
+// embedded server may show messages of a batch that it could not sync. It waits up to
+// PublishTimeout for a batch in flight. Messages of streams without batches are settled, and so are
+// the results of reads.
 func (w *writer) Settled(stream string, h nats.Header) bool {
 	return !w.shared[stream] || w.of(stream).settled(h)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestReadsMakeNoWriters: a body of each of many tenants is read.
+// TestReadsMakeNoWriters proves that reading bodies of many tenants allocates no writers.
 func TestReadsMakeNoWriters(t *testing.T) {
 	t.Parallel()
 	for _, noSync := range []bool{true, false} {

@@ -1,5 +1,5 @@
-// Package chatlog follows a chat: its events and its chunks, in order,
-// resumable. It publishes nothing and decides nothing about the chat.
+// Package chatlog follows chats: their events and chunks, in order and resumable. It publishes
+// nothing and decides nothing about a chat.
 package chatlog
 
 import (
@@ -16,43 +16,41 @@ import (
 	"github.com/genbus/genbus/internal/tail"
 )
 
-// The reasons of a gap.
+// Values of ChatGap.Reason.
 const (
-	// ReasonGap: blocks are missing for good.
+	// ReasonGap means that blocks are permanently missing.
 	ReasonGap = "gap"
-	// ReasonResumeExpired: the place to resume from is gone; what follows is the
-	// current state.
+	// ReasonResumeExpired means that the position to resume from is gone. The chat's current state
+	// follows.
 	ReasonResumeExpired = "resume_expired"
 )
 
-// ErrToken says that a resume token is not one of this chat.
+// ErrToken means that a resume token does not belong to this chat.
 var ErrToken = errors.New("the resume token does not belong to this chat")
 
 // Item is one step of a chat. Exactly one of Event, Chunk and Gap is set.
 type Item struct {
-	// Event is a change of the chat.
+	// Event is a change of the chat's state.
 	Event *joblog.Entry
-	// Chunk holds new blocks. Blocks is always set, and BlocksRef never. Followers share
-	// it, and do not change it.
+	// Chunk holds new blocks, always in Blocks and never in BlocksRef. Followers share it and must
+	// not modify it.
 	Chunk *genbusv1.ChatChunk
-	// Gap says that blocks are missing before the next item.
+	// Gap means that blocks are missing before the next item.
 	Gap *genbusv1.ChatGap
 	// Token resumes after this item.
 	Token string
 }
 
-// Options are the limits of a Log. Zero fields: the defaults.
+// Options configures a Log. Zero fields have defaults.
 type Options struct {
-	// ReaderBuffer bounds what may wait for one follower, in bytes. Default: 1 MiB.
+	// ReaderBuffer limits the unread data of one follower, in bytes. Default: 1 MiB.
 	ReaderBuffer int
-	// SettleWait is how long after a chat's end its last chunks are waited for.
-	// Default: 2s.
+	// SettleWait is how long to wait for the last chunks after a chat's end. Default: 2s.
 	SettleWait time.Duration
-	// RereadEvery is how long nothing comes until a chat's chunks are checked: core
-	// delivery can lose the last one. Default: 10s.
+	// RereadEvery is the silence after which a chat's chunks are checked, because core NATS may
+	// lose the last one. Default: 10s.
 	RereadEvery time.Duration
-	// Reads is how many readings of the stream are under way at a time, for all
-	// followers together. Default: 4.
+	// Reads limits the concurrent reads of the stream for all followers. Default: 4.
 	Reads int
 }
 
@@ -73,10 +71,9 @@ type Log struct {
 	stream stream
 }
 
-// cursor is a place among the chunks of a chat.
 type cursor = tail.Cursor[subject.JobName, *genbusv1.ChatChunk]
 
-// New returns a log. The task log must have been started before Follow.
+// New returns a log. Start the job log before the first Follow.
 func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) *Log {
 	o = o.withDefaults()
 	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o}
@@ -86,14 +83,14 @@ func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) 
 	return l
 }
 
-// Follow yields what a chat has, and then every new event and chunk. It ends
-// after the terminal event, which comes last. Chunks of an attempt that a later
-// one has replaced, and repeats, are left out; what is missing is told as a Gap.
+// Follow yields a chat's history, then each new event and chunk. It ends after the terminal event,
+// which comes last. It omits repeated chunks and chunks of superseded attempts, and reports missing
+// blocks as a Gap.
 //
-// token is that of the last item that was handled, or empty for the start. One
-// whose place is gone is answered with a Gap (resume_expired) and the current
-// state. An error is yielded last: ErrToken, joblog.ErrNotFound,
-// joblog.ErrSlowReader, the cause of ctx's end, or a read that has failed for 30 s.
+// token is the Token of the last handled item, or empty for the start. If its position is gone,
+// Follow yields a Gap (resume_expired) and the current state. Its last value may be an error:
+// ErrToken, joblog.ErrNotFound, joblog.ErrSlowReader, the cause of ctx, or a read that failed for
+// 30 s.
 func (l *Log) Follow(ctx context.Context, n subject.JobName, token string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		f := &follower{log: l, name: n, yield: yield}
@@ -101,15 +98,15 @@ func (l *Log) Follow(ctx context.Context, n subject.JobName, token string) iter.
 		if errors.Is(err, errEnded) {
 			return
 		}
-		if ctx.Err() != nil { // a read that it cut off says less
+		if ctx.Err() != nil { // more precise than the interrupted read's error
 			err = context.Cause(ctx)
 		}
 		yield(Item{}, fmt.Errorf("follow %s: %w", n.ID, err))
 	}
 }
 
-// wake checks every chat: what was published while the connection was away is gone, and
-// the stream may be another one.
+// wake checks every chat, because messages published during an outage were missed and the stream
+// may have been recreated.
 func (l *Log) wake() {
 	l.stream.forget()
 	l.tails.Wake()

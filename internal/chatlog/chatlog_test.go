@@ -18,8 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestFollowLiveAndReplay follows a chat of two attempts as it happens, and
-// again when it is over.
+// TestFollowLiveAndReplay proves that a chat of two attempts reads the same live and after its end.
 func TestFollowLiveAndReplay(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -35,11 +34,11 @@ func TestFollowLiveAndReplay(t *testing.T) {
 		r.expect(t, "chunk 1: 1 2 3")
 		x.started()
 		r.expect(t, "event 3")
-		x.chunk(1, 4, 1) // the old holder does not know yet
+		x.chunk(1, 4, 1) // the previous holder does not know yet
 		x.chunk(2, 0, 2)
 		r.expect(t, "chunk 2: 0 1")
-		x.chunk(2, 0, 2) // sent again
-		x.chunk(2, 1, 2) // sent again, and cut otherwise
+		x.chunk(2, 0, 2) // resent
+		x.chunk(2, 1, 2) // resent with other boundaries
 		r.expect(t, "chunk 2: 2")
 		x.replied(3)
 		if last := r.expect(t, "event 4"); string(last.Event.Job.(*genbusv1.Chat).GetReplyJson()) != `{"whole":true}` {
@@ -52,8 +51,8 @@ func TestFollowLiveAndReplay(t *testing.T) {
 	})
 }
 
-// TestResumeGivesTheRest resumes after every item of a chat, while it runs and
-// when it is over: what comes is what came after that item the first time.
+// TestResumeGivesTheRest proves that resuming after any item yields the remaining items, during the
+// chat and after its end.
 func TestResumeGivesTheRest(t *testing.T) {
 	t.Parallel()
 	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
@@ -63,7 +62,7 @@ func TestResumeGivesTheRest(t *testing.T) {
 	index := 0
 	for i := range chunks {
 		if i == 5 {
-			index++ // a block that was lost
+			index++ // a lost block
 		}
 		x.chunk(1, index, 1+i%3)
 		index += 1 + i%3
@@ -78,7 +77,7 @@ func TestResumeGivesTheRest(t *testing.T) {
 	for _, token := range tokens {
 		running = append(running, x.read(token))
 	}
-	x.replied(uint64(index + 2)) // and the last two
+	x.replied(uint64(index + 2)) // two blocks more than were stored
 	head.expect(t, fmt.Sprintf("gap at 1/%d", index), "event 3")
 	head.end(t)
 
@@ -168,13 +167,13 @@ func TestSlowReaderIsCut(t *testing.T) {
 	slow.expect(t, "chunk 1: 0")
 	next := 1
 	for cut := false; !cut; {
-		for range 200 { // the slow one does not come for these
+		for range 200 { // the slow reader does not read these
 			x.chunk(1, next, 1)
 			quick.expect(t, fmt.Sprintf("chunk 1: %d", next))
 			next++
 		}
-		// A reader that stalls while it reads the stream is not cut: what it
-		// missed is stored. It has caught up then, and the next chunks find it live.
+		// A reader that stalls during a read of the stream is not cut off, because the missed
+		// chunks are stored. Once it has caught up, the next chunks reach it live.
 		cut = slow.endsBefore(fmt.Sprintf("chunk 1: %d", next-1))
 	}
 	if err := <-slow.err; !errors.Is(err, joblog.ErrSlowReader) {
@@ -185,8 +184,8 @@ func TestSlowReaderIsCut(t *testing.T) {
 	quick.end(t)
 }
 
-// TestAReplyLongerThanTheBuffer cuts no reader: not one that waits for it, nor one that comes
-// when the chat has ended.
+// TestAReplyLongerThanTheBuffer proves that a reply above ReaderBuffer cuts off neither a waiting
+// nor a late reader.
 func TestAReplyLongerThanTheBuffer(t *testing.T) {
 	t.Parallel()
 	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 4 << 10})
@@ -242,12 +241,12 @@ func TestErrorsOfFollow(t *testing.T) {
 		if err != nil || text(item) != "event 1" {
 			t.Errorf("%q, %v", text(item), err)
 		}
-		break // and nothing follows
+		break // stop without an error
 	}
 }
 
-// TestFollowersOfAFastChat attaches followers while blocks come as fast as they
-// can: each sees every block once, in order, wherever it came in.
+// TestFollowersOfAFastChat proves that each follower sees every block once and in order, whenever
+// it joins.
 func TestFollowersOfAFastChat(t *testing.T) {
 	t.Parallel()
 	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 8 << 20, Reads: 1})
@@ -257,7 +256,7 @@ func TestFollowersOfAFastChat(t *testing.T) {
 	ends := make(chan string, followers)
 	for i := range followers {
 		go func() {
-			// They come in one after the other, while the chat goes on.
+			// Followers join at different times.
 			_ = broker.Wait(t.Context(), time.Duration(i)*5*time.Millisecond)
 			next, last := 0, ""
 			for item, err := range x.log.Follow(t.Context(), x.name, "") {

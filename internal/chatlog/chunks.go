@@ -10,11 +10,10 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 )
 
-// drainChunks yields the chunks that have come, and reads what is older.
 func (f *follower) drainChunks(ctx context.Context) (more bool, err error) {
 	items, err := f.chunks.Next(ctx)
 	if epoch := f.chunks.Epoch(); epoch != f.at.created && epoch != 0 {
-		// The stream was recreated, and its sequences begin at 1 again.
+		// The stream was recreated, and its sequences start at 1 again.
 		f.at.created, f.at.seq = epoch, 0
 	}
 	for _, it := range items {
@@ -25,10 +24,9 @@ func (f *follower) drainChunks(ctx context.Context) (more bool, err error) {
 	return len(items) > 0, err
 }
 
-// chunk yields what is new in the chunk that follows the last one in the stream.
-// The position moves behind it last, so that what is yielded before it resumes
-// with it. In a new stream of the same name nothing is yielded: what is missing may be
-// before the chunk.
+// chunk yields the new blocks of the next chunk in the stream. It advances the position last, so
+// that a token of a preceding item resumes with the chunk. If the stream was recreated, it yields
+// nothing, because the missing blocks may precede the chunk.
 func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error) {
 	c := it.Value
 	if c == nil {
@@ -36,7 +34,7 @@ func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error)
 		return false, nil
 	}
 	if c.GetAttempt() > f.at.attempt {
-		// Its event was committed before, and took another way here.
+		// The event was committed first, but arrives over another subscription.
 		if err := f.eventOf(ctx, c.GetAttempt()); err != nil {
 			return false, err
 		}
@@ -59,7 +57,7 @@ func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error)
 	return false, f.blocks(ctx, c, end)
 }
 
-// renewed looks whether the stream was recreated, and has the tail read it then.
+// renewed reports whether the stream was recreated, and makes the tail read it.
 func (f *follower) renewed(ctx context.Context) (bool, error) {
 	epoch := int64(0)
 	err := f.log.tails.Retry(ctx, func(ctx context.Context) error {
@@ -73,15 +71,14 @@ func (f *follower) renewed(ctx context.Context) (bool, error) {
 	return true, f.chunks.Sync(ctx)
 }
 
-// missing tells of the blocks from the wanted one up to index, which the stream
-// does not have.
+// missing yields a gap from the next block up to index.
 func (f *follower) missing(index uint64) error {
 	gap := &genbusv1.ChatGap{Reason: ReasonGap, Attempt: f.at.attempt, Index: f.at.index}
 	f.at.index = index
 	return f.emit(Item{Gap: gap})
 }
 
-// blocks yields a chunk without those of its blocks that were seen.
+// blocks yields the unseen blocks of a chunk.
 func (f *follower) blocks(ctx context.Context, c *genbusv1.ChatChunk, end uint64) error {
 	data := c.GetBlocks()
 	if ref := c.GetBlocksRef(); ref != nil {
@@ -94,7 +91,7 @@ func (f *follower) blocks(ctx context.Context, c *genbusv1.ChatChunk, end uint64
 		}
 		data = [][]byte{block}
 	}
-	if c.GetBlocksRef() != nil || c.GetIndex() != f.at.index { // the chunk is all followers'
+	if c.GetBlocksRef() != nil || c.GetIndex() != f.at.index { // do not modify the shared chunk
 		data = data[f.at.index-c.GetIndex():]
 		c = &genbusv1.ChatChunk{Id: c.GetId(), Attempt: c.GetAttempt(), Index: f.at.index, Time: c.GetTime(), Blocks: data}
 	}
@@ -102,7 +99,7 @@ func (f *follower) blocks(ctx context.Context, c *genbusv1.ChatChunk, end uint64
 	return f.emit(Item{Chunk: c})
 }
 
-// stored reads a block that is too long for a message.
+// stored reads a block that is too large for a message.
 func (f *follower) stored(ctx context.Context, ref *genbusv1.BlobRef) (block []byte, err error) {
 	err = f.log.tails.Retry(ctx, func(ctx context.Context) (err error) {
 		block, err = f.log.bodies.Get(ctx, publisher.BodyOf(ref))

@@ -13,16 +13,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// errEnded ends a follower that has nothing more to say: the terminal event was
-// yielded, or the caller has stopped.
+// errEnded ends a follower after the terminal event or when its caller stops.
 var errEnded = errors.New("the follower has ended")
 
-// settlePoll is how often the stream is read for chunks that a finished chat
-// still misses.
+// settlePoll is how often the stream is read for the missing chunks of an ended chat.
 const settlePoll = 200 * time.Millisecond
 
-// follower is one call of Follow. Its methods run in the caller's goroutine, and
-// their error ends it.
+// follower is one call of Follow. Its methods run in the caller's goroutine. Any error ends it.
 type follower struct {
 	log    *Log
 	name   subject.JobName
@@ -30,7 +27,7 @@ type follower struct {
 	events *joblog.Cursor
 	chunks *cursor
 	at     position
-	// terminal is the last event, held back until the chunks are complete.
+	// terminal is the terminal event, held back until all chunks have been yielded.
 	terminal *joblog.Entry
 }
 
@@ -53,9 +50,9 @@ func (f *follower) follow(ctx context.Context, token string) error {
 	return f.run(ctx)
 }
 
-// place makes sure that the position means something: a place in a stream that
-// is gone becomes the current state. It tells whether the chat has ended; what was all
-// seen ends here.
+// place validates the position. If it belongs to a stream that is gone, it becomes the current
+// state. It reports whether the chat has ended, and returns errEnded if the caller has seen
+// everything.
 func (f *follower) place(ctx context.Context) (ended bool, err error) {
 	head, found, err := f.events.Started(ctx)
 	if err == nil && f.at.version > head.Pos { // seen on another replica, which may know more
@@ -87,8 +84,8 @@ func (f *follower) place(ctx context.Context) (ended bool, err error) {
 	return current.Terminal(), err
 }
 
-// stream looks at the stream of chunks. The chunk of a position may have been stored just
-// now.
+// stream returns the state of the stream of chunks. It must be current if the position names a
+// chunk, which may be very recent.
 func (f *follower) stream(ctx context.Context) (s *jetstream.StreamInfo, err error) {
 	maxAge := freshEnough
 	if f.at.seq > 0 {
@@ -111,8 +108,8 @@ func chunkCount(e joblog.Entry) uint64 {
 	return chat.GetChunkCount()
 }
 
-// run yields what there is and what comes: the events before the chunks that they
-// announce, and the terminal one last.
+// run yields items until the end: events before the chunks that they announce, and the terminal
+// event last.
 func (f *follower) run(ctx context.Context) error {
 	err := f.drainEvents(ctx)
 	for err == nil && f.terminal == nil {
@@ -132,8 +129,7 @@ func (f *follower) run(ctx context.Context) error {
 	return errEnded
 }
 
-// wait yields the events that have come, after waiting for one or for a chunk unless there
-// is more of those.
+// wait yields new events. Unless there are more chunks, it first waits for an event or a chunk.
 func (f *follower) wait(ctx context.Context, more bool) error {
 	if more {
 		select {
@@ -155,8 +151,8 @@ func (f *follower) wait(ctx context.Context, more bool) error {
 	}
 }
 
-// settle waits for the chunks that the terminal event counts. They were stored
-// before it, unless its writer had to give them up.
+// settle waits for the chunks that the terminal event counts. They were stored before it, unless
+// the writer had to give up on them.
 func (f *follower) settle(ctx context.Context) error {
 	if err := f.drainAll(ctx); err != nil || f.whole() {
 		return err
@@ -164,7 +160,7 @@ func (f *follower) settle(ctx context.Context) error {
 	if err := f.reread(ctx); err != nil {
 		return err
 	}
-	// For a chat that ended long ago nothing is going to come.
+	// No chunks will follow if the chat ended long ago.
 	left := f.log.opts.SettleWait - max(time.Since(f.terminal.Time), 0)
 	deadline := time.NewTimer(max(left, 0))
 	defer deadline.Stop()
@@ -189,12 +185,12 @@ func (f *follower) settle(ctx context.Context) error {
 	return nil
 }
 
-// whole reports whether every chunk that the terminal event counts was seen.
+// whole reports whether all chunks that the terminal event counts were yielded.
 func (f *follower) whole() bool {
 	return f.at.index >= chunkCount(*f.terminal)
 }
 
-// reread yields what the leader has.
+// reread yields the chunks that the leader has.
 func (f *follower) reread(ctx context.Context) error {
 	if err := f.chunks.Sync(ctx); err != nil {
 		return err
@@ -212,7 +208,6 @@ func (f *follower) drainAll(ctx context.Context) error {
 	return nil
 }
 
-// drainEvents yields the events that have come.
 func (f *follower) drainEvents(ctx context.Context) error {
 	for f.terminal == nil {
 		items, err := f.events.Next(ctx)
@@ -223,7 +218,7 @@ func (f *follower) drainEvents(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF) && f.terminal == nil:
-			return errEnded // its caller had seen the end
+			return errEnded // the caller has seen the end
 		case errors.Is(err, io.EOF) || len(items) > 0:
 			continue
 		default:
@@ -233,7 +228,7 @@ func (f *follower) drainEvents(ctx context.Context) error {
 	return nil
 }
 
-// eventOf yields the events up to an attempt's first, which is in the log.
+// eventOf yields events up to the first one of an attempt, which is already in the log.
 func (f *follower) eventOf(ctx context.Context, attempt uint32) error {
 	if err := f.drainEvents(ctx); err != nil || f.at.attempt >= attempt || f.terminal != nil {
 		return err
@@ -244,7 +239,7 @@ func (f *follower) eventOf(ctx context.Context, attempt uint32) error {
 	return f.drainEvents(ctx)
 }
 
-// event yields an event that is new; the terminal one is kept for the end.
+// event yields a new event. It holds back the terminal one.
 func (f *follower) event(e joblog.Entry) error {
 	if e.Version() <= f.at.version || f.terminal != nil {
 		return nil
@@ -258,7 +253,7 @@ func (f *follower) event(e joblog.Entry) error {
 	return f.emit(Item{Event: &e})
 }
 
-// enter goes on to a later attempt, whose blocks are counted from 0.
+// enter switches to a later attempt, whose blocks start at 0.
 func (f *follower) enter(attempt uint32) {
 	if attempt > f.at.attempt {
 		f.at.attempt, f.at.index = attempt, 0

@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 )
 
-// spy counts the reads of messages that anybody asks JetStream for.
+// spy counts all reads of messages from JetStream.
 func spy(t testing.TB, b *broker.Broker) *atomic.Int64 {
 	t.Helper()
 	var reads atomic.Int64
@@ -30,7 +30,6 @@ func spy(t testing.TB, b *broker.Broker) *atomic.Int64 {
 	return &reads
 }
 
-// count is the number of reads so far.
 func (x *bundle) count(reads *atomic.Int64) int64 {
 	x.t.Helper()
 	if err := x.b.Conn().Flush(); err != nil {
@@ -39,8 +38,7 @@ func (x *bundle) count(reads *atomic.Int64) int64 {
 	return reads.Load()
 }
 
-// TestNothingIsReadWhileChunksArrive: a chat that goes on is not read again, however long
-// it takes and however many follow it.
+// TestNothingIsReadWhileChunksArrive proves that followers of a running chat need no further reads.
 func TestNothingIsReadWhileChunksArrive(t *testing.T) {
 	t.Parallel()
 	const silence, followers = 2 * time.Second, 5
@@ -65,7 +63,7 @@ func TestNothingIsReadWhileChunksArrive(t *testing.T) {
 	}
 	more()
 	for begin, before, last := time.Now(), x.count(reads), time.Now(); time.Since(begin) < 2*silence; last = time.Now() {
-		if time.Since(last) > silence/2 { // the machine stood still, which is a silence
+		if time.Since(last) > silence/2 { // the machine stalled, which counts as silence
 			begin, before = time.Now(), x.count(reads)
 		}
 		more()
@@ -75,8 +73,8 @@ func TestNothingIsReadWhileChunksArrive(t *testing.T) {
 	}
 }
 
-// TestLateFollowersShareACatchUp: who comes late to a chat gets what the others have
-// had, and reads nothing of its own; where no one was before, all share the reading.
+// TestLateFollowersShareACatchUp proves that late followers reuse chunks from memory, and that the
+// first followers of a chat share their reads.
 func TestLateFollowersShareACatchUp(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -136,9 +134,8 @@ func TestLateFollowersShareACatchUp(t *testing.T) {
 	}
 }
 
-// TestFollowersOutliveAnElection: three nodes elect other leaders several times, and then
-// the one that leads the chunks is shut down. Reads fail meanwhile, and no follower ends
-// for that.
+// TestFollowersOutliveAnElection proves that followers survive several elections and the loss of
+// the chunks' leader.
 func TestFollowersOutliveAnElection(t *testing.T) {
 	t.Parallel()
 	cluster := brokertest.NewCluster(t)
@@ -183,7 +180,7 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 				_, err := b.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+name, nil, 5*time.Second)
 				return err
 			})
-			// Followers wait for an election for half a minute, and not for ten in turn.
+			// Followers wait 30 s for one election, not for ten in a row.
 			again(t, func() error { return b.Streams().Ensure(ctx) })
 		}
 	}
@@ -201,7 +198,7 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 		}
 		return nil
 	})
-	if err := b.Streams().Ensure(ctx); err != nil { // they have leaders again
+	if err := b.Streams().Ensure(ctx); err != nil { // until they have leaders again
 		t.Fatal(err)
 	}
 	for _, x := range all {
@@ -211,7 +208,7 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 	ended.Wait()
 }
 
-// again tries until it is done: a leader that was just elected may be slow.
+// again retries, because a new leader may be slow.
 func again(t *testing.T, do func() error) {
 	t.Helper()
 	for end := time.Now().Add(brokertest.Patience); ; {

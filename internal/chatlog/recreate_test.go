@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// renew creates the stream of chunks again, as a restart of the broker does.
+// renew recreates the stream of chunks, as a restart of the broker does.
 func (x *bundle) renew() {
 	x.t.Helper()
 	if err := x.b.JetStream().DeleteStream(x.t.Context(), x.b.Names().Chunks()); err != nil {
@@ -40,10 +40,10 @@ func TestExpiredTokenGivesTheCurrentState(t *testing.T) {
 	again := x.read(chunk.Token)
 	again.expect(t, "resume_expired at 1/0", "event 2", "gap at 1/0")
 	last := again.expect(t, "chunk 1: 2")
-	// A token of an event has no place in the old stream.
+	// A token after an event names no chunk of the old stream.
 	x.read(event.Token).expect(t, "gap at 1/0", "chunk 1: 2")
 
-	// The stream is the same, and shorter than it was.
+	// The same stream, but purged.
 	s, err := x.b.JetStream().Stream(t.Context(), x.b.Names().Chunks())
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +78,8 @@ func TestStreamOfChunksIsGone(t *testing.T) {
 	same(t, texts)
 }
 
-// TestFollowersNoticeANewStream replaces the stream of a follower whose
-// connection noticed nothing.
+// TestFollowersNoticeANewStream proves that followers notice a recreated stream without a
+// reconnect.
 func TestFollowersNoticeANewStream(t *testing.T) {
 	t.Parallel()
 	x := setup(t, brokertest.Single(t), chatlog.Options{RereadEvery: 20 * time.Millisecond})
@@ -100,8 +100,8 @@ func TestFollowersNoticeANewStream(t *testing.T) {
 	r.end(t)
 }
 
-// TestFollowAcrossARestart restarts the server under a follower: the task log is
-// on disk, the chunks are not.
+// TestFollowAcrossARestart proves that a follower continues after a restart that loses the chunks
+// but not the job log.
 func TestFollowAcrossARestart(t *testing.T) {
 	t.Parallel()
 	ports, err := freeport.Ports(1)

@@ -15,32 +15,31 @@ import (
 	"github.com/genbus/genbus/internal/tail"
 )
 
-// source reads the chunks of chats for the tails. An item's place is its sequence in the
-// stream. What is no chunk is an item without a value.
+// source reads the chunks of chats for package tail. The position of an item is its sequence. A
+// message that is not a chunk becomes an item without a value.
 type source struct{ *Log }
 
 type item = tail.Item[*genbusv1.ChatChunk]
 
-// itemSize is what an item takes besides its blocks.
+// itemSize is the memory in bytes that an item takes besides its blocks.
 const itemSize = 256
 
 func newItem(seq, before uint64, h nats.Header, data []byte) item {
 	chunk, err := publisher.DecodeChunk(h, data)
 	if err != nil {
-		chunk = nil // no block either; the next one shows the gap
+		chunk = nil // not a chunk; the next one reveals the gap
 	}
 	return item{Pos: seq, Before: before, Seq: seq, Size: itemSize + len(data), Value: chunk}
 }
 
-// Epoch is the creation of the stream, whose sequences begin again in another one.
+// Epoch returns the creation time of the stream, because sequences restart in a recreated stream.
 func (s source) Epoch(ctx context.Context) (int64, error) {
 	info, err := s.stream.info(ctx, freshEnough)
 	return created(info), err
 }
 
-// Listen subscribes to what the broker republishes. The reading that follows on the same
-// connection reaches the stream's leader after the subscription, so that nothing falls
-// between the two.
+// Listen subscribes to the republished chunks of one chat. A later read on the same connection
+// reaches the leader after the subscription, so nothing is lost in between.
 func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveChunk(n.Tenant, n.ID), func(m *nats.Msg) {
 		seq := broker.Number(m.Header, jetstream.SequenceHeader)
@@ -49,7 +48,7 @@ func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), 
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to live chunks: %w", errors.Join(broker.ErrUnavailable, err))
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // a closed connection has no subscription left
+	return func() { _ = sub.Unsubscribe() }, nil // fails only on a closed connection
 }
 
 func (s source) chunks(n subject.JobName) (stream, subj string) {
@@ -70,7 +69,7 @@ func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error)
 	return newItem(m.Seq, m.Seq-1, m.Header, m.Data), true, nil
 }
 
-// Page reads the chunks behind a sequence.
+// Page reads the chunks after a sequence.
 func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) ([]item, error) {
 	stream, subj := s.chunks(n)
 	stored, err := s.b.Page(ctx, stream, subj, max(after, seq)+1)
@@ -85,7 +84,7 @@ func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) 
 	return out, err
 }
 
-// Behind asks for the last chunks of many chats.
+// Behind reads the last chunks of many chats at once.
 func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName], _ bool) (tail.Change, error) {
 	info, err := s.stream.info(ctx, 0)
 	if err != nil || info == nil {
@@ -96,7 +95,7 @@ func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName],
 		_, subj := s.chunks(k.Key)
 		subjects[i] = broker.Known{Subject: subj, Seq: k.Seq}
 	}
-	// A chat without chunks is not one that is gone.
+	// A chat without chunks is not missing.
 	behind, err := s.b.Behind(ctx, info, subjects, false)
 	return tail.Change{Behind: behind, Seq: info.State.LastSeq, Epoch: created(info)}, err
 }

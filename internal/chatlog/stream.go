@@ -9,30 +9,28 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// freshEnough is how old a look at the stream may be where it only has to
-// notice, some time, that the stream was recreated.
+// freshEnough is the acceptable age of the stream's state for noticing a recreated stream.
 const freshEnough = time.Second
 
-// stream is what is known of the stream of chunks. Those who look at the same time share
-// a look.
+// stream caches the state of the stream of chunks. Concurrent callers share a read.
 type stream struct {
 	read func(context.Context) (*jetstream.StreamInfo, error)
 
 	mu      sync.Mutex
 	known   *jetstream.StreamInfo
-	at      time.Time // when known was asked for; zero: it is not known
+	at      time.Time // start of the read of known; zero without one
 	running bool
-	next    *look // begins when the one that runs has ended
+	next    *look // starts after the running read
 }
 
-// look is one question for the stream's state.
+// look is one read of the stream's state.
 type look struct {
 	done chan struct{}
 	info *jetstream.StreamInfo
 	err  error
 }
 
-// info is the stream's state, at most maxAge old; nil: there is no such stream.
+// info returns the stream's state, at most maxAge old, or nil if there is no stream.
 func (s *stream) info(ctx context.Context, maxAge time.Duration) (*jetstream.StreamInfo, error) {
 	s.mu.Lock()
 	if !s.at.IsZero() && time.Since(s.at) < maxAge {
@@ -45,7 +43,7 @@ func (s *stream) info(ctx context.Context, maxAge time.Duration) (*jetstream.Str
 	mine := s.next
 	if !s.running {
 		s.running = true
-		go s.run(context.WithoutCancel(ctx)) // it is not this caller's alone; a read has its own limit
+		go s.run(context.WithoutCancel(ctx)) // shared by all callers; bounded by the read's own timeout
 	}
 	s.mu.Unlock()
 	select {
@@ -77,7 +75,6 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// forget makes the next one look.
 func (s *stream) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +84,7 @@ func (s *stream) forget() {
 func (l *Log) readStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	s, err := l.b.Stream(ctx, l.b.Names().Chunks())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil //nolint:nilnil // no stream is an answer
+		return nil, nil //nolint:nilnil // a missing stream is a valid result
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func (l *Log) readStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return s.CachedInfo(), nil
 }
 
-// created is the creation of a stream, as positions have it; 0: there is none.
+// created returns the creation time of a stream for positions, or 0 without a stream.
 func created(info *jetstream.StreamInfo) int64 {
 	if info == nil {
 		return 0

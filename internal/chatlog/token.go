@@ -8,22 +8,21 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// position is a place in a chat: what a reader has seen, and what it wants next.
+// position is how far a reader has followed a chat.
 type position struct {
-	created int64  // creation of the stream of chunks, Unix nanoseconds
-	attempt uint32 // attempt that the chunks belong to
-	index   uint64 // block that is wanted next
-	seq     uint64 // sequence of the chunk that was seen last; 0: none
-	version uint64 // version of the event that was seen last; 0: none
+	created int64  // creation of the stream of chunks, in Unix nanoseconds
+	attempt uint32 // attempt of the chunks
+	index   uint64 // next block
+	seq     uint64 // sequence of the last chunk seen; 0: none
+	version uint64 // version of the last event seen; 0: none
 }
 
-// tokenVersion is the first byte of a token. Another layout is another version.
+// tokenVersion is the first byte of a token; it changes with the format.
 const tokenVersion = 1
 
-// tokenHead is the version and the checksum.
 const tokenHead = 1 + crc32.Size
 
-// token is the position as clients see it.
+// token encodes the position for clients.
 func (p position) token(n subject.JobName) string {
 	b := make([]byte, tokenHead, tokenHead+5*binary.MaxVarintLen64)
 	b[0] = tokenVersion
@@ -35,15 +34,14 @@ func (p position) token(n subject.JobName) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// checksum binds a token to its chat. It is no secret: a client that forges a token
-// only deceives itself about what it has seen.
+// checksum binds a token to its chat. It needs no secret, because clients who forge a token only
+// deceive themselves.
 func checksum(n subject.JobName, payload []byte) uint32 {
 	sum := crc32.ChecksumIEEE([]byte(n.Tenant + "." + n.ID))
 	return crc32.Update(sum, crc32.IEEETable, payload)
 }
 
-// parseToken is the inverse of token; the empty token is the start. Everything
-// else is ErrToken.
+// parseToken decodes a token. The empty token is the start. Invalid tokens return ErrToken.
 func parseToken(n subject.JobName, token string) (position, error) {
 	if token == "" {
 		return position{}, nil

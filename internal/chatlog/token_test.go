@@ -27,7 +27,7 @@ func TestTokenRoundTrip(t *testing.T) {
 			t.Fatalf("another chat took the token: %v", err)
 		}
 		b := []byte(token)
-		at := rapid.IntRange(0, len(b)-2).Draw(t, "at") // the last character has bits that stand for nothing
+		at := rapid.IntRange(0, len(b)-2).Draw(t, "at") // some bits of the last character are unused
 		if b[at]++; string(b) != token {
 			if _, err := parseToken(chatName, string(b)); !errors.Is(err, ErrToken) {
 				t.Fatalf("a damaged token gave %v", err)

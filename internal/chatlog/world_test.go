@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// bundle is one chat, its writer's side and its reader's.
+// bundle is one chat with its writer and its reader.
 type bundle struct {
 	t      testing.TB
 	b      *broker.Broker
@@ -96,7 +96,7 @@ func (x *bundle) repliedWith(reply task.Reply) {
 	x.commit(task.Replied(x.chat(), time.Now(), reply))
 }
 
-// tryReplied is replied where the broker may not answer.
+// tryReplied is replied if the broker may not answer.
 func (x *bundle) tryReplied(ctx context.Context, chunks uint64) error {
 	e, err := task.Replied(x.chat(), time.Now(), task.Reply{JSON: []byte(`{"whole":true}`), Chunks: chunks})
 	if err == nil {
@@ -107,7 +107,7 @@ func (x *bundle) tryReplied(ctx context.Context, chunks uint64) error {
 
 func block(attempt uint32, i int) []byte { return fmt.Appendf(nil, `{"a":%d,"i":%d}`, attempt, i) }
 
-// chunk stores one message with so many blocks, from index on.
+// chunk stores one message with this many blocks, from index on.
 func (x *bundle) chunk(attempt uint32, index, blocks int) {
 	x.t.Helper()
 	c := &genbusv1.ChatChunk{Id: x.name.ID, Attempt: attempt, Index: uint64(index), Time: timestamppb.Now()}
@@ -128,7 +128,7 @@ func (x *bundle) store(c *genbusv1.ChatChunk) {
 	}
 }
 
-// tryStore stores a chunk of one block where the broker may not answer.
+// tryStore stores a chunk of one block if the broker may not answer.
 func (x *bundle) tryStore(attempt uint32, index int) error {
 	m, err := x.enc.Chunk(x.t.Context(), x.name.Tenant, &genbusv1.ChatChunk{
 		Id: x.name.ID, Attempt: attempt, Index: uint64(index), Time: timestamppb.Now(), Blocks: [][]byte{block(attempt, index)},
@@ -139,7 +139,7 @@ func (x *bundle) tryStore(attempt uint32, index int) error {
 	return err
 }
 
-// text is an item in short: "event 2", "chunk 1: 0 1 2", "gap at 1/3".
+// text abbreviates an item: "event 2", "chunk 1: 0 1 2", "gap at 1/3".
 func text(item chatlog.Item) string {
 	switch {
 	case item.Event != nil:
@@ -173,7 +173,6 @@ func (x *bundle) all(token string) (items []chatlog.Item, texts []string) {
 	return items, texts
 }
 
-// reader follows in a goroutine of its own.
 type reader struct {
 	items chan chatlog.Item
 	err   chan error
@@ -219,7 +218,7 @@ func (r reader) expect(t testing.TB, want ...string) (last chatlog.Item) {
 	return last
 }
 
-// endsBefore reads on, and reports whether the reader ended before the item came.
+// endsBefore reports whether the reader ends before this item.
 func (r reader) endsBefore(last string) bool {
 	for item := range r.items {
 		if text(item) == last {

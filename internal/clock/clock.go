@@ -1,7 +1,6 @@
-// Package clock says whether this replica may judge by its clock. The log holds
-// deadlines that one replica wrote and another compares with its own clock: one whose
-// clock is wrong would end everybody's jobs. So the clock is compared with the broker's,
-// and every decision that ends or begins something by the time of day asks Now first.
+// Package clock guards decisions that depend on the time of day. Replicas share deadlines in the
+// log, so a replica with a wrong clock would end jobs of other replicas. Clock compares it with the
+// broker's clock, and every decision that starts or ends something by time calls Now first.
 package clock
 
 import (
@@ -13,31 +12,28 @@ import (
 )
 
 const (
-	// Limit is how far the clock may be from the broker's. Two replicas that judge are
-	// at most twice as far from each other: a replica that takes a submission over waits that
-	// long beyond the time until which its holder may write it. Where the clocks of the
-	// broker's servers differ, that holds from the next measurement after a change of
-	// the log's leader on, which is two seconds later where the broker answers.
+	// Limit is the largest allowed difference from the broker's clock. Two replicas that pass are
+	// therefore at most 2*Limit apart, and a replica that takes over a submission waits that long
+	// after the holder's write deadline. If the broker's servers disagree, a change of the log's
+	// leader breaks this bound until the next measurement, about two seconds later.
 	Limit = 5 * time.Second
-	// rightAgain is the limit of a clock that was wrong, so that one that is just at the
-	// limit does not change its mind with each measurement.
+	// rightAgain is the limit for a clock that was wrong, so that a clock near Limit does not flap.
 	rightAgain = Limit * 4 / 5
-	// Holds is how long a measurement holds while the broker does not answer. The two
-	// clocks of a machine drift apart by less than a second in that time.
+	// Holds is how long a measurement stays valid while the broker does not answer. The two clocks
+	// of a machine drift apart by less than a second in that time.
 	Holds = 10 * time.Minute
-	// precise is the largest error of a measurement that replaces one that still holds.
+	// precise is the largest error with which a measurement replaces one that is still valid.
 	precise = time.Second
-	// awaitEvery is how often Await looks.
+	// awaitEvery is the polling interval of Await.
 	awaitEvery = 250 * time.Millisecond
 )
 
-// ErrUnknown is the error of Now as long as the clock was not compared with the
-// broker's, or not lately.
+// ErrUnknown is returned by Now if no comparison with the broker's clock succeeded within Holds.
 var ErrUnknown = errors.New("this replica's clock has not been compared with the broker's recently, so it accepts no jobs and ends none by time")
 
-// WrongError is the error of Now while the clock is wrong.
+// WrongError is returned by Now while the clock is too far from the broker's.
 type WrongError struct {
-	Offset time.Duration // above zero: ahead of the broker's
+	Offset time.Duration // positive: ahead of the broker
 }
 
 func (e *WrongError) Error() string {
@@ -48,29 +44,28 @@ func (e *WrongError) Error() string {
 	return fmt.Sprintf("this replica's clock is %s %s the broker's, so it accepts no jobs and ends none by time", far.Round(time.Millisecond), way)
 }
 
-// Refuses reports whether an error is of Now: by this clock nothing is to be judged.
+// Refuses reports whether err comes from Now and means that this replica must not judge by time.
 func Refuses(err error) bool {
 	_, wrong := errors.AsType[*WrongError](err)
 	return wrong || errors.Is(err, ErrUnknown)
 }
 
-// Clock is this replica's clock and what is known of it. It is safe for concurrent use.
+// Clock compares this replica's clock with the broker's. It is safe for concurrent use.
 type Clock struct {
 	wall  func() time.Time
-	start time.Time // of the monotonic time of the measurements
+	start time.Time // origin of the monotonic times in measurements
 	last  atomic.Pointer[measurement]
-	wrong atomic.Bool // as Now has found it last
+	wrong atomic.Bool // result of the last Now
 }
 
-// measurement is what the broker's clock showed.
+// measurement is one reading of the broker's clock.
 type measurement struct {
 	broker time.Time
-	at     time.Duration // when, by the monotonic clock
-	within time.Duration // the most by which broker is wrong
+	at     time.Duration // monotonic, since Clock.start
+	within time.Duration // largest error of broker
 }
 
-// New returns a clock that was not compared yet. wall is the time of day, nil for
-// time.Now.
+// New returns a Clock without a measurement. wall reads the time of day; nil means time.Now.
 func New(wall func() time.Time) *Clock {
 	if wall == nil {
 		wall = time.Now
@@ -78,9 +73,9 @@ func New(wall func() time.Time) *Clock {
 	return &Clock{wall: wall, start: time.Now()}
 }
 
-// Measure compares the clock with the broker's, which ask reads: somewhere between the
-// question and the answer, so that the middle is wrong by half the time between them at
-// most. The latest measurement counts.
+// Measure reads the broker's clock with ask and records the result. It dates the answer halfway
+// between request and reply, so the error is at most half of the round trip. An imprecise
+// measurement does not replace one that is still valid.
 func (c *Clock) Measure(ask func() (time.Time, error)) error {
 	asked := time.Since(c.start)
 	broker, err := ask()
@@ -97,15 +92,15 @@ func (c *Clock) Measure(ask func() (time.Time, error)) error {
 
 func (m *measurement) holds(now time.Duration) bool { return now-m.at < Holds }
 
-// Offset is how far the clock is ahead of the broker's now, and by how much that may be
-// wrong. It is false where nothing is known.
+// Offset returns how far this clock is ahead of the broker's, and the largest error of that number.
+// known is false without a valid measurement.
 func (c *Clock) Offset() (offset, within time.Duration, known bool) {
 	_, offset, within, known = c.read()
 	return offset, within, known
 }
 
-// read looks at both clocks of the machine: a step of the time of day since the
-// measurement shows at once, without the broker.
+// read compares the wall clock with the monotonic clock, so that a step of the time of day shows
+// without asking the broker again.
 func (c *Clock) read() (now time.Time, offset, within time.Duration, known bool) {
 	m, elapsed := c.last.Load(), time.Since(c.start)
 	now = c.wall()
@@ -115,8 +110,8 @@ func (c *Clock) read() (now time.Time, offset, within time.Duration, known bool)
 	return now, now.Round(0).Sub(m.broker.Add(elapsed - m.at)), m.within, true
 }
 
-// Now is the time to judge by. The error says why this replica must not judge: its
-// clock is wrong (*WrongError), or nothing is known of it (ErrUnknown).
+// Now returns the time to judge by. It fails with a *WrongError if the clock is wrong, and with
+// ErrUnknown if no measurement is valid; the caller must not judge then.
 func (c *Clock) Now() (time.Time, error) {
 	now, offset, within, known := c.read()
 	if !known {
@@ -134,7 +129,7 @@ func (c *Clock) Now() (time.Time, error) {
 	return now, nil
 }
 
-// Await waits until this replica may judge. It fails when ctx ends before.
+// Await blocks until Now succeeds. It returns the error of ctx if ctx ends first.
 func (c *Clock) Await(ctx context.Context) error {
 	if _, err := c.Now(); err == nil {
 		return ctx.Err()

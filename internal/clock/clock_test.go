@@ -12,19 +12,19 @@ import (
 	"github.com/genbus/genbus/internal/clock"
 )
 
-// machine is a wall clock that can be set, and a monotonic clock that cannot.
+// machine has a wall clock that tests set and a monotonic clock that they cannot change.
 type machine struct{ shift atomic.Int64 }
 
 func (m *machine) now() time.Time { return time.Now().Add(time.Duration(m.shift.Load())) }
 
 func (m *machine) set(shift time.Duration) { m.shift.Store(int64(shift)) }
 
-// measure compares c with a broker whose clock is right, and that takes took to answer.
+// measure compares c with a broker whose clock is right and that takes took to answer.
 func measure(t *testing.T, c *clock.Clock, took time.Duration) {
 	t.Helper()
 	err := c.Measure(func() (time.Time, error) {
 		<-time.After(took / 2)
-		broker := time.Now().UTC().Round(0) // as it comes from JSON
+		broker := time.Now().UTC().Round(0) // no monotonic reading, as after JSON decoding
 		<-time.After(took / 2)
 		return broker, nil
 	})
@@ -78,14 +78,14 @@ func TestAWrongClockIsKnown(t *testing.T) {
 				c := clock.New(m.now)
 				measure(t, c, 0)
 				expect(t, c, want)
-				<-time.After(time.Minute) // and stays so without the broker
+				<-time.After(time.Minute) // the broker does not answer again
 				expect(t, c, want)
 			})
 		})
 	}
 }
 
-// A step of the time of day is seen at once, by the monotonic clock.
+// The monotonic clock reveals a step of the time of day without another measurement.
 func TestAStepIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,18 +103,18 @@ func TestAStepIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// What may be wrong by more than the limit is not trusted, however near it looks.
+// An offset whose possible error exceeds the limit is not trusted, even if it looks small.
 func TestASlowAnswerSaysLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var m machine
 		m.set(3 * time.Second)
 		c := clock.New(m.now)
-		measure(t, c, 5*time.Second) // the offset is 3 s, give or take 2.5 s
+		measure(t, c, 5*time.Second) // an offset of 3 s ± 2.5 s
 		expect(t, c, "3s ahead of")
 		measure(t, c, time.Second)
 		expect(t, c, "")
-		measure(t, c, 5*time.Second) // does not replace a better one that holds
+		measure(t, c, 5*time.Second) // must not replace a precise measurement that is still valid
 		expect(t, c, "")
 	})
 }
@@ -131,12 +131,12 @@ func TestAMeasurementDoesNotHoldForEver(t *testing.T) {
 		if _, _, known := c.Offset(); known {
 			t.Error("the offset is known")
 		}
-		measure(t, c, 5*time.Second) // better than none
+		measure(t, c, 5*time.Second) // accepted: the previous one has expired
 		expect(t, c, "")
 	})
 }
 
-// A clock at the limit does not change with each measurement.
+// A clock near the limit does not flap between measurements.
 func TestAClockAtTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

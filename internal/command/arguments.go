@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// negative is how a negative number or duration begins. No flag does.
+// negative matches the start of a negative number or duration. No flag starts like this.
 var negative = regexp.MustCompile(`^-\.?[0-9]`)
 
-// JoinNegative makes one argument of a flag and its negative value, which the parser would take
-// for another flag: it would not reach the command, which can say what it wants.
+// JoinNegative joins a flag and its negative value into one argument. The parser would take the
+// value for another flag, and the command could not report what it accepts.
 func JoinNegative(args []string) []string {
 	args = slices.Clone(args)
 	for i := 0; i+1 < len(args) && args[i] != "--"; i++ {
@@ -22,7 +22,7 @@ func JoinNegative(args []string) []string {
 	return args
 }
 
-// CheckTimeout checks the value of --timeout, with which no call would have time.
+// CheckTimeout rejects a --timeout that leaves no time for a call.
 func CheckTimeout(limit time.Duration) error {
 	if limit <= 0 {
 		return WrongUse("--timeout: %s must be more than 0, such as 1m", limit)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNegativeValuesAreJoined with their flags, and nothing else is: other flags, values of flags
-// that have one, and what follows "--".
+// TestNegativeValuesAreJoined checks that only a flag and its negative value are joined, not other
+// flags or arguments after "--".
 func TestNegativeValuesAreJoined(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

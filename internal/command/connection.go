@@ -1,5 +1,5 @@
-// Package command has the commands that call a running genbus: those of its users, submit, tasks and
-// events, and those of its operators. It parses no command line; package main does, with kong.
+// Package command implements the commands that call a running genbus: submit, tasks and events for
+// users, and operator for operators. Package main parses the command line with kong.
 package command
 
 import (
@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// connection is how a command reaches genbus by gRPC.
+// connection holds the flags for calling genbus by gRPC.
 type connection struct {
 	Server     string `help:"gRPC address, host:port." default:"127.0.0.1:9090"`
 	KeyFile    string `help:"File with the key. Default: GENBUS_API_KEY (operator commands: GENBUS_OPERATOR_KEY), or the file named by GENBUS_API_KEY_FILE." type:"path"`
@@ -32,15 +32,15 @@ type connection struct {
 // DefaultServer is the gRPC address of a genbus on this machine.
 const DefaultServer = "127.0.0.1:9090"
 
-// given reports whether the command line chooses gRPC.
+// given reports whether the command line selects gRPC.
 func (c *connection) given() bool {
 	return c.Server != DefaultServer || c.KeyFile != "" || c.secure()
 }
 
-// maxAnswer is the longest answer that is read, in bytes: a letter with its request.
+// maxAnswer is the longest accepted answer in bytes: a dead letter with its request.
 const maxAnswer = 1 << 30
 
-// dial connects. With a key, the connection is one that may carry it.
+// dial creates a client connection. With a key, it refuses a connection that would expose the key.
 func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	if strings.HasPrefix(c.Server, "http://") || strings.HasPrefix(c.Server, "https://") {
 		return nil, WrongUse("--server must be host:port without http://; use --tls for TLS")
@@ -56,8 +56,7 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// with connects, calls f with a client that sends the key, and disconnects. It adds to an
-// error of the connection how to fix it.
+// with calls f with a connection that sends the key. It adds a hint to connection errors.
 func (c *connection) with(ctx context.Context, key string, f func(context.Context, *grpc.ClientConn) error) error {
 	conn, err := c.dial(key != "")
 	if err != nil {
@@ -67,7 +66,7 @@ func (c *connection) with(ctx context.Context, key string, f func(context.Contex
 	return c.advised(ctx, f(withKey(ctx, key), conn))
 }
 
-// withKey has the calls of ctx carry a key, if there is one.
+// withKey adds a key, if there is one, to the calls of ctx.
 func withKey(ctx context.Context, key string) context.Context {
 	if key == "" {
 		return ctx
@@ -75,8 +74,8 @@ func withKey(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
 }
 
-// key reads the key from the file, or from the variable env, or from the file that
-// env_FILE names; empty when there is none. It is never printed.
+// key returns the key from --key-file, the variable env, or the file named in env_FILE, in this
+// order. It returns an empty key if none is set. Errors never contain the key.
 func (c *connection) key(env string) (string, error) {
 	file := cmp.Or(c.KeyFile, os.Getenv(env+"_FILE"))
 	if key := os.Getenv(env); c.KeyFile == "" && key != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Events prints events as they come, by NATS, where they are.
+// Events prints events as NATS delivers them.
 type Events struct {
 	natsConnection `embed:""`
 	Done           bool   `help:"Show only the ends of jobs."`
@@ -32,7 +32,7 @@ type Events struct {
 	JSON           bool   `help:"Print each event as one line of JSON." name:"json"`
 }
 
-// Run prints events until ctx ends, or the one job that was asked for.
+// Run prints events until ctx ends, or until the job named by --id ends.
 func (c *Events) Run(ctx context.Context, out io.Writer) error {
 	names, err := subject.New(c.Prefix)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Events) Run(ctx context.Context, out io.Writer) error {
 	return c.tail(ctx, consumer, &tail{out: out, json: c.JSON, names: names})
 }
 
-// from is where the reading begins: now, unless --since says otherwise.
+// from returns the start of the reading: now, or the time given by --since.
 func (c *Events) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
 	if c.Since == "" {
 		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}, nil
@@ -78,7 +78,7 @@ func (c *Events) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at}, err
 }
 
-// since reads a time, or a duration before now.
+// since parses a time, or a duration before now.
 func since(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
@@ -93,10 +93,10 @@ func since(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// fromJob makes the reading begin no later than with the newest event of the one job that was
-// asked for: nothing comes after the end of a job.
+// fromJob moves the start back to the newest event of the job, if necessary. Otherwise a job that
+// has ended would deliver nothing.
 func (c *Events) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space, from *jetstream.OrderedConsumerConfig) error {
-	kind, _ := subject.KindOf(c.ID) // filters has checked it
+	kind, _ := subject.KindOf(c.ID) // filters has checked the id
 	request, err := streamread.Last(names.Task(kind, cmp.Or(c.Tenant, "*"), c.ID)).Encode()
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (c *Events) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space
 		return &client.Error{Code: code, JobID: c.ID, Message: fmt.Sprintf("the log has no event of %s: job not found, or already removed", c.ID)}
 	case err != nil:
 		return exitError{ExitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
-	case c.Done: // a job has one end
+	case c.Done: // a job has only one such event
 		*from = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	case from.OptStartTime == nil || newest.Time.Before(*from.OptStartTime):
 		*from = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: newest.Seq}
@@ -125,10 +125,9 @@ func (c *Events) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space
 	return nil
 }
 
-// lookTime bounds the look for a job.
 const lookTime = 5 * time.Second
 
-// filters are the subjects of what is wanted.
+// filters returns the subjects of the requested events.
 func (c *Events) filters(names subject.Space) ([]string, error) {
 	kind := subject.Kind(cmp.Or(c.Kind, "*"))
 	if c.ID != "" {
@@ -150,7 +149,7 @@ func (c *Events) filters(names subject.Space) ([]string, error) {
 	return []string{names.Task(kind, tenant, id)}, nil
 }
 
-// tail prints events until nothing more is to come. The consumer outlives lost connections.
+// tail prints events until ctx or the job ends. The consumer survives lost connections.
 func (c *Events) tail(ctx context.Context, consumer jetstream.Consumer, t *tail) error {
 	reading, err := consumer.Messages(jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
@@ -174,14 +173,14 @@ func (c *Events) tail(ctx context.Context, consumer jetstream.Consumer, t *tail)
 	}
 }
 
-// tail prints events, a line for each.
+// tail prints one line per event.
 type tail struct {
 	out   io.Writer
 	json  bool
 	names subject.Space
 }
 
-// show prints an event, and reports whether it is the job's last.
+// show prints an event and reports whether it is the last one of its job.
 func (t *tail) show(m jetstream.Msg) (last bool, err error) {
 	kind, err := t.kind(m.Subject())
 	if err != nil {

@@ -18,29 +18,28 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// follower shows a job's way: a bar on a terminal, else a line for each event.
+// follower displays a job: as a bar on a terminal, else as one line per event.
 type follower struct {
 	out  io.Writer
 	json bool
 	bar  bool
-	// quiet is called with the id of a chat that has brought no text for quietAfter.
+	// quiet is called with the id of a chat without text for quietAfter.
 	quiet func(id string)
 }
 
-// quietAfter is how long a chat may bring no text until who follows it is told where to look: no event
-// says that its upstream is not reached.
+// quietAfter is how long a chat may be without text before the user is told where to look. No event
+// reports an unreachable upstream.
 const quietAfter = 10 * time.Second
 
-// id prints a job's id alone.
 func (f *follower) id(id string) error {
 	_, err := fmt.Fprintln(f.out, id)
 	return err
 }
 
-// errJobFailed is the end of a job that has no result. The process ends with 1.
+// errJobFailed reports a job without a result. The process exits with 1.
 var errJobFailed = errors.New("the job has no result")
 
-// jobEnded is the error of a job that failed or was cancelled.
+// jobEnded returns the error of a failed or cancelled job.
 func jobEnded(id string, e *genbusv1.TaskError) error {
 	if e == nil {
 		return nil
@@ -48,7 +47,7 @@ func jobEnded(id string, e *genbusv1.TaskError) error {
 	return fmt.Errorf("%s: %w: %s: %s", id, errJobFailed, e.GetCode(), clean(e.GetMessage()))
 }
 
-// video shows a task's events to the end.
+// video displays a task's events until it ends.
 func (f *follower) video(events iter.Seq2[*genbusv1.VideoTaskEvent, error], id string) error {
 	var last *genbusv1.VideoTask
 	for e, err := range events {
@@ -72,8 +71,7 @@ func (f *follower) video(events iter.Seq2[*genbusv1.VideoTaskEvent, error], id s
 	return jobEnded(id, last.GetError())
 }
 
-// places are where the results of a task can be read: at the upstream, or at the path of
-// genbus where the upstream has given no address.
+// places returns the URLs of a task's results, or genbus's path if the upstream gave no URL.
 func places(t *genbusv1.VideoTask) []string {
 	var all []string
 	for _, v := range t.GetVideos() {
@@ -101,8 +99,8 @@ func (f *follower) step(e proto.Message, t *genbusv1.VideoTask) error {
 	return err
 }
 
-// finer is the phase of a job, where it says more than its status, and the code of the
-// refusal that a task waits after.
+// finer returns a job's phase if it says more than the status, or the code after which a task
+// waits.
 func finer(e *genbusv1.Execution, status genbusv1.JobStatus, upstreamStatus string) string {
 	phase := task.PhaseWord(e.GetPhase())
 	switch {
@@ -115,7 +113,7 @@ func finer(e *genbusv1.Execution, status genbusv1.JobStatus, upstreamStatus stri
 	}
 }
 
-// gaugeWidth is how many characters a bar has.
+// gaugeWidth is the width of a bar in characters.
 const gaugeWidth = 30
 
 func gauge(percent int32) string {
@@ -129,7 +127,7 @@ func (f *follower) newLine() {
 	}
 }
 
-// line prints an event as events.md has it, in one line of JSON.
+// line prints an event as one line of JSON in the format of events.md.
 func (f *follower) line(e proto.Message) error {
 	data, err := body.EventJSON(e)
 	if err != nil {
@@ -139,7 +137,7 @@ func (f *follower) line(e proto.Message) error {
 	return err
 }
 
-// chat prints the text of a chat as it grows. A later attempt begins on a new line.
+// chat prints the text of a chat as it arrives. A later attempt begins on a new line.
 func (f *follower) chat(ctx context.Context, by jobs, id string) error {
 	var last *genbusv1.Chat
 	text := &growing{out: f.out}
@@ -177,11 +175,11 @@ func (f *follower) item(i client.ChatItem) error {
 	case i.Chunk != nil:
 		return f.line(i.Chunk)
 	default:
-		return nil // the terminal event has what is missing
+		return nil // the terminal event has the missing part
 	}
 }
 
-// growing is the text of a chat as far as it was printed.
+// growing prints the text of a chat and remembers whether any of it is missing.
 type growing struct {
 	out     io.Writer
 	attempt uint32
@@ -217,7 +215,7 @@ func (g *growing) end() error {
 	return err
 }
 
-// whole prints the reply where blocks of it did not come.
+// whole prints the complete reply if blocks of it are missing.
 func (g *growing) whole(ctx context.Context, by jobs, chat *genbusv1.Chat) error {
 	if err := g.end(); err != nil || g.shown && !g.gap || chat.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return err
@@ -230,7 +228,7 @@ func (g *growing) whole(ctx context.Context, by jobs, chat *genbusv1.Chat) error
 	return err
 }
 
-// replyText is the text of a reply's first choice.
+// replyText returns the text of a reply's first choice.
 func replyText(reply *genbusv1.ChatCompletion) string {
 	if len(reply.GetChoices()) == 0 {
 		return ""
@@ -238,8 +236,8 @@ func replyText(reply *genbusv1.ChatCompletion) string {
 	return body.MessageText(reply.GetChoices()[0].GetMessage())
 }
 
-// EventDetail returns the part of an event that is worth a look, after two spaces: an error, a
-// result, progress, or the phase.
+// EventDetail returns the most useful detail of an event, after two spaces: an error, a result,
+// progress, or the phase.
 func EventDetail(e task.Event) string {
 	if err := e.Job.GetError(); err != nil {
 		return "  " + err.GetCode() + ": " + err.GetMessage()
@@ -256,7 +254,7 @@ func EventDetail(e task.Event) string {
 		}
 	case *genbusv1.Chat:
 		if e.Terminal() {
-			if j.GetUsage() == nil { // its upstream did not say
+			if j.GetUsage() == nil { // the upstream did not report it
 				return "  " + plural.Count(j.GetChunkCount(), "chunk")
 			}
 			return "  " + plural.Count(j.GetChunkCount(), "chunk") + ", " + plural.Count(j.GetUsage().GetTotalTokens(), "token")

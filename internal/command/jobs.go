@@ -21,17 +21,17 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// jobs is genbus as its user's commands see it: natsJobs by NATS, grpcJobs by gRPC.
+// jobs abstracts the transport of user commands. natsJobs uses NATS and grpcJobs gRPC.
 type jobs interface {
 	SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error)
 	SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error)
 	FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error]
 	FollowChat(ctx context.Context, id string) iter.Seq2[client.ChatItem, error]
-	// Reply is the whole reply of a completed chat, wherever it is.
+	// Reply returns the whole reply of a completed chat, wherever it is stored.
 	Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.ChatCompletion, error)
 }
 
-// natsConnection is how a command reaches NATS.
+// natsConnection holds the flags for connecting to NATS.
 type natsConnection struct {
 	NATS   string `help:"NATS address." name:"nats" placeholder:"URL" env:"GENBUS_NATS_URL"`
 	User   string `help:"NATS user; the password comes from NATS_PASSWORD." env:"NATS_USER"`
@@ -41,7 +41,7 @@ type natsConnection struct {
 	Prefix string `help:"Subject prefix: nats.prefix of genbus." default:"genbus"`
 }
 
-// dial connects, with the password that the environment has.
+// dial connects to NATS with the given password.
 func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	if err := checkAddresses(n.NATS); err != nil {
 		return nil, err
@@ -67,8 +67,7 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// waiting says of a connection that was lost that it is waited for; one that the command has closed
-// has no error.
+// waiting reports a lost connection. A connection that the command closed has no error.
 func waiting(_ *nats.Conn, err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "genbus: lost the NATS connection, waiting:", err)
@@ -77,8 +76,8 @@ func waiting(_ *nats.Conn, err error) {
 
 func again(*nats.Conn) { fmt.Fprintln(os.Stderr, "genbus: restored the NATS connection") }
 
-// checkAddresses refuses what nats.go would read otherwise than it is meant, and repeat in
-// its errors: a password with one of these characters.
+// checkAddresses rejects addresses that nats.go would misread and repeat in its errors, such as
+// ones with unescaped characters in a password.
 func checkAddresses(list string) error {
 	for i, address := range strings.Split(list, ",") {
 		address = strings.TrimSpace(address)
@@ -93,8 +92,7 @@ func checkAddresses(list string) error {
 	return nil
 }
 
-// hosts is a list of addresses without the part before the last @, users and
-// passwords.
+// hosts removes users and passwords from a list of addresses: everything before the last @.
 func hosts(list string) string {
 	if at := strings.LastIndex(list, "@"); at >= 0 {
 		return "…" + list[at:]
@@ -102,10 +100,8 @@ func hosts(list string) string {
 	return list
 }
 
-// natsJobs is genbus by NATS.
 type natsJobs struct{ *client.Client }
 
-// Reply reads a long reply from the object store.
 func (n natsJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.ChatCompletion, error) {
 	raw, err := n.Client.Reply(ctx, chat)
 	if err != nil {
@@ -114,14 +110,14 @@ func (n natsJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.Cha
 	return body.ParseCompletion(raw)
 }
 
-// grpcJobs is genbus by gRPC. Its watches resume where they were cut off.
+// grpcJobs uses genbus by gRPC. Its watches resume after an interruption.
 type grpcJobs struct {
 	videos genbusv1.VideoServiceClient
 	chats  genbusv1.ChatServiceClient
 }
 
-// SubmitVideo creates a task. A request without an id gets a random one, so that it can be
-// repeated.
+// SubmitVideo creates a task. It sets a random request id if there is none, so that the request can
+// be repeated.
 func (g grpcJobs) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error) {
 	r.RequestId = cmp.Or(r.GetRequestId(), rand.Text())
 	var to peer.Peer
@@ -129,7 +125,6 @@ func (g grpcJobs) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*g
 	return answer.GetTask(), created(err, to, r.GetRequestId())
 }
 
-// SubmitChat queues a chat.
 func (g grpcJobs) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error) {
 	r.RequestId = cmp.Or(r.GetRequestId(), rand.Text())
 	var to peer.Peer
@@ -137,8 +132,8 @@ func (g grpcJobs) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*gen
 	return answer.GetChat(), created(err, to, r.GetRequestId())
 }
 
-// created gives an error of a create its code. Where it was sent to a peer and none of
-// genbus's refusals came back, the error names the id to repeat it with.
+// created converts the error of a create. If the request was sent and genbus did not refuse it, the
+// error names the id with which to repeat it.
 func created(err error, to peer.Peer, id string) error {
 	err = answered(err)
 	var e callError
@@ -152,7 +147,6 @@ func created(err error, to peer.Peer, id string) error {
 	}
 }
 
-// Reply asks for a long reply.
 func (g grpcJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.ChatCompletion, error) {
 	if chat.GetReplyRef() == nil {
 		return body.ParseCompletion(chat.GetReplyJson())
@@ -161,7 +155,6 @@ func (g grpcJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.Cha
 	return answer.GetCompletion(), answered(err)
 }
 
-// FollowVideo watches a task to its end.
 func (g grpcJobs) FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error] {
 	open := func() (func() (*genbusv1.VideoTaskEvent, error), error) {
 		stream, err := g.videos.WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id, AfterVersion: after})
@@ -173,7 +166,6 @@ func (g grpcJobs) FollowVideo(ctx context.Context, id string, after uint64) iter
 	return resumed(ctx, open, func(e *genbusv1.VideoTaskEvent) { after = e.GetVersion() })
 }
 
-// FollowChat watches a chat to its end.
 func (g grpcJobs) FollowChat(ctx context.Context, id string) iter.Seq2[client.ChatItem, error] {
 	var token, next string
 	open := func() (func() (client.ChatItem, error), error) {

@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Operator is the operator's work on a running genbus, by gRPC.
+// Operator holds the commands of operators, which call a running genbus by gRPC.
 type Operator struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
@@ -40,13 +40,13 @@ type Operator struct {
 	Orphans orphansCommand `cmd:"" help:"List and end jobs of unconfigured routes."`
 }
 
-// operatorCall is one use of the operator's methods.
+// operatorCall is a connected client with its printer.
 type operatorCall struct {
 	genbusv1.OperatorServiceClient
 	printer
 }
 
-// call connects, has f do its work within the time limit, and leaves.
+// call connects and calls f within the time limit.
 func (c *Operator) call(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
 	if err := CheckTimeout(c.Timeout); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (c *Operator) call(ctx context.Context, out io.Writer, f func(context.Conte
 	return c.connect(ctx, out, f)
 }
 
-// connect connects, has f do its work, and leaves.
+// connect connects and calls f without a time limit.
 func (c *Operator) connect(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
 	key, err := c.key("GENBUS_OPERATOR_KEY")
 	if err == nil && key == "" {
@@ -76,10 +76,10 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// WrongUse returns an error of the command line, which ends the process with ExitUsage.
+// WrongUse returns an error that ends the process with ExitUsage.
 func WrongUse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// IsUsage reports whether the command line was wrong.
+// IsUsage reports whether an error is a mistake on the command line.
 func IsUsage(err error) bool {
 	var u usageError
 	return errors.As(err, &u)

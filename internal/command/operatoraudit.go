@@ -21,7 +21,6 @@ type auditCommand struct {
 	Limit  int    `help:"Maximum records to list; 0 for all." default:"100"`
 }
 
-// Run lists what operators did, page after page.
 func (c auditCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		all := &genbusv1.ListAuditRecordsResponse{}
@@ -61,7 +60,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 	return nil
 }
 
-// auditTarget is what an action was about.
+// auditTarget describes the target of an action.
 func auditTarget(r *genbusv1.AuditRecord) string {
 	switch {
 	case r.GetBulk() != nil:

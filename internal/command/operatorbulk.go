@@ -26,10 +26,10 @@ type bulkCommand struct {
 	Attach  bulkAttachCommand  `cmd:"" help:"Make new jobs for listed videos that upstreams already have, without submitting them."`
 }
 
-// bulkFlags are those of all bulk commands.
+// bulkFlags holds the flags that all bulk commands share.
 type bulkFlags struct {
 	Yes bool `help:"Run the action; without it, only count."`
-	// Token is a pointer so that an empty one is a mistake and not a new run.
+	// Token is a pointer, so that an empty token is an error instead of a new run.
 	Token *string `help:"Continue an earlier count or run by its token, with the same filter; items added later are not touched."`
 }
 
@@ -39,7 +39,6 @@ type bulkCancelCommand struct {
 	All       bool `help:"All unfinished jobs of all tenants, if no filter is set." name:"all"`
 }
 
-// Run cancels jobs.
 func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	filter, err := c.request(time.Now())
 	if err != nil {
@@ -50,7 +49,7 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 	})
 }
 
-// bulkLetters chooses the letters of a bulk command.
+// bulkLetters selects the dead letters of a bulk command.
 type bulkLetters struct {
 	letterFilter `embed:""`
 	bulkFlags    `embed:""`
@@ -65,7 +64,6 @@ type bulkRedriveCommand struct {
 	bulkLetters `embed:""`
 }
 
-// Run redrives dead letters.
 func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return c.run(ctx, o, out, "dead letter", false, func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.RedriveDeadLetters(ctx, &genbusv1.RedriveDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
@@ -76,7 +74,6 @@ type bulkDropCommand struct {
 	bulkLetters `embed:""`
 }
 
-// Run drops dead letters.
 func (c bulkDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return c.run(ctx, o, out, "dead letter", false, func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error) {
 		return call.DropDeadLetters(ctx, &genbusv1.DropDeadLettersRequest{Filter: c.filter(), Everything: c.All, DryRun: dryRun, Token: token})
@@ -88,7 +85,6 @@ type bulkAttachCommand struct {
 	List      string `arg:"" help:"File with one line per dead letter: its sequence, and the upstream task ID if the dead letter has none. - for standard input."`
 }
 
-// Run attaches tasks.
 func (c bulkAttachCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	tasks, err := readTasks(c.List)
 	if err != nil {
@@ -99,7 +95,7 @@ func (c bulkAttachCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 	})
 }
 
-// readTasks reads the lines of a list. Empty ones are passed over.
+// readTasks reads a list of tasks. It skips empty lines.
 func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 	in := io.Reader(os.Stdin)
 	if name != "-" {
@@ -129,14 +125,12 @@ func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 	return tasks, lines.Err()
 }
 
-// bulkStream is what every bulk action answers with.
 type bulkStream = grpc.ServerStreamingClient[genbusv1.BulkProgress]
 
-// bulkCall begins an action.
 type bulkCall func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error)
 
-// run counts what there is to do, and does it where that is wanted. moves says that the filter is
-// another one each time.
+// run counts the matches and, with --yes, runs the action. If moves is set, the filter depends on
+// the current time, so that a token cannot continue the run.
 func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what string, moves bool, begin bulkCall) error {
 	p := printer{out: out, json: o.JSON}
 	var token string
@@ -175,7 +169,7 @@ func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what str
 	return nil
 }
 
-// count makes the dry run.
+// count makes a dry run.
 func (c bulkFlags) count(ctx context.Context, o *Operator, out io.Writer, begin bulkCall) (counted *genbusv1.BulkProgress, err error) {
 	err = o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		stream, err := begin(ctx, call, true, "")
@@ -187,7 +181,7 @@ func (c bulkFlags) count(ctx context.Context, o *Operator, out io.Writer, begin 
 	return counted, err
 }
 
-// bulk does an action to its end, however long that takes, and prints its progress.
+// bulk runs an action to its end without a time limit and prints its progress.
 func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token string) (last *genbusv1.BulkProgress, err error) {
 	err = c.connect(ctx, p.out, func(ctx context.Context, call operatorCall) error {
 		stream, err := begin(ctx, call, false, token)
@@ -212,7 +206,7 @@ func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token st
 	return last, err
 }
 
-// counted says what a dry run has counted.
+// counted prints the result of a dry run.
 func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
 	if err := p.say(m, "%s%s %s as of %s%s\nrun with --yes to do it, and with --yes --token %s to leave out newer ones", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m), m.GetToken()); err != nil {
 		return err
@@ -223,7 +217,8 @@ func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
 	return exitError{ExitNotPossible, fmt.Errorf("nothing was done: %d on the list %s not found; remove %s", m.GetFailed(), plural.Form(m.GetFailed(), "was", "were"), plural.Form(m.GetFailed(), "it", "them"))}
 }
 
-// progress prints how far an action is, with its token first. In JSON each progress is a line.
+// progress prints the progress of an action, its token first. In JSON it prints one document per
+// progress.
 func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 	line := fmt.Sprintf("%d of %s%d done: %d changed, %d failed", now.GetDone(), atLeast(now), now.GetTotal(), now.GetChanged(), now.GetFailed())
 	switch {
@@ -239,7 +234,7 @@ func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 	return p.say(now, "%s", line)
 }
 
-// failures lists what stayed as it is.
+// failures prints the jobs and dead letters that were not changed.
 func (p printer) failures(m *genbusv1.BulkProgress) error {
 	if p.json || m.GetFailed() == 0 {
 		return nil
@@ -251,7 +246,7 @@ func (p printer) failures(m *genbusv1.BulkProgress) error {
 	return p.table("CODE\tFAILED\tSUCH AS", rows)
 }
 
-// examples are the jobs and letters that failed with a code, as far as they are named.
+// examples returns the listed jobs and dead letters that failed with a code.
 func examples(m *genbusv1.BulkProgress, code string) (names []string) {
 	for _, f := range m.GetFailures() {
 		switch {
@@ -272,7 +267,7 @@ func atLeast(m *genbusv1.BulkProgress) string {
 	return "at least "
 }
 
-// beyondCount says what a count of jobs may lack.
+// beyondCount says which jobs a count may lack.
 func beyondCount(m *genbusv1.BulkProgress) string {
 	if m.GetTotalExact() || m.GetCompleteSince() == nil {
 		return ""

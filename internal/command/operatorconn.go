@@ -18,13 +18,13 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// secure reports whether the command calls by TLS.
+// secure reports whether the command uses TLS.
 func (c *connection) secure() bool {
 	return c.TLS || c.CA != "" || c.Cert != "" || c.ServerName != ""
 }
 
-// advised adds to an error of the connection which flag would fix it, where one
-// would. An error that only another command line fixes is a usage error: a retry is no help.
+// advised adds to a connection error the flag that fixes it. An error that only another command
+// line fixes becomes a usage error, because a retry cannot help.
 func (c *connection) advised(ctx context.Context, err error) error {
 	var e callError
 	switch {
@@ -40,7 +40,7 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	case absent != nil:
 		return exitError{ExitUnavailable, fmt.Errorf("cannot reach genbus at %s (--server): %w", c.Server, absent)}
 	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"),
-		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // something was read, and it was no frame
+		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // the server sent something other than a frame
 		return WrongUse("%s does not speak gRPC (--server): it may be an HTTP or NATS address; the default gRPC address is %s", c.Server, DefaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
@@ -50,7 +50,7 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	return err
 }
 
-// adviceFor reads why a connection by TLS was not made. gRPC tells it in words only.
+// adviceFor recognizes the reason for a failed TLS connection. gRPC reports it only in the message.
 func adviceFor(err error, message string) error {
 	for _, row := range []struct{ says, do string }{
 		{"first record does not look like a TLS handshake", "the server does not speak TLS: omit --tls, --ca, --cert and --server-name (to another machine, add --plaintext if the network is safe)"},
@@ -66,9 +66,9 @@ func adviceFor(err error, message string) error {
 		}
 	}
 	for _, cut := range []string{
-		// By TLS 1.3 the client is done before the server has asked for a certificate. What it
-		// writes then meets a closed connection, now and then before it has read why.
-		// A server that goes down looks the same, so this may get better.
+		// With TLS 1.3 the client's handshake ends before the server asks for a certificate. Its
+		// first write may meet a closed connection before it reads the reason. A stopping server
+		// looks the same, so a retry may help.
 		"broken pipe", "connection reset by peer",
 	} {
 		if strings.Contains(message, cut) {
@@ -78,12 +78,11 @@ func adviceFor(err error, message string) error {
 	return err
 }
 
-// probeTime bounds the look at a server that could not be called.
 const probeTime = 3 * time.Second
 
-// probe shakes hands with a server, and sends nothing. It reports whether the server speaks
-// TLS, a certificate that is not trusted included, or why there is none at the address. What
-// gRPC reaches in another way, by a proxy or another scheme, is not looked at.
+// probe makes a TLS handshake and sends nothing else. It reports whether the server speaks TLS,
+// even with an untrusted certificate, or why nothing answers at the address. It skips servers that
+// gRPC reaches through a proxy or another scheme.
 func probe(ctx context.Context, server string) (speaksTLS bool, absent error) {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {
@@ -106,7 +105,7 @@ func probe(ctx context.Context, server string) (speaksTLS bool, absent error) {
 	return err == nil || errors.As(err, &distrusted) || errors.As(err, &alert), nil
 }
 
-// plain leaves out of an error of net what its reader knows: the network and the address.
+// plain removes the network and the address, which the reader knows, from a net error.
 func plain(err error) error {
 	var errno syscall.Errno
 	var dns *net.DNSError

@@ -18,7 +18,7 @@ type deadCommand struct {
 	Drop    deadDropCommand    `cmd:"" help:"Permanently remove dead letters and their bodies."`
 }
 
-// letterFilter chooses letters. All that is given must fit.
+// letterFilter selects dead letters that match all given flags.
 type letterFilter struct {
 	Kind   string `help:"Show only this kind: video or chat."`
 	Tenant string `help:"Show only this tenant."`
@@ -30,10 +30,9 @@ type deadListCommand struct {
 	Limit        int `help:"Maximum dead letters to list; 0 for all." default:"100"`
 }
 
-// maxPage is the most that one call gives.
+// maxPage is the largest page of one call.
 const maxPage = 100
 
-// Run lists letters, page after page.
 func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		all := &genbusv1.ListDeadLettersResponse{}
@@ -52,8 +51,8 @@ func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 	})
 }
 
-// eachPage asks for pages until there are no more, or limit items are listed; 0 is for all. The
-// limit is the flag --limit.
+// eachPage requests pages until none follows or limit items are listed. A limit of 0 lists all; a
+// negative one is a usage error of --limit.
 func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)) error {
 	if limit < 0 {
 		return WrongUse("--limit: %d is invalid; use 1 or more, or 0 for all", limit)
@@ -78,7 +77,7 @@ type deadShowCommand struct {
 	Body     bool   `help:"Also print the request, including the user's prompt."`
 }
 
-// Run shows a letter; its request only where that is asked for.
+// Run shows a dead letter, and its request only with --body.
 func (c deadShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: c.Sequence})
@@ -93,7 +92,6 @@ type deadRedriveCommand struct {
 	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the dead letters."`
 }
 
-// Run redrives letters in turn.
 func (c deadRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
@@ -110,7 +108,6 @@ type deadDropCommand struct {
 	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the dead letters."`
 }
 
-// Run drops letters in turn.
 func (c deadDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
@@ -123,10 +120,9 @@ func (c deadDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 	})
 }
 
-// eachLetter goes on with the others where one letter fails, and gives the failures,
-// the first of which says how the command ends. Where none of the others can go
-// better, because the time is over or the key is refused, it says that they were not
-// tried.
+// eachLetter calls do for each dead letter and continues after failures. It joins the errors; the
+// first one determines the exit code. When the time is over or the key is refused, it stops and
+// lists the dead letters that it did not try.
 func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) error) error {
 	var failed []error
 	for i, seq := range sequences {
@@ -148,7 +144,6 @@ type attachCommand struct {
 	Task     string `arg:"" optional:"" help:"Upstream task ID. Default: the one in the dead letter, or the one the upstream finds by our ID."`
 }
 
-// Run attaches an upstream's task.
 func (c attachCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: c.Sequence, UpstreamTaskId: c.Task})
@@ -163,7 +158,6 @@ type lookUpCommand struct {
 	Sequence uint64 `arg:"" help:"Sequence of the dead letter."`
 }
 
-// Run asks the upstream for a letter's task.
 func (c lookUpCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: c.Sequence})

@@ -14,17 +14,17 @@ import (
 
 // Exit codes of the commands that call a running genbus.
 const (
-	ExitFailed      = 1 // whatever has no code of its own
-	ExitUsage       = 2 // the command line or the request is wrong, TLS included
-	ExitNotFound    = 3 // there is no such letter, job or route
-	ExitDenied      = 4 // the key is missing, unknown, or no operator's
-	ExitNotPossible = 5 // not with this letter, or not in this state
-	ExitUnavailable = 6 // no answer, or not now: try again
+	ExitFailed      = 1 // any other failure
+	ExitUsage       = 2 // wrong command line or request, TLS flags included
+	ExitNotFound    = 3 // no such dead letter, job or route
+	ExitDenied      = 4 // the key is missing, unknown, or not an operator key
+	ExitNotPossible = 5 // impossible for this dead letter or in this state
+	ExitUnavailable = 6 // no answer, or temporarily refused: try again
 )
 
-// callError is an error that genbus answered, with its code.
+// callError is an error that genbus returned, with its code.
 type callError struct {
-	code string // of docs/errors.md; empty for errors of the connection
+	code string // as in docs/errors.md; empty for connection errors
 	s    *status.Status
 }
 
@@ -35,7 +35,7 @@ func (e callError) Error() string {
 	return e.code + ": " + clean(e.s.Message())
 }
 
-// lost reports whether the error may stand for an answer that did not arrive.
+// lost reports whether the error may mean that an answer was lost.
 func (e callError) lost() bool {
 	switch e.s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
@@ -45,7 +45,7 @@ func (e callError) lost() bool {
 	}
 }
 
-// exitError is an error whose exit code is known where it happens.
+// exitError is an error with a known exit code.
 type exitError struct {
 	code int
 	err  error
@@ -54,7 +54,7 @@ type exitError struct {
 func (e exitError) Error() string { return e.err.Error() }
 func (e exitError) Unwrap() error { return e.err }
 
-// answered gives an error of a call its code.
+// answered adds its code to the error of a call.
 func answered(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok {
@@ -72,7 +72,7 @@ func answered(err error) error {
 	return e
 }
 
-// ExitCode is the process's answer to an error.
+// ExitCode returns the exit code of the process for an error.
 func ExitCode(err error) int {
 	var e callError
 	var known exitError
@@ -90,11 +90,11 @@ func ExitCode(err error) int {
 	return exitOf(errcode.Code(e.code), e.s.Code())
 }
 
-// exitOf is the exit code for an answer of genbus. gRPC has one code for a limit that will
-// give way and for one that will not, and so for times: of those, why says which it is.
+// exitOf returns the exit code for an answer of genbus. gRPC uses one code for permanent and
+// temporary limits, and one for deadlines; why tells them apart.
 func exitOf(why errcode.Code, c codes.Code) int {
 	m := errcode.MeaningOf(why)
-	final := m.Code == why && !m.Retry // an unknown code has the meaning of another one
+	final := m.Code == why && !m.Retry // an unknown code gets another code's meaning
 	switch c {
 	case codes.InvalidArgument:
 		return ExitUsage

@@ -14,7 +14,6 @@ import (
 
 type upstreamsCommand struct{}
 
-// Run lists the upstreams.
 func (upstreamsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListUpstreams(ctx, &genbusv1.ListUpstreamsRequest{})
@@ -27,7 +26,6 @@ func (upstreamsCommand) Run(ctx context.Context, o *Operator, out io.Writer) err
 
 type replicasCommand struct{}
 
-// Run lists the replicas.
 func (replicasCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListReplicas(ctx, &genbusv1.ListReplicasRequest{})
@@ -38,7 +36,7 @@ func (replicasCommand) Run(ctx context.Context, o *Operator, out io.Writer) erro
 	})
 }
 
-// upstreams writes a line for each key of each upstream of each replica.
+// upstreams prints one line per replica, upstream and key.
 func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	if p.json {
 		return p.asJSON(m)
@@ -57,7 +55,7 @@ func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	return p.silent(m.GetSilent())
 }
 
-// keyState is why jobs do not go to a key, or that they do.
+// keyState returns the reason why a key gets no jobs, or "in use".
 func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
 	by := ""
 	if k.GetHttpStatus() != 0 {
@@ -87,7 +85,7 @@ func heldWith(k *genbusv1.UpstreamKeyState) string {
 
 func share(failed, all uint64) string { return fmt.Sprintf("%d of %d", failed, all) }
 
-// lastFailure is the later of the last call and the last poll that failed.
+// lastFailure returns the later of the last failed call and the last failed poll.
 func lastFailure(u *genbusv1.UpstreamState) string {
 	call, poll := failureLine("", u.GetLastErrorAt(), u.GetLastError()), failureLine("poll: ", u.GetLastPollErrorAt(), u.GetLastPollError())
 	if u.GetLastPollErrorAt().AsTime().After(u.GetLastErrorAt().AsTime()) {
@@ -126,7 +124,6 @@ func (p printer) replicas(m *genbusv1.ListReplicasResponse) error {
 	return p.silent(m.GetSilent())
 }
 
-// silent names the replicas that did not answer.
 func (p printer) silent(replicas []*genbusv1.SilentReplica) error {
 	for _, r := range replicas {
 		if _, err := fmt.Fprintf(p.out, "no answer from replica %s on %s, last seen %s\n", clean(r.GetId()), cmp.Or(clean(r.GetHost()), "-"), moment(r.GetHeardAt())); err != nil {

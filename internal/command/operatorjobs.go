@@ -15,7 +15,6 @@ type operatorJob struct {
 	ID     string `arg:"" help:"Job ID: video_… or chat_…."`
 }
 
-// kind is the kind of the job, which its id says.
 func (n operatorJob) kind() (string, error) {
 	kind, ok := subject.KindOf(n.ID)
 	if !ok {
@@ -26,7 +25,6 @@ func (n operatorJob) kind() (string, error) {
 
 type cancelCommand struct{ operatorJob }
 
-// Run cancels a job.
 func (c cancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	kind, err := c.kind()
 	if err != nil {
@@ -43,7 +41,6 @@ func (c cancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) erro
 
 type eraseCommand struct{ operatorJob }
 
-// Run erases a job.
 func (c eraseCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	kind, err := c.kind()
 	if err != nil {

@@ -24,7 +24,7 @@ type jobsCommand struct {
 	Body  jobsBodyCommand  `cmd:"" help:"Print a job's request, including the user's prompt, if it is still stored."`
 }
 
-// jobFilter chooses jobs. All that is given must fit.
+// jobFilter selects jobs that match all given flags.
 type jobFilter struct {
 	Kind     string        `help:"Show only this kind: video or chat."`
 	Tenant   string        `help:"Show only this tenant."`
@@ -47,7 +47,8 @@ type jobsListCommand struct {
 	Limit     int  `help:"Maximum jobs to list; 0 for all in the index." default:"100"`
 }
 
-// request is the filter of a call. A time to come would choose no job, or, left out, every one.
+// request returns the filter of a call. It rejects negative durations: as times in the future they
+// would match no job, and if ignored, every job.
 func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
 	for _, f := range []struct {
 		flag  string
@@ -70,7 +71,6 @@ func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
 	return m, nil
 }
 
-// Run lists jobs, page after page.
 func (c jobsListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	request, err := c.request(time.Now())
 	if err != nil {
@@ -98,7 +98,6 @@ func (c jobsListCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 
 type jobsShowCommand struct{ foundJob }
 
-// Run shows a job.
 func (c jobsShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetJob(ctx, &genbusv1.GetJobRequest{Id: c.ID, Tenant: c.Tenant, Kind: c.Kind})
@@ -131,7 +130,7 @@ func (p printer) jobs(m *genbusv1.ListJobsResponse) error {
 	return p.say(m, "%d of %d%s%s", len(m.GetJobs()), m.GetTotal(), more, beyondIndex(m))
 }
 
-// beyondIndex says what a list may lack.
+// beyondIndex says which jobs a list may lack.
 func beyondIndex(m *genbusv1.ListJobsResponse) string {
 	switch {
 	case m.GetTotalExact():
@@ -153,7 +152,6 @@ func labelsLine(j *genbusv1.JobSummary) string {
 	return strings.Join(out, ",")
 }
 
-// jobDetails writes a job and its history.
 func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 	if p.json {
 		return p.asJSON(m)
@@ -194,7 +192,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 	return p.table("VERSION\tTIME\tAFTER\tPHASE\tATTEMPT\tPROGRESS\tUPSTREAM\tUPSTREAM STATUS\tHTTP\tCODE\tREPLICA", rows)
 }
 
-// failuresLine is how many polls or calls of a job have failed in a row, and how the last one did.
+// failuresLine returns the number of consecutive failed polls or calls and the last failure.
 func failuresLine(n uint32, at *timestamppb.Timestamp, last string) string {
 	failed := plural.Form(n, "the last one failed,", fmt.Sprintf("the last %d failed, the last one", n))
 	return fmt.Sprintf("%s at %s: %s", failed, moment(at), last)
@@ -215,10 +213,10 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 		fmt.Sprint(h.GetAttempt()), progress, upstreamKeyOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
 }
 
-// holderOf says who holds a job where it is not, or may not be, the replica that wrote last.
+// holderOf names a holder other than the last writer, or says that the last writer may be gone.
 func holderOf(w *genbusv1.WorkItemPlace) string {
 	lost := "is gone"
-	if w.GetReplicaHeardAt() != nil { // it hangs or has a lot to do, if it was not killed
+	if w.GetReplicaHeardAt() != nil { // hung or overloaded, if not killed
 		lost = "does not answer (last seen at " + moment(w.GetReplicaHeardAt()) + ")"
 	}
 	switch {

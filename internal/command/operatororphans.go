@@ -16,7 +16,6 @@ type orphansCommand struct {
 
 type orphansListCommand struct{}
 
-// Run lists the routes.
 func (orphansListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListOrphans(ctx, &genbusv1.ListOrphansRequest{})
@@ -33,8 +32,8 @@ type orphansFailCommand struct {
 	NoReplicaServesIt bool   `help:"Confirm that no replica serves the route. Replicas that do lose its jobs." required:""`
 }
 
-// Run calls until there are no more jobs, each time within the time limit, and prints what
-// became of them. It fails if there were no jobs, or if some were left.
+// Run calls repeatedly until no jobs remain, each call within the time limit, and prints the
+// totals. It fails if there were no jobs or some were left.
 func (c orphansFailCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	sum := &genbusv1.OrphansSettled{}
 	for {
@@ -61,7 +60,7 @@ func (c orphansFailCommand) Run(ctx context.Context, o *Operator, out io.Writer)
 	}
 }
 
-// settled prints what became of the jobs, and returns what the exit code has to say.
+// settled prints the totals and returns the error that sets the exit code.
 func (c orphansFailCommand) settled(sum *genbusv1.OrphansSettled, p printer) error {
 	left := len(sum.GetLeft())
 	none := left == 0 && sum.GetEnded()+sum.GetRemoved() == 0

@@ -12,7 +12,6 @@ import (
 
 type overviewCommand struct{}
 
-// Run shows how everything is doing.
 func (overviewCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
@@ -69,7 +68,7 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 	return p.silent(m.GetSilent())
 }
 
-// happened are the jobs that were accepted, started, ended and failed in some minutes.
+// happened returns the sums of accepted, started, ended and failed jobs over some minutes.
 func happened(minutes []*genbusv1.RouteMinute) [4]string {
 	var n [4]uint64
 	for _, m := range minutes {
@@ -80,7 +79,7 @@ func happened(minutes []*genbusv1.RouteMinute) [4]string {
 	return [4]string{fmt.Sprint(n[0]), fmt.Sprint(n[1]), fmt.Sprint(n[2]), fmt.Sprint(n[3])}
 }
 
-// healthOf is how an upstream is, at worst.
+// healthOf describes the worst state of an upstream.
 func healthOf(u *genbusv1.UpstreamHealth) string {
 	switch {
 	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_OPEN:

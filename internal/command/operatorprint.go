@@ -19,14 +19,13 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// printer writes answers as tables or lines, or as JSON.
+// printer prints answers as tables and lines, or as JSON.
 type printer struct {
 	out  io.Writer
 	json bool
 }
 
-// asJSON writes a message as /genbus/v1 does: names with underscores, and nothing for
-// empty fields.
+// asJSON prints a message in the JSON of /genbus/v1: names with underscores, empty fields left out.
 func (p printer) asJSON(m proto.Message) error {
 	data, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Marshal(m)
 	if err == nil {
@@ -35,7 +34,7 @@ func (p printer) asJSON(m proto.Message) error {
 	return err
 }
 
-// say writes a sentence.
+// say prints a sentence, or the message as JSON.
 func (p printer) say(m proto.Message, format string, args ...any) error {
 	if p.json {
 		return p.asJSON(m)
@@ -44,12 +43,11 @@ func (p printer) say(m proto.Message, format string, args ...any) error {
 	return err
 }
 
-// job writes which job was made of a letter.
 func (p printer) job(m proto.Message, seq uint64, id string, status genbusv1.JobStatus) error {
 	return p.say(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
 }
 
-// table writes rows of cells, tab-separated, below a heading.
+// table prints rows of tab-separated cells below a heading.
 func (p printer) table(head string, rows []string) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, head)
@@ -81,7 +79,7 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 	return nil
 }
 
-// letter writes one letter, and its request where body is true.
+// letter prints a dead letter, with its request if body is set.
 func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	l := s.GetLetter()
 	if p.json {
@@ -115,7 +113,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	return p.body(l)
 }
 
-// toDo is what an operator can do about an error; empty for a code of a newer server.
+// toDo returns what an operator can do about an error. It is empty for a code of a newer server.
 func toDo(code string) string {
 	m := errcode.MeaningOf(errcode.Code(code))
 	if string(m.Code) != code {
@@ -124,7 +122,7 @@ func toDo(code string) string {
 	return m.ForOperators()
 }
 
-// letterOf tells the letter of a job from that of a request that was never accepted.
+// letterOf tells a job's dead letter from a rejected request.
 func letterOf(s *genbusv1.StoredDeadLetter) string {
 	if s.GetRejected() {
 		return "rejected request"
@@ -139,7 +137,6 @@ func requestSize(s *genbusv1.StoredDeadLetter) string {
 	return plural.Count(s.GetDataSize(), "byte")
 }
 
-// body writes the request as it is.
 func (p printer) body(l *genbusv1.DeadLetter) error {
 	if ref := l.GetDataRef(); ref != nil {
 		return fmt.Errorf("the request is not included: object %s of %s is gone or exceeds grpc.max_message_bytes", clean(ref.GetName()), clean(ref.GetBucket()))
@@ -164,7 +161,7 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tHELD\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
 }
 
-// routeState is whether a route runs, who paused it, and whether that is all known.
+// routeState describes whether a route runs, who paused it, and whether its state is incomplete.
 func routeState(r *genbusv1.RouteState) string {
 	state := "running"
 	switch {
@@ -184,8 +181,8 @@ func routeState(r *genbusv1.RouteState) string {
 	return state
 }
 
-// cells joins the cells of a row. What others wrote must not move a terminal's
-// cursor.
+// cells joins the cells of a row. It cleans them, because text from others must not move the
+// terminal's cursor.
 func cells(values ...string) string {
 	for i, v := range values {
 		values[i] = cmp.Or(clean(v), "-")
@@ -193,7 +190,7 @@ func cells(values ...string) string {
 	return strings.Join(values, "\t")
 }
 
-// clean replaces what is not printable. It makes one line of several.
+// clean replaces unprintable characters and puts the text on one line.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -213,7 +210,6 @@ func moment(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// upstreamKey returns the upstream and the name of its key.
 func upstreamKey(l *genbusv1.DeadLetter) string {
 	return upstreamKeyOf(l.GetUpstream(), l.GetUpstreamKey())
 }
@@ -239,7 +235,6 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 	return p.table("KIND\tROUTE\tREADY OR HELD\tBACKLOG\tOLDEST", rows)
 }
 
-// settled writes what became of jobs, and each that was left.
 func (p printer) settled(m *genbusv1.OrphansSettled) error {
 	if p.json {
 		return p.asJSON(m)

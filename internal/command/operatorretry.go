@@ -9,14 +9,13 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// foundJob names a job on the command line as "jobs show" does.
+// foundJob names a job on the command line by any of its ids.
 type foundJob struct {
 	ID     string `arg:"" help:"Job ID or upstream task ID; with --tenant also the request ID."`
 	Tenant string `help:"Tenant of the job."`
 	Kind   string `help:"Kind, video or chat, if the request ID has both."`
 }
 
-// find says which job is meant.
 func (n foundJob) find(ctx context.Context, call operatorCall) (*genbusv1.JobSummary, error) {
 	answer, err := call.GetJob(ctx, &genbusv1.GetJobRequest{Id: n.ID, Tenant: n.Tenant, Kind: n.Kind})
 	return answer.GetJob(), answered(err)
@@ -28,7 +27,6 @@ type jobsRetryCommand struct {
 	Key  string `help:"Idempotency key of the retry: the same key makes one job; use another key for a second job." name:"retry-key"`
 }
 
-// Run submits a job again.
 func (c jobsRetryCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	edited, err := c.edited()
 	if err != nil {
@@ -49,7 +47,7 @@ func (c jobsRetryCommand) Run(ctx context.Context, o *Operator, out io.Writer) e
 	})
 }
 
-// edited is the edited request; nothing where there is no file.
+// edited returns the edited request, or nil without --edit.
 func (c jobsRetryCommand) edited() ([]byte, error) {
 	if c.Edit == "" {
 		return nil, nil
@@ -62,7 +60,7 @@ type jobsBodyCommand struct {
 	Reply bool `help:"Print the reply of a completed chat instead of its request."`
 }
 
-// Run prints what is stored of a job, as it is, so that it can be edited and submitted.
+// Run prints a stored body unchanged, so that it can be edited and submitted.
 func (c jobsBodyCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		j, err := c.find(ctx, call)

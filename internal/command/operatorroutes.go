@@ -9,7 +9,6 @@ import (
 
 type routesCommand struct{}
 
-// Run lists the routes.
 func (routesCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListRoutes(ctx, &genbusv1.ListRoutesRequest{})
@@ -25,7 +24,6 @@ type pauseCommand struct {
 	Name string `arg:"" help:"Name of the route."`
 }
 
-// Run pauses a route.
 func (c pauseCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: c.Kind, Name: c.Name})
@@ -41,7 +39,6 @@ type resumeCommand struct {
 	Name string `arg:"" help:"Name of the route."`
 }
 
-// Run resumes a route.
 func (c resumeCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: c.Kind, Name: c.Name})

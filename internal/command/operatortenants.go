@@ -14,7 +14,6 @@ type tenantsCommand struct {
 	Limit int    `help:"Maximum tenants to list, 1 to 100." default:"20"`
 }
 
-// Run lists tenants.
 func (c tenantsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	if c.Limit < 1 || c.Limit > maxPage {
 		return WrongUse("--limit: %d is invalid; use 1 to %d, because tenants are listed on one page", c.Limit, maxPage)
@@ -30,7 +29,6 @@ func (c tenantsCommand) Run(ctx context.Context, o *Operator, out io.Writer) err
 
 type streamsCommand struct{}
 
-// Run lists the streams.
 func (streamsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListStreams(ctx, &genbusv1.ListStreamsRequest{})

@@ -20,7 +20,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestTasksSayTheirPhase where it is finer than their status, and the refusal that one waits after, as events do.
+// TestTasksSayTheirPhase checks that tasks and events show a phase finer than the status, and the
+// refusal after which a task waits.
 func TestTasksSayTheirPhase(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -39,7 +40,7 @@ func TestTasksSayTheirPhase(t *testing.T) {
 	}
 }
 
-// TestExitCodesByNATS are those by gRPC.
+// TestExitCodesByNATS checks that errors by NATS and by gRPC have the same exit codes.
 func TestExitCodesByNATS(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[client.Code]int{
@@ -56,7 +57,7 @@ func TestExitCodesByNATS(t *testing.T) {
 	}
 }
 
-// TestExitCodesWithoutACode are of gRPC itself, or of a genbus that has a code which this one does not know.
+// TestExitCodesWithoutACode checks the exit codes of errors from gRPC itself and of unknown codes.
 func TestExitCodesWithoutACode(t *testing.T) {
 	t.Parallel()
 	newer := errcode.New("of_tomorrow", "no").GRPCStatus().Proto()
@@ -79,7 +80,8 @@ func TestGaugeKeepsItsWidth(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatMayHaveMadeAJobIsUnknown: not what genbus or a proxy refuses, nor what was not sent.
+// TestOnlyWhatMayHaveMadeAJobIsUnknown checks that requests that were refused or not sent do not
+// count as unknown.
 func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
 	t.Parallel()
 	sent := peer.Peer{Addr: &net.TCPAddr{}}
@@ -102,7 +104,7 @@ func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
 	}
 }
 
-// TestOrphansSettled: what is printed, and the exit code.
+// TestOrphansSettled checks the output and the exit code.
 func TestOrphansSettled(t *testing.T) {
 	t.Parallel()
 	left := []*genbusv1.OrphanLeft{{Tenant: "acme", Id: "video_x", Reason: "another protocol"}}
@@ -124,7 +126,7 @@ func TestOrphansSettled(t *testing.T) {
 	}
 }
 
-// TestCountsOfOne: a noun, and its verb, agree with their count.
+// TestCountsOfOne checks that nouns and verbs agree with their counts.
 func TestCountsOfOne(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -159,7 +161,7 @@ func TestCountsOfOne(t *testing.T) {
 	}
 }
 
-// TestCells: what a stranger wrote stays in its cell.
+// TestCells checks that control characters cannot leave their cell.
 func TestCells(t *testing.T) {
 	t.Parallel()
 	if got, want := cells("a\x1b[31m\nb\tc", "", "ü"), "a\uFFFD[31m b c\t-\tü"; got != want {
@@ -167,8 +169,8 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestEachLetter: one that fails does not prevent the others, and the first failure
-// is how the command ends.
+// TestEachLetter checks that a failure does not stop the others, and that the first failure sets
+// the exit code.
 func TestEachLetter(t *testing.T) {
 	t.Parallel()
 	refusal := func(c codes.Code) error { return callError{s: status.New(c, c.String())} }

@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// TestAReplyInPartsIsShown: not all content is text.
+// TestAReplyInPartsIsShown checks that a reply with content parts is printed.
 func TestAReplyInPartsIsShown(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -41,7 +41,7 @@ func inParts(t *testing.T) *genbusv1.ChatCompletion {
 type lossy struct {
 	jobs
 	lost  client.ChatItem
-	reply *genbusv1.ChatCompletion // nil: it cannot be read
+	reply *genbusv1.ChatCompletion // nil if it cannot be read
 }
 
 func (l lossy) FollowChat(context.Context, string) iter.Seq2[client.ChatItem, error] {
@@ -59,7 +59,8 @@ func (l lossy) Reply(context.Context, *genbusv1.Chat) (*genbusv1.ChatCompletion,
 	return l.reply, nil
 }
 
-// TestAMissingReplyIsSaid where blocks were lost, or are where this user may not read.
+// TestAMissingReplyIsSaid checks that lost or unreadable blocks make the command print the whole
+// reply, or an error.
 func TestAMissingReplyIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]client.ChatItem{
@@ -77,7 +78,7 @@ func TestAMissingReplyIsSaid(t *testing.T) {
 	}
 }
 
-// slow is a genbus whose chat brings its text after a while.
+// slow is a genbus whose chat brings its text after a delay.
 type slow struct {
 	jobs
 	text time.Duration
@@ -100,7 +101,7 @@ func (s slow) FollowChat(context.Context, string) iter.Seq2[client.ChatItem, err
 	}
 }
 
-// TestAQuietChatIsSaid once, where its text does not come.
+// TestAQuietChatIsSaid checks that a chat without text is reported once.
 func TestAQuietChatIsSaid(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[time.Duration]int32{quietAfter - time.Second: 0, quietAfter + time.Second: 1} {

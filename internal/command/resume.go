@@ -15,18 +15,18 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Waits before a watch that was cut off is resumed.
+// Delays before an interrupted watch is resumed.
 const (
 	firstResume = 200 * time.Millisecond
 	maxResume   = 5 * time.Second
-	// resumeFor is how long a genbus that is away is waited for.
+	// resumeFor is how long to wait for an unavailable genbus.
 	resumeFor = 2 * time.Minute
-	// sayAwayAfter is when one who waits for it is told so: a restart is over by then.
+	// sayAwayAfter is the delay before the user is told about the wait. A restart takes less.
 	sayAwayAfter = 5 * time.Second
 )
 
-// resumed yields what a watch brings until it ends, and opens it again where it was when
-// it is cut off. seen hears of each item when it has been handled.
+// resumed yields the items of a watch until it ends, and reopens it after an interruption. It calls
+// seen after each handled item, so that open can continue there.
 func resumed[T any](ctx context.Context, open func() (recv func() (T, error), err error), seen func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -45,7 +45,7 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 				seen(item)
 				last, wait, said = time.Now(), firstResume, false
 			}
-			if time.Since(opened) > maxResume { // it was there until now, if quiet
+			if time.Since(opened) > maxResume { // it worked until now, even without items
 				last, wait, said = time.Now(), firstResume, false
 			}
 			switch {
@@ -61,14 +61,14 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 				said = true
 				fmt.Fprintf(os.Stderr, "genbus: no answer, retrying for %s: %s\n", resumeFor, clean(status.Convert(err).Message()))
 			}
-			_ = broker.Wait(ctx, wait) // the next call says that ctx has ended
+			_ = broker.Wait(ctx, wait) // the next call reports the end of ctx
 			wait = min(2*wait, maxResume)
 		}
 	}
 }
 
-// cutOff reports whether a watch may be resumed: the connection is gone, the stream has
-// reached its longest life, or this reader was too slow.
+// cutOff reports whether a watch can be resumed: the connection is lost, the stream has reached its
+// maximum lifetime, or this reader was too slow.
 func cutOff(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.ResourceExhausted

@@ -18,8 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Submit sends a job and follows it: by gRPC, or by NATS where an address of it is
-// given.
+// Submit sends a job and follows it, by NATS if an address is given, else by gRPC.
 type Submit struct {
 	connection     `embed:""`
 	natsConnection `embed:""`
@@ -33,7 +32,6 @@ type Submit struct {
 	Chat  submitChat  `cmd:"" help:"Submit a chat completion and print its text as it arrives."`
 }
 
-// with connects, has f do its work, and leaves.
 func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
 	show := &follower{out: out, json: c.JSON, bar: telemetry.IsTerminal(out), quiet: printQuiet}
 	if c.NATS != "" && c.given() {
@@ -63,7 +61,7 @@ func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context
 	})
 }
 
-// EnvAPIKey is the variable of a tenant's key.
+// EnvAPIKey is the environment variable with a tenant's key.
 const EnvAPIKey = "GENBUS_API_KEY"
 
 type submitVideo struct {
@@ -75,7 +73,6 @@ type submitVideo struct {
 	Body     string  `help:"File with the JSON body in the model's protocol; - for standard input." type:"path"`
 }
 
-// Run sends the request.
 func (v submitVideo) Run(ctx context.Context, c *Submit, out io.Writer) error {
 	r, err := v.request()
 	if err != nil {
@@ -126,7 +123,7 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: video}}, nil
 }
 
-// picture is a URL as it is, and a file as Base64.
+// picture returns a URL unchanged, and a file as Base64.
 func picture(source string) (string, error) {
 	if strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "data:") {
 		return source, nil
@@ -138,8 +135,8 @@ func picture(source string) (string, error) {
 	return base64.StdEncoding.EncodeToString(data), nil
 }
 
-// readBody reads the JSON in the file that a flag names, or in the standard input. genbus would
-// refuse what is none too, but under the name of a field that the command line does not have.
+// readBody reads the JSON in a flag's file or standard input. It rejects invalid JSON itself,
+// because genbus would name a field that the command line does not have.
 func readBody(flag, path string) (data []byte, err error) {
 	if path == "-" {
 		path = "the standard input"
@@ -160,7 +157,7 @@ func readBody(flag, path string) (data []byte, err error) {
 	return data, nil
 }
 
-// maxBody is the largest body that genbus takes, in bytes.
+// maxBody is the largest body that genbus accepts, in bytes.
 const maxBody = 32 << 20
 
 type submitChat struct {
@@ -170,7 +167,6 @@ type submitChat struct {
 	Body   string `help:"File with the JSON body of /v1/chat/completions; - for standard input." type:"path"`
 }
 
-// Run sends the request.
 func (s submitChat) Run(ctx context.Context, c *Submit, out io.Writer) error {
 	r, err := s.request()
 	if err != nil {
@@ -209,7 +205,7 @@ func says(role, text string) *genbusv1.ChatMessage {
 	return &genbusv1.ChatMessage{Role: role, Content: &genbusv1.ChatMessage_Text{Text: text}}
 }
 
-// interrupted says of a job that was followed no longer that it goes on.
+// interrupted tells the user that a job continues although it is no longer followed.
 func interrupted(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("stopped following; the job continues: service tasks get %s", id)

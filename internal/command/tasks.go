@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Tasks looks at a tenant's jobs, by gRPC: NATS has no subjects for that.
+// Tasks shows and cancels a tenant's jobs. It uses gRPC because NATS has no subjects for this.
 type Tasks struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
@@ -26,14 +26,14 @@ type Tasks struct {
 	Cancel tasksCancel `cmd:"" help:"Cancel a video task or chat."`
 }
 
-// tenantCall is one use of a tenant's methods.
+// tenantCall is a connected client with its printer.
 type tenantCall struct {
 	videos genbusv1.VideoServiceClient
 	chats  genbusv1.ChatServiceClient
 	printer
 }
 
-// call connects, has f do its work within the time limit, and leaves.
+// call connects and calls f within the time limit.
 func (c *Tasks) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
 	if err := CheckTimeout(c.Timeout); err != nil {
 		return err
@@ -57,7 +57,6 @@ type tasksList struct {
 	Limit  int    `help:"Maximum tasks to list; 0 for all." default:"20"`
 }
 
-// Run lists tasks.
 func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	status, err := statusOf(l.Status)
 	if err != nil {
@@ -90,7 +89,7 @@ func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	})
 }
 
-// statusOf reads a status word; the empty one is every status.
+// statusOf parses a status word. An empty word means every status.
 func statusOf(word string) (genbusv1.JobStatus, error) {
 	if word == "" {
 		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, nil
@@ -120,12 +119,11 @@ func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
 	return p.say(m, "More exist; see --limit.")
 }
 
-// jobArg names a job of the caller's own.
+// jobArg names one of the caller's jobs.
 type jobArg struct {
 	ID string `arg:"" help:"Job ID: video_… or chat_…."`
 }
 
-// kind is the kind of the job, which its id says.
 func (j jobArg) kind() (subject.Kind, error) {
 	kind, ok := subject.KindOf(j.ID)
 	if !ok {
@@ -136,7 +134,6 @@ func (j jobArg) kind() (subject.Kind, error) {
 
 type tasksGet struct{ jobArg }
 
-// Run shows a job.
 func (g tasksGet) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	kind, err := g.kind()
 	if err != nil {
@@ -158,7 +155,6 @@ func (g tasksGet) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	})
 }
 
-// video writes a task, one property a line.
 func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	if p.json {
 		return p.asJSON(body.WithoutExecution(answer))
@@ -177,7 +173,6 @@ func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	return p.properties(rows, t.GetError())
 }
 
-// chat writes a chat, one property a line, and its reply.
 func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
 	if p.json {
 		return p.asJSON(body.WithoutExecution(answer))
@@ -202,7 +197,7 @@ func (p printer) properties(rows []string, e *genbusv1.TaskError) error {
 
 type tasksCancel struct{ jobArg }
 
-// Run cancels a job. One that has ended stays as it is.
+// Run cancels a job. A job that has ended stays unchanged.
 func (g tasksCancel) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	kind, err := g.kind()
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// paged is a tenant's tasks, by the page.
+// paged serves a tenant's tasks in pages.
 type paged struct {
 	genbusv1.UnimplementedVideoServiceServer
 	tasks int
 }
 
 func (p paged) ListVideoTasks(_ context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {
-	from, _ := strconv.Atoi(m.GetPageToken()) // none is 0
+	from, _ := strconv.Atoi(m.GetPageToken()) // an empty token is 0
 	to := min(from+int(m.GetPageSize()), p.tasks)
 	page := &genbusv1.ListVideoTasksResponse{}
 	for n := from; n < to; n++ {
@@ -34,7 +34,7 @@ func (p paged) ListVideoTasks(_ context.Context, m *genbusv1.ListVideoTasksReque
 	return page, nil
 }
 
-// TestTasksAreListedToTheLimit, page after page; 0 is none.
+// TestTasksAreListedToTheLimit checks that --limit works across pages and that 0 means no limit.
 func TestTasksAreListedToTheLimit(t *testing.T) {
 	t.Parallel()
 	const tasks = 2*maxPage + 30
@@ -51,7 +51,7 @@ func TestTasksAreListedToTheLimit(t *testing.T) {
 	}
 }
 
-// serveGRPC serves what is registered until the test ends or stop is called.
+// serveGRPC serves until the test ends or stop is called.
 func serveGRPC(t *testing.T, register func(*grpc.Server)) (addr string, stop func()) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

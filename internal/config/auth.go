@@ -1,6 +1,6 @@
 package config
 
-// APIKey lets the holder of a key act as a tenant. Several keys may name one tenant.
+// APIKey maps a key to a tenant. A tenant may have several keys.
 type APIKey struct {
 	// Tenant that the key belongs to: letters, digits, _ and -. Required.
 	Tenant string `yaml:"tenant"`
@@ -23,14 +23,14 @@ type APIKey struct {
 	// File that holds the secret key of the pair: 16 bytes or more. Default: none.
 	SecretKeyFile string `yaml:"secret_key_file"`
 
-	// Key and SecretKey are the loaded secrets. Prepare keeps the hash of Key in its place.
+	// Key and SecretKey are the loaded secrets. Prepare replaces Key by its hash.
 	Key, SecretKey Secret `yaml:"-"`
 
 	known keyHash
 }
 
-// OperatorKey lets the holder of a key call the operator's methods, and nothing else. Without one they are refused to
-// everybody.
+// OperatorKey grants access to the operator methods only. Without operator keys these methods are
+// closed.
 type OperatorKey struct {
 	// Name of the operator in logs: letters, digits, _ and -. Required.
 	Name string `yaml:"name"`
@@ -47,7 +47,7 @@ type OperatorKey struct {
 	// Default: false.
 	ReadOnly bool `yaml:"read_only"`
 
-	// Key is the loaded secret. Prepare keeps its hash in its place.
+	// Key is the loaded secret. Prepare replaces it by its hash.
 	Key Secret `yaml:"-"`
 
 	known keyHash

@@ -28,7 +28,8 @@ func TestWithoutKeysEverybodyIsTheDefaultTenant(t *testing.T) {
 	}
 }
 
-// TestAnEmptyKeyMatchesNobody holds even for a Config that was built in code and whose problems were ignored.
+// TestAnEmptyKeyMatchesNobody checks this even for a Config built in code whose problems were
+// ignored.
 func TestAnEmptyKeyMatchesNobody(t *testing.T) {
 	t.Parallel()
 	c := Default()
@@ -72,7 +73,7 @@ func TestNewKeys(t *testing.T) {
 	if tenant, _ := c.Tenant(key); tenant != "acme" {
 		t.Errorf("tenant %q", tenant)
 	}
-	// A key of a variable is one too.
+	// A generated key also works in a variable.
 	if tenant, _ := mustLoad(t, "", "GENBUS_API_KEY="+key).Tenant(key); tenant != DefaultTenant {
 		t.Errorf("tenant %q", tenant)
 	}
@@ -113,7 +114,8 @@ func TestOperatorKeyFromEnvironment(t *testing.T) {
 	}
 }
 
-// TestAKeyOfTheFileAndOfTheEnvironment is one entry, that of the file.
+// TestAKeyOfTheFileAndOfTheEnvironment checks that a key in both yields one entry, with the name
+// from the file.
 func TestAKeyOfTheFileAndOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	const ops, key = "operator-key-0123", "tenants-key-01234"
@@ -132,7 +134,7 @@ func TestAKeyOfTheFileAndOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestEndedKeys: those of tenants that have no other one.
+// TestEndedKeys checks that expired keys are reported only for tenants that have no valid key left.
 func TestEndedKeys(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, `
@@ -153,7 +155,7 @@ api_keys:
 	}
 }
 
-// TestSessionsEndWithTheirKey, and with no other.
+// TestSessionsEndWithTheirKey checks that sessions end when their key is removed, and only then.
 func TestSessionsEndWithTheirKey(t *testing.T) {
 	t.Parallel()
 	before := mustLoad(t, "operator_keys: [{name: ops, key_sha256: "+sha("key-a")+"}, {name: viewer, key_sha256: "+sha("key-b")+"}]")
@@ -172,7 +174,7 @@ func TestSessionsEndWithTheirKey(t *testing.T) {
 	}
 }
 
-// TestRotation: two keys of a tenant are valid at a time, and the old one until its end.
+// TestRotation checks that a tenant's old and new key are both valid until the old one expires.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, `
@@ -202,7 +204,8 @@ operator_keys:
 	}
 }
 
-// TestPlainKeysAreForgotten: what is loaded holds their hashes only, and can be prepared again.
+// TestPlainKeysAreForgotten checks that a loaded Config holds only hashes and can be prepared
+// again.
 func TestPlainKeysAreForgotten(t *testing.T) {
 	t.Parallel()
 	const operator = "operator-key-0123"

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Changes are what a reload changes, in words for a log: names and keys, never a value, and never a secret.
+// Changes describes a reload for a log: names and keys, but no values and no secrets.
 type Changes struct {
-	// Added, Removed and Changed name routes, upstreams, keys and tenants, and of those that changed the keys that did,
-	// such as "upstream studio (base_url, keys)". Sections without names stand as their keys, such as "chat.max_attempts".
+	// Added, Removed and Changed name routes, upstreams, keys and tenants. Changed also lists the
+	// changed keys, as in "upstream studio (base_url, keys)". Sections without names appear as
+	// their keys, such as "chat.max_attempts".
 	Added, Removed, Changed []string
-	// Restart are the keys that differ from what the process runs with, and that it cannot take before a restart.
+	// Restart lists the changed keys that take effect only after a restart.
 	Restart []string
 }
 
-// None reports whether nothing changes.
+// None reports whether nothing changed.
 func (c Changes) None() bool { return len(c.Added)+len(c.Removed)+len(c.Changed) == 0 }
 
-// compare says what changes from c to next, and what of the fresh configuration next does not have.
+// compare returns the changes from c to next, and the changes in fresh that next could not take.
 func compare(c, next, fresh *Config) Changes {
 	changes := Changes{Restart: c.needRestart(fresh)}
 	changes.named("upstream", named(c.Upstreams), named(next.Upstreams))
@@ -31,7 +32,6 @@ func compare(c, next, fresh *Config) Changes {
 	return changes
 }
 
-// named compares two sets of entries by what they are called.
 func (c *Changes) named(what string, old, next map[string]reflect.Value) {
 	for _, name := range sortedKeys(next) {
 		was, known := old[name]
@@ -49,7 +49,8 @@ func (c *Changes) named(what string, old, next map[string]reflect.Value) {
 	}
 }
 
-// fieldsThatDiffer are the keys of two values of one struct that differ. A key of a caller is kept as a hash.
+// fieldsThatDiffer returns the keys whose values differ between two structs of the same type. An
+// unexported field is the hash of a caller's key, reported as "key".
 func fieldsThatDiffer(a, b reflect.Value) []string {
 	var keys []string
 	for i := range a.NumField() {
@@ -66,7 +67,8 @@ func fieldsThatDiffer(a, b reflect.Value) []string {
 	return slices.Compact(keys)
 }
 
-// keyOf is the key of a field; of a loaded secret, what it is the secret of.
+// keyOf returns the YAML key of a field. A loaded secret has none, so it gets the key that it
+// belongs to.
 func keyOf(field reflect.StructField) string {
 	if key := field.Tag.Get("yaml"); key != "-" {
 		return key
@@ -82,7 +84,8 @@ func named[M ~map[string]V, V any](entries M) map[string]reflect.Value {
 	return out
 }
 
-// routesByName calls a route by what it is in the broker: one of another kind is another route.
+// routesByName includes the kind in the name, as the broker does: a route whose kind changes is
+// another route.
 func routesByName(routes []Route) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	for _, r := range routes {
@@ -91,7 +94,7 @@ func routesByName(routes []Route) map[string]reflect.Value {
 	return out
 }
 
-// apiKeysByName calls a key by its tenant and by the place that it comes from.
+// apiKeysByName names a key by its tenant and its source.
 func apiKeysByName(keys []APIKey) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	for _, k := range keys {
@@ -108,7 +111,7 @@ func operatorKeysByName(keys []OperatorKey) map[string]reflect.Value {
 	return out
 }
 
-// holds says where a key comes from, and nothing of a hash but that there is one.
+// holds describes where a key comes from, without revealing any of its hash.
 func holds(env, file, hash, accessKey string) string {
 	switch place := placeOf(env, file); {
 	case place != "":
@@ -122,7 +125,7 @@ func holds(env, file, hash, accessKey string) string {
 	}
 }
 
-// unlike numbers a name that is taken: entries of one name are told apart by their order.
+// unlike makes a name unique by numbering entries of the same name in their order.
 func unlike(taken map[string]reflect.Value, name string) string {
 	for i, first := 2, name; ; i++ {
 		if _, used := taken[name]; !used {

@@ -20,7 +20,8 @@ const (
 
 	year = 8760 * time.Hour
 
-	// The embedded broker takes messages of 8 MiB; a body that stays in its message needs room for headers too.
+	// The embedded broker accepts messages of 8 MiB, and a body inside a message must leave space
+	// for headers.
 	maxClaimCheck = 7 * MiB
 )
 
@@ -29,7 +30,7 @@ var (
 	accessKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 )
 
-// check looks at every field, and then at the fields that depend on each other.
+// check validates each field, then fields that depend on each other.
 func (c *Config) check(r *report) {
 	c.checkServers(r)
 	c.checkChoices(r)
@@ -63,7 +64,8 @@ func (c *Config) checkServers(r *report) {
 	within(r, "shutdown.grace", c.Shutdown.Grace, 0, time.Hour)
 }
 
-// checkSegments wants every vendor's paths apart from each other and from genbus's own.
+// checkSegments requires that the vendors' paths do not collide with each other or with genbus's
+// own.
 func (c *Config) checkSegments(r *report) {
 	taken := map[string]string{"v1": "genbus", "genbus": "genbus", "healthz": "genbus", "readyz": "genbus", "metrics": "genbus", "docs": "genbus", "console": "genbus"}
 	for _, name := range sortedKeys(c.HTTP.Segments) {
@@ -109,8 +111,8 @@ func (c *Config) checkChoices(r *report) {
 	}
 }
 
-// checkListeners keeps a service without authentication on this machine, and two servers off one port. API keys
-// guard HTTP and gRPC; NATS has users of its own.
+// checkListeners restricts unauthenticated servers to loopback addresses and gives each server its
+// own address. API keys protect HTTP and gRPC; NATS needs its own user.
 func (c *Config) checkListeners(r *report) {
 	taken := map[string]string{}
 	for _, l := range c.listeners() {
@@ -129,10 +131,8 @@ func (c *Config) checkListeners(r *report) {
 	}
 }
 
-// natsListen is the address of the embedded NATS server.
 const natsListen = "nats.listen"
 
-// listener is an address at which callers reach genbus.
 type listener struct{ key, addr string }
 
 func (c *Config) listeners() []listener {
@@ -143,13 +143,13 @@ func (c *Config) listeners() []listener {
 	return all
 }
 
-// reachable reports whether others than this machine can send keys.
+// reachable reports whether other machines can send API keys.
 func (c *Config) reachable() bool {
 	return beyondLoopback(c.HTTP.Addr) || beyondLoopback(c.GRPC.Addr)
 }
 
-// beyondLoopback reports whether others than this machine could reach the address. A name other than localhost might
-// be anything, so it counts.
+// beyondLoopback reports whether other machines might reach the address. Host names other than
+// localhost count, because they may resolve to anything.
 func beyondLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "localhost" {
@@ -182,7 +182,7 @@ func oneOf(r *report, key, value string, allowed ...string) {
 	}
 }
 
-// alternatives writes "a, b or c".
+// alternatives returns "a, b or c".
 func alternatives(names []string) string {
 	last := len(names) - 1
 	if last == 0 {
@@ -191,7 +191,7 @@ func alternatives(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// within wants low <= value <= high. NaN is outside of every range.
+// within requires low <= value <= high. NaN is outside every range.
 func within[T cmp.Ordered](r *report, key string, value, low, high T) {
 	if value >= low && value <= high {
 		return

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// minKey is the length of the shortest random key that cannot be found by trying, in bytes.
+// minKey is the minimum length in bytes of a key that is safe from guessing.
 const minKey = 16
 
-// checkAPIKeys wants each entry whole. The keys themselves are compared in indexKeys.
+// checkAPIKeys validates the entries; indexKeys detects duplicate keys.
 func (c *Config) checkAPIKeys(r *report) {
 	pairs := map[string]int{}
 	for i, k := range c.APIKeys {
@@ -30,8 +30,8 @@ func (c *Config) checkAPIKeys(r *report) {
 	}
 }
 
-// checkPair wants an access key that every vendor's signature can carry as it is, and a secret key that cannot be found
-// by trying: a token that was signed with it (HS256) is all that is needed to try, as fast as a machine can.
+// checkPair requires an access key that needs no escaping in any vendor's signature, and a long
+// secret key, because anyone who sees a token signed with it (HS256) can try keys offline.
 func checkPair(r *report, path string, k APIKey) {
 	if k.AccessKey != "" && !accessKeyPattern.MatchString(k.AccessKey) {
 		r.bad(path+".access_key", k.AccessKey, "1 to 128 letters, digits, _, . or -")
@@ -39,8 +39,8 @@ func checkPair(r *report, path string, k APIKey) {
 	strong(r, path, "secret_key", k.SecretKey, k.SecretKeyEnv, k.SecretKeyFile)
 }
 
-// strong wants a secret that is not found by trying. A tenant's plain key may be shorter where only this machine
-// reaches genbus, where there need be none at all.
+// strong requires a secret that is safe from guessing. Callers skip it for a tenant's plain key if
+// only this machine can reach genbus, where keys are optional anyway.
 func strong(r *report, path, name string, secret Secret, env, file string) {
 	if secret.Empty() || len(secret.Reveal()) >= minKey {
 		return
@@ -52,7 +52,6 @@ func strong(r *report, path, name string, secret Secret, env, file string) {
 	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be guessed; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
 }
 
-// checkOperatorKeys wants each entry whole, and no key that can be found by trying.
 func (c *Config) checkOperatorKeys(r *report) {
 	for i, k := range c.OperatorKeys {
 		path := fmt.Sprintf("operator_keys[%d]", i)
@@ -62,7 +61,8 @@ func (c *Config) checkOperatorKeys(r *report) {
 	}
 }
 
-// entry is what a tenant's key and an operator's have in common. Known: there is a key already, or none is needed.
+// entry holds the fields that API keys and operator keys share. known means that the key is already
+// loaded or not needed.
 type entry struct {
 	path                     string
 	key                      Secret
@@ -84,7 +84,7 @@ func (e entry) check(r *report) {
 		r.say(e.path+".key_sha256", "and a place of the key are both set; want one of them")
 	}
 	if _, ok := readHash(e.sum); e.sum != "" && !ok {
-		// Not shown: it could be the key itself.
+		// The value is not shown because it could be the key itself.
 		r.say(e.path+".key_sha256", "is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them")
 	}
 	if _, err := time.Parse(time.RFC3339, e.notAfter); e.notAfter != "" && err != nil {

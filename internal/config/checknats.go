@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-const maxPrefix = 64 // so that the longest subject stays far below the broker's limit
+const maxPrefix = 64 // keeps the longest subject far below the broker's limit
 
 func (c *Config) checkNATS(r *report) {
 	n := c.NATS
@@ -43,8 +43,9 @@ func (c *Config) checkEmbedded(r *report) {
 	n.checkEmbeddedTLS(r)
 	within(r, "nats.max_store_bytes", n.MaxStoreBytes, 64*MiB, 1024*TiB)
 	within(r, "nats.max_memory_bytes", n.MaxMemoryBytes, MiB, TiB)
-	// The broker reserves the limit of every stream when it creates it, and refuses the stream that does not fit.
-	// Each tenant's object store reserves its limit too. Tenants without keys are not known here.
+	// The broker reserves each stream's limit when it creates the stream, and refuses a stream that
+	// does not fit. Each tenant's object store reserves its limit too. Tenants without keys or
+	// limits are not known here.
 	if sum := n.Streams.Requests.MaxBytes + 2*n.Streams.Work.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes + n.Streams.Ops.MaxBytes +
 		Size(max(c.tenantCount(), 1))*n.Streams.Bodies.MaxBytes; sum > n.MaxStoreBytes {
 		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, work (twice), tasks, dead, rejected, usage and ops, and of bodies for each tenant")
@@ -54,7 +55,7 @@ func (c *Config) checkEmbedded(r *report) {
 	}
 }
 
-// tenantCount is how many tenants have keys or limits.
+// tenantCount returns the number of tenants with keys or limits.
 func (c *Config) tenantCount() int {
 	names := map[string]bool{}
 	for _, k := range c.APIKeys {

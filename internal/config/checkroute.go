@@ -30,7 +30,6 @@ func (c *Config) checkRoutes(r *report) {
 	}
 }
 
-// checkTarget looks at what the route serves, and where it goes.
 func (c *Config) checkTarget(r *report, path string, route Route) {
 	c.checkTargets(r, path, route)
 	oneOf(r, path+".kind", route.Kind, KindVideo, KindChat)
@@ -46,7 +45,8 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 	}
 }
 
-// checkProtocol wants no option that the route's protocol does not read: it would seem to do something.
+// checkProtocol rejects options that the route's protocol ignores, because they would seem to have
+// an effect.
 func checkProtocol(r *report, path string, route Route) {
 	oneOf(r, path+".protocol", route.Protocol, protocolsWith(func(protocol.Info) bool { return true })...)
 	p, known := protocol.Find(route.Protocol)
@@ -62,7 +62,7 @@ func checkProtocol(r *report, path string, route Route) {
 	}
 }
 
-// checkNoVideo wants a chat route without what only videos have.
+// checkNoVideo rejects video options on a chat route.
 func checkNoVideo(r *report, path string, route Route) {
 	if route.Protocol != "" {
 		r.bad(path+".protocol", route.Protocol, "no protocol; only video routes have one")
@@ -77,7 +77,7 @@ func checkNoVideo(r *report, path string, route Route) {
 	}
 }
 
-// checkTargets wants every upstream of the route known, and each once.
+// checkTargets requires that every upstream of the route exists and appears once.
 func (c *Config) checkTargets(r *report, path string, route Route) {
 	if route.Upstream != "" && (len(route.Upstreams) != 1 || route.Upstreams[0].Name != route.Upstream) {
 		r.bad(path+".upstream", route.Upstream, "either upstream or upstreams, not both")
@@ -117,7 +117,7 @@ func (c *Config) checkUpstreamName(r *report, key, name string) {
 	}
 }
 
-// checkSigned wants a signature of the route's protocol where the upstream is called with a key pair.
+// checkSigned requires a protocol with signatures if the upstream uses a key pair.
 func (c *Config) checkSigned(r *report, key string, route Route, upstream string) {
 	if c.Upstreams[upstream].Auth != AuthSigned {
 		return
@@ -132,7 +132,6 @@ func (c *Config) checkSigned(r *report, key string, route Route, upstream string
 	}
 }
 
-// protocolsWith returns the names of the protocols that support something.
 func protocolsWith(support func(protocol.Info) bool) []string {
 	var names []string
 	for _, p := range protocol.All() {
@@ -170,7 +169,7 @@ func isModelName(name string) bool {
 }
 
 func checkBounds(r *report, path string, route Route) {
-	if route.Kind == KindVideo || route.Kind == KindChat { // its default depends on the kind
+	if route.Kind == KindVideo || route.Kind == KindChat { // the default depends on the kind
 		within(r, path+".max_in_flight", route.MaxInFlight, 1, 1_000_000)
 	}
 	within(r, path+".max_queued", route.MaxQueued, 1, 1_000_000_000)
@@ -184,11 +183,12 @@ func checkBounds(r *report, path string, route Route) {
 	within(r, path+".timeouts.first_byte", route.Timeouts.FirstByte, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.idle", route.Timeouts.Idle, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.total", route.Timeouts.Total, 10*time.Millisecond, 24*time.Hour)
-	// The ticker extends held messages every third of it, and a second is what one round over many messages may take.
+	// The ticker extends held messages every third of ack_wait, and one round over many messages
+	// may take a second.
 	within(r, path+".ack_wait", route.AckWait, 3*time.Second, time.Hour)
 }
 
-// checkTaskLog wants the log to outlive the jobs that it records.
+// checkTaskLog requires that the log keeps events for longer than twice a job's longest life.
 func (c *Config) checkTaskLog(r *report) {
 	tasks := c.NATS.Streams.Tasks
 	for i, route := range c.Routes {

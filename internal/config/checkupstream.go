@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ownHeaders are set by genbus or by the HTTP client, and would be sent twice or break the request.
+// ownHeaders are set by genbus or the HTTP client. Configuring them would send them twice or break
+// the request.
 var ownHeaders = []string{"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade"}
 
 func (c *Config) checkUpstreams(r *report) {
@@ -35,7 +36,7 @@ func (c *Config) checkUpstreams(r *report) {
 	}
 }
 
-// checkBaseURL never repeats an address that holds credentials.
+// checkBaseURL does not show an address that contains credentials.
 func checkBaseURL(r *report, key, address string) {
 	const want = "http:// or https:// with a host, without query, such as https://api.example.com"
 	if address == "" {
@@ -46,7 +47,7 @@ func checkBaseURL(r *report, key, address string) {
 	switch {
 	case strings.Contains(address, "@"):
 		r.say(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
-	case strings.ContainsAny(address, "?#"): // a key, often
+	case strings.ContainsAny(address, "?#"): // often a key
 		r.say(key, "holds a query or a fragment; want the address alone, and the key in key_env or key_file")
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		r.bad(key, address, want)
@@ -61,7 +62,7 @@ func checkVendorPath(r *report, path, vendor string) {
 	}
 }
 
-// checkCredentials wants the keys that the way of signing needs, in one of the two places.
+// checkCredentials requires the credentials that auth needs, either on the upstream or in keys.
 func checkCredentials(r *report, path string, u Upstream) {
 	oneOf(r, path+".auth", u.Auth, AuthBearer, AuthSigned)
 	single := u.KeyEnv + u.KeyFile + u.AccessKeyEnv + u.AccessKeyFile + u.SecretKeyEnv + u.SecretKeyFile
@@ -89,8 +90,8 @@ func checkCredentials(r *report, path string, u Upstream) {
 	}
 }
 
-// checkCredential wants the keys of one way of signing, and none of the other, which would never be used. With bearer
-// the upstream itself may have none.
+// checkCredential requires the credentials for one value of auth and rejects those for the other,
+// which would go unused. With bearer, the upstream's own key is optional.
 func checkCredential(r *report, at, auth string, k UpstreamKey) {
 	bearer := k.KeyEnv+k.KeyFile != "" || !k.Key.Empty()
 	access := k.AccessKeyEnv+k.AccessKeyFile != "" || !k.AccessKey.Empty()
@@ -105,7 +106,8 @@ func checkCredential(r *report, at, auth string, k UpstreamKey) {
 	}
 }
 
-// checkHeader does not show the value: where the name looks like a secret's, it probably is one.
+// checkHeader does not show the value: if the name looks like a secret's, the value probably is
+// one.
 func checkHeader(r *report, key, name, value string) {
 	lower := strings.ToLower(name)
 	isSecret := func(word string) bool { return strings.Contains(lower, word) }

@@ -1,5 +1,5 @@
-// Package config is the whole configuration of genbus: one struct, read from a YAML file and the environment and
-// checked before anything starts. It is not where parts are built: it opens no connection and keeps no state.
+// Package config owns the configuration of genbus: a struct that is read from a YAML file and the
+// environment, and checked before anything starts.
 package config
 
 import (
@@ -16,10 +16,10 @@ const DefaultTenant = "default"
 // DefaultOperator is the name of the operator whose key is in the environment.
 const DefaultOperator = "operator"
 
-// Config is everything that an operator can set. It is read-only once Load or Prepare has returned.
+// Config holds every setting. It is read-only once Load or Prepare has returned.
 //
-// Every field's comment says what it means and ends with its default: the configuration table of the
-// documentation and the example are made of these comments.
+// Each field's comment states its meaning and ends with its default. The configuration table in the
+// documentation and the example file are generated from these comments.
 type Config struct {
 	NATS         NATS          `yaml:"nats"`
 	HTTP         HTTP          `yaml:"http"`
@@ -51,7 +51,7 @@ type Config struct {
 	routing map[routingKey]patternIndex
 }
 
-// HTTP is the HTTP server.
+// HTTP configures the HTTP server.
 type HTTP struct {
 	// Address that HTTP listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:8080.
 	Addr string `yaml:"addr" env:"GENBUS_HTTP_ADDR"`
@@ -73,7 +73,7 @@ type HTTP struct {
 	TLS     ServerTLS     `yaml:"tls"`
 }
 
-// GRPC is the gRPC server.
+// GRPC configures the gRPC server.
 type GRPC struct {
 	// Address that gRPC listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:9090.
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
@@ -84,7 +84,7 @@ type GRPC struct {
 	TLS            ServerTLS `yaml:"tls"`
 }
 
-// Chat is what all chat routes share.
+// Chat configures all chat routes.
 type Chat struct {
 	// Maximum attempts at a queued chat. genbus retries if the process dies or the upstream fails
 	// temporarily. 1: no retry. Default: 2.
@@ -102,7 +102,7 @@ const (
 	InlineEventsOff = "off"
 )
 
-// Events is how events are written.
+// Events configures the encoding of events.
 type Events struct {
 	// Encoding of event bodies: protobuf or json. Default: protobuf.
 	Encoding string `yaml:"encoding"`
@@ -121,7 +121,7 @@ const (
 	IndexOff  = "off"
 )
 
-// Limits bounds what one job or one reader may hold.
+// Limits bounds the resources of a job or a reader.
 type Limits struct {
 	// Size above which genbus stores a request or inline reply in the object store and sends a
 	// reference. Requests above a quarter of NATS's max_payload are stored too. Other bodies are
@@ -150,8 +150,8 @@ type Limits struct {
 	Tenant     TenantLimits  `yaml:"tenant"`
 }
 
-// Retry bounds what is sent to upstreams again, in each replica and over all upstreams, so that an outage does not
-// multiply the traffic. Beyond it a job waits, and an inline chat fails.
+// Retry is the retry budget of each replica over all upstreams. It keeps an outage from multiplying
+// the traffic. When it is used up, queued jobs wait and inline chats fail.
 type Retry struct {
 	// Retries that each first request adds to the budget; 0.2 allows one retry for five requests.
 	// Default: 0.2.
@@ -160,7 +160,7 @@ type Retry struct {
 	PerSecond float64 `yaml:"per_second"`
 }
 
-// Log is the log on standard error.
+// Log configures the log on standard error.
 type Log struct {
 	// Minimum level: debug, info, warn or error. Default: info.
 	Level string `yaml:"level" env:"GENBUS_LOG_LEVEL"`
@@ -169,7 +169,8 @@ type Log struct {
 	Format string `yaml:"format" env:"GENBUS_LOG_FORMAT"`
 }
 
-// Telemetry is tracing, whose exporter reads the standard OTEL_* variables itself, and metrics.
+// Telemetry configures metrics and tracing. The trace exporter reads the standard OTEL_* variables
+// itself.
 type Telemetry struct {
 	// Export traces: on, off, or auto (on if OTEL_EXPORTER_OTLP_ENDPOINT or
 	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set). Default: auto.
@@ -183,7 +184,7 @@ type Telemetry struct {
 	MetricsTenants int `yaml:"metrics_tenants"`
 }
 
-// TraceURLOf is where a trace is looked at; empty where that is not configured, or for no trace.
+// TraceURLOf returns the URL of a trace, or "" if trace_url is not set or id is empty.
 func (t Telemetry) TraceURLOf(id string) string {
 	if id == "" {
 		return ""
@@ -191,10 +192,10 @@ func (t Telemetry) TraceURLOf(id string) string {
 	return strings.ReplaceAll(t.TraceURL, "{trace_id}", id)
 }
 
-// Enabled reports whether traces are exported. Where Load did not run, auto means no.
+// Enabled reports whether traces are exported. It is false for auto, which Load resolves.
 func (t Telemetry) Enabled() bool { return t.Traces == "on" }
 
-// Shutdown is the clean stop.
+// Shutdown configures graceful shutdown.
 type Shutdown struct {
 	// Time between /readyz turning false and the refusal of new calls, so that load balancers notice.
 	// Not part of the grace period. Default: 0s.
@@ -204,19 +205,19 @@ type Shutdown struct {
 	Grace time.Duration `yaml:"grace" env:"GENBUS_SHUTDOWN_GRACE"`
 }
 
-// Sandbox is a fake upstream for demos and tests.
+// Sandbox configures the fake upstream for demos and tests.
 type Sandbox struct {
 	// Address of the sandbox when it runs alone ("service sandbox"), host:port. Default:
 	// 127.0.0.1:8090.
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
-	// Enabled is set by AddSandbox and never by an operator's file.
+	// Enabled is set by AddSandbox, never by a file.
 	Enabled bool `yaml:"-"`
-	// Trial is set by ShowAll, and by no file either.
+	// Trial is set by ShowAll, never by a file.
 	Trial bool `yaml:"-"`
 }
 
-// Default returns the configuration of a newcomer who set nothing: an embedded NATS server and no upstream. Prepare
-// must follow before it is used.
+// Default returns the default configuration: an embedded NATS server and no upstream. Call Prepare
+// before using it.
 func Default() *Config {
 	return &Config{
 		NATS:      defaultNATS(),
@@ -234,9 +235,9 @@ func Default() *Config {
 	}
 }
 
-// Prepare fills the defaults that depend on other fields, checks everything and builds the look-ups behind Route,
-// Tenant and Operator. Load has called it already; call it after building or changing a Config in code. The error joins all
-// problems, one line each.
+// Prepare fills in the defaults that depend on other fields, checks everything and builds the
+// indexes for Route, Tenant and Operator. Load calls it; call it again after building or changing a
+// Config in code. The error joins all problems, one line each.
 func (c *Config) Prepare() error {
 	r := newReport("")
 	c.prepare(r)
@@ -250,8 +251,8 @@ func (c *Config) prepare(r *report) {
 	c.indexKeys(r, c.APIKeys, c.OperatorKeys)
 }
 
-// fill sets what Default cannot know: it depends on whether there is a cluster, on the upstreams and on a route's
-// kind. Running it twice changes nothing.
+// fill sets the defaults that depend on other fields: whether NATS is a cluster, the upstreams, and
+// the kinds of routes. It is idempotent.
 func (c *Config) fill() {
 	if c.NATS.Replicas == 0 {
 		c.NATS.Replicas = 1
@@ -274,7 +275,7 @@ func (c *Config) fill() {
 	}
 }
 
-// withSegments adds the default segment of every protocol that has paths of its own.
+// withSegments adds the default segment of every protocol that has its own paths.
 func withSegments(given map[string]string) map[string]string {
 	segments := map[string]string{}
 	for _, p := range protocol.All() {

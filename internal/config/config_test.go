@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// files is a file system for Source.ReadFile.
 type files map[string]string
 
 func (f files) read(path string) ([]byte, error) {
@@ -23,7 +22,6 @@ func (f files) read(path string) ([]byte, error) {
 	return []byte(content), nil
 }
 
-// loadText loads text as the file c.yaml.
 func loadText(text string, environ ...string) (*Config, error) {
 	return loadFiles(files{"c.yaml": text}, environ...)
 }
@@ -258,7 +256,7 @@ func TestEveryFieldCanBeSetAndFormatted(t *testing.T) {
 	visit(reflect.ValueOf(Default()).Elem(), "")
 }
 
-// TestListensAt reads what can be read.
+// TestListensAt checks that the address is found despite other mistakes in the configuration.
 func TestListensAt(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

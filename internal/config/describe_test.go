@@ -19,15 +19,15 @@ import (
 
 var update = flag.Bool("update", false, "write comments.gen.go and docs/configuration.md")
 
-// row describes one key of the configuration.
 type row struct {
-	Key     string // YAML path; <name> is a name of yours, [] for an element of a list; empty where only a variable exists
-	Env     string // the variable that overrides it, if there is one
-	Default string // "required" where there is none
+	Key     string // YAML path; <name> is a name chosen by the operator, [] an element of a list; empty for a variable without a key
+	Env     string // the variable that overrides the key, if any
+	Default string // "required" if there is no default
 	Meaning string
 }
 
-// describe returns one row for each key, in the order of the struct, and then the variables that are no key.
+// describe returns a row for each key, in the order of the struct, then one for each variable
+// without a key.
 func describe() []row {
 	rows := describeStruct(reflect.TypeFor[Config](), "")
 	for _, v := range environment {
@@ -36,7 +36,6 @@ func describe() []row {
 	return rows
 }
 
-// table returns the rows of describe as a Markdown table.
 func table() string {
 	var b strings.Builder
 	b.WriteString("| Key | Variable | Default | Meaning |\n|---|---|---|---|\n")
@@ -73,7 +72,6 @@ func describeStruct(t reflect.Type, path string) []row {
 	return rows
 }
 
-// splitComment takes the default off the end of a field's comment.
 func splitComment(comment string) (meaning, value string) {
 	if meaning, ok := strings.CutSuffix(comment, " Required."); ok {
 		return meaning, "required"
@@ -110,8 +108,8 @@ An unknown key or variable is an error, and the message suggests the closest kno
 
 ## Reload
 
-SIGHUP makes a running process read the file again and apply changed routes, upstreams, keys and limits without dropping a job.
-[deploy.md](deploy.md) lists which keys need a restart.
+SIGHUP makes a running process read the file again, without dropping a job.
+[Reload the configuration](deploy.md#reload-the-configuration) lists the keys that apply at once and those that need a restart.
 
 ## Keys
 
@@ -135,7 +133,7 @@ func TestConfigurationIsTheTable(t *testing.T) {
 	}
 }
 
-// TestComments holds comments.gen.go to the comments of the structs.
+// TestComments checks that comments.gen.go matches the comments of the structs.
 func TestComments(t *testing.T) {
 	t.Parallel()
 	var source bytes.Buffer
@@ -187,7 +185,7 @@ func readComments(t *testing.T) map[string]string {
 	return comments
 }
 
-// collectComments adds those of the fields of a struct that are keys.
+// collectComments adds the comments of the fields of a struct that are keys.
 func collectComments(spec *ast.TypeSpec, comments map[string]string) {
 	body, ok := spec.Type.(*ast.StructType)
 	if !ok {
@@ -201,8 +199,8 @@ func collectComments(spec *ast.TypeSpec, comments map[string]string) {
 	}
 }
 
-// dependent are the defaults that depend on another field; TestRouteDefaults and TestClusterFromEnvironment check
-// what the comments say.
+// dependent lists the defaults that depend on another field. TestRouteDefaults and
+// TestClusterFromEnvironment check them.
 var dependent = map[string]string{
 	"nats.replicas":                "1 embedded, 3 on a cluster",
 	"http.segments":                "the protocol's name, such as kling and jimeng",
@@ -218,7 +216,7 @@ var dependent = map[string]string{
 	"routes[].max_in_flight":             "100 for video, 64 for chat",
 }
 
-// defaults returns the default of every key as an operator would write it.
+// defaults returns the default of every key in the operator's notation.
 func defaults(v reflect.Value, path string, into map[string]string) map[string]string {
 	for i := range v.NumField() {
 		key, f := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Effective returns the whole configuration as YAML, every default written out. Secrets show only the variable or
-// file that they come from.
+// Effective returns the whole configuration as YAML, including defaults. Instead of secrets it
+// shows the variables or files that hold them.
 func (c *Config) Effective() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -21,7 +21,8 @@ func (c *Config) Effective() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// toNode writes keys in the order of the struct, and durations and sizes the way an operator would.
+// toNode writes keys in the order of the struct, and durations and sizes in the operator's
+// notation.
 func toNode(v reflect.Value) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
 	switch v.Kind() {
@@ -48,7 +49,7 @@ func toNode(v reflect.Value) *yaml.Node {
 	return node
 }
 
-// textNode is quoted where plain text would read as something else, such as * or on.
+// textNode quotes text that YAML would read as something else, such as * or on.
 func textNode(text string) *yaml.Node {
 	var node yaml.Node
 	node.SetString(text)

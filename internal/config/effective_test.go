@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestEffectiveLoadsAgain shows that nothing is lost and nothing secret is in it.
+// TestEffectiveLoadsAgain checks that loading the output restores the configuration, and that it
+// contains no secret.
 func TestEffectiveLoadsAgain(t *testing.T) {
 	t.Parallel()
 	environ := []string{"GENBUS_UPSTREAM_URL=http://h", "GENBUS_UPSTREAM_KEY=hunter2", "GENBUS_API_KEY=hunter3", "GENBUS_LOG_LEVEL=debug", "PW=hunter4"}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Variables that are not the override of one plain field.
+// Variables that do not override a single field.
 const (
 	envConfig          = "GENBUS_CONFIG"
 	envNATSURL         = "GENBUS_NATS_URL"
@@ -20,14 +20,15 @@ const (
 	envOperatorKey     = "GENBUS_OPERATOR_KEY"
 	envOperatorKeyFile = "GENBUS_OPERATOR_KEY_FILE"
 
-	// envTest chooses the test suite (docs/development.md). Tests start the service with their own environment.
+	// envTest selects the test suite (docs/development.md). Load ignores it, because tests start
+	// the service with their own environment.
 	envTest = "GENBUS_TEST"
 
 	envPrefix       = "GENBUS_"
 	defaultUpstream = "default"
 )
 
-// environment describes the variables that are no key.
+// environment describes the variables without a key.
 var environment = []struct{ name, meaning string }{
 	{envConfig, "Path of the YAML configuration file."},
 	{envUpstreamURL, `Base address of the upstream "default". Without routes, it serves every video and chat model.`},
@@ -39,8 +40,9 @@ var environment = []struct{ name, meaning string }{
 	{envOperatorKeyFile, `File that holds the key of the operator "operator".`},
 }
 
-// kubernetesLink matches variables that Kubernetes injects for services called genbus or genbus-something. It leaves
-// out GENBUS_PORT and GENBUS_<something>_PORT, which could be typing errors: their value decides.
+// kubernetesLink matches variables that Kubernetes injects for services called genbus or
+// genbus-something. It does not match GENBUS_PORT and GENBUS_<something>_PORT, which might be
+// typing errors; isKubernetesLink decides these by their value.
 var kubernetesLink = regexp.MustCompile(`^GENBUS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 func parseEnviron(environ []string) map[string]string {
@@ -53,7 +55,7 @@ func parseEnviron(environ []string) map[string]string {
 	return env
 }
 
-// applyEnv writes the environment over the file.
+// applyEnv overrides the file with the environment.
 func (l *loader) applyEnv() {
 	eachVariable(reflect.ValueOf(l.Config).Elem(), "", func(name, key string, v reflect.Value) {
 		text, ok := l.env[name]
@@ -72,7 +74,7 @@ func (l *loader) applyEnv() {
 	l.applyOperatorKeyEnv()
 }
 
-// applyUpstreamEnv makes or changes the upstream "default".
+// applyUpstreamEnv creates or changes the upstream "default".
 func (l *loader) applyUpstreamEnv() {
 	address, key, file := l.env[envUpstreamURL], l.env[envUpstreamKey], l.env[envUpstreamKeyFile]
 	if address == "" && key == "" && file == "" {
@@ -102,7 +104,7 @@ func (l *loader) applyUpstreamEnv() {
 	l.requireUse(defaultUpstream)
 }
 
-// requireUse catches an upstream of the environment that the routes of the file leave without effect.
+// requireUse reports an upstream from the environment that no route in the file uses.
 func (l *loader) requireUse(upstream string) {
 	used := len(l.Routes) == 0
 	for _, route := range l.Routes {
@@ -113,7 +115,7 @@ func (l *loader) requireUse(upstream string) {
 	}
 }
 
-// applyAPIKeyEnv adds a key of DefaultTenant, unless the file names the variable itself.
+// applyAPIKeyEnv adds a key of DefaultTenant unless the file refers to the variable itself.
 func (l *loader) applyAPIKeyEnv() {
 	keyEnv, keyFile := l.overrideKey("api_keys", "", "", envAPIKey, envAPIKeyFile)
 	if keyEnv == "" && keyFile == "" {
@@ -127,7 +129,7 @@ func (l *loader) applyAPIKeyEnv() {
 	l.APIKeys, l.addedKey = append(l.APIKeys, APIKey{Tenant: DefaultTenant, KeyEnv: keyEnv, KeyFile: keyFile}), true
 }
 
-// applyOperatorKeyEnv adds a key of DefaultOperator, unless the file names the variable itself.
+// applyOperatorKeyEnv adds a key of DefaultOperator unless the file refers to the variable itself.
 func (l *loader) applyOperatorKeyEnv() {
 	keyEnv, keyFile := l.overrideKey("operator_keys", "", "", envOperatorKey, envOperatorKeyFile)
 	if keyEnv == "" && keyFile == "" {
@@ -141,8 +143,9 @@ func (l *loader) applyOperatorKeyEnv() {
 	l.OperatorKeys, l.addedOperator = append(l.OperatorKeys, OperatorKey{Name: DefaultOperator, KeyEnv: keyEnv, KeyFile: keyFile}), true
 }
 
-// dropTwice takes a key of the environment back that an entry of the file has too, with what the file says of it: the
-// command line reads the operator's key from the variable of the service. Two tenants cannot have one key.
+// dropTwice drops a key from the environment that the file also has, and keeps the file's entry.
+// This happens because the command line reads the operator key from the service's variable. A key
+// shared by two tenants stays an error.
 func (l *loader) dropTwice() {
 	if last := len(l.APIKeys) - 1; l.addedKey {
 		own := l.APIKeys[last]
@@ -158,7 +161,8 @@ func (l *loader) dropTwice() {
 	}
 }
 
-// overrideKey returns where a key comes from: the two variables, of which only one may be set, win over the file.
+// overrideKey returns the variable or file that holds a key. The two variables, of which only one
+// may be set, override the file.
 func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (newEnv, newFile string) {
 	inline, file := l.env[nameEnv], l.env[nameFile]
 	switch {
@@ -173,7 +177,7 @@ func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (n
 	return keyEnv, keyFile
 }
 
-// unknownVariables reports GENBUS_ variables that nothing reads: usually a typing error that would go unnoticed.
+// unknownVariables reports GENBUS_ variables that nothing reads, which are usually typing errors.
 func (l *loader) unknownVariables() {
 	known := variables()
 	for _, name := range sortedKeys(l.env) {
@@ -188,7 +192,7 @@ func (l *loader) unknownVariables() {
 	}
 }
 
-// mistyped reports whether an unknown variable seems to be meant for the given one.
+// mistyped reports whether an unknown variable looks like a misspelling of name.
 func (l *loader) mistyped(name string) bool {
 	known := variables()
 	for other := range l.env {
@@ -203,7 +207,6 @@ func isKubernetesLink(name, value string) bool {
 	return kubernetesLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
-// variables returns the names of all variables, sorted.
 func variables() []string {
 	var names []string
 	for _, v := range environment {
@@ -214,7 +217,7 @@ func variables() []string {
 	return names
 }
 
-// eachVariable visits every field that an environment variable overrides.
+// eachVariable visits every field with an environment variable.
 func eachVariable(v reflect.Value, path string, visit func(name, key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -231,7 +234,6 @@ func eachVariable(v reflect.Value, path string, visit func(name, key string, v r
 	}
 }
 
-// present returns name where value is set.
 func present(value, name string) string {
 	if value == "" {
 		return ""

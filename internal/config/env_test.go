@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryVariable sets each variable that overrides a field to a value that is not its default. A variable without
-// a case fails.
+// TestEveryVariable checks that each variable overrides its field, and that every variable has a
+// test case.
 func TestEveryVariable(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ value, bad string }{
@@ -38,7 +38,7 @@ func TestEveryVariable(t *testing.T) {
 		if name == "GENBUS_NATS_CREDS_FILE" {
 			environ = append(environ, "GENBUS_NATS_URL=nats://n1:4222")
 		}
-		// The file says something else, so that this also shows that the variable wins.
+		// The file sets these fields too, to show that the variable wins.
 		c, err := loadFiles(files{"c.yaml": "log: {level: warn}\nshutdown: {grace: 1s}", "/run/nats.creds": "x"}, environ...)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

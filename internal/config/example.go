@@ -19,12 +19,13 @@ const exampleHead = `## A configuration of genbus with every key. Lines that beg
 ## Variables win over the file. Beside those that are named at their keys there are:
 `
 
-// The comments of the structs are the documentation. TestComments writes them where the service can read them, and fails
-// for one that has changed since.
+// The field comments are the documentation. TestComments copies them to comments.gen.go for the
+// service, and fails if that file is stale.
 //
 //go:generate go test . -run ^TestComments$ -update
 
-// Example returns a whole, valid configuration in YAML with every key, its default and what it means. Keys at their default are commented out with one #; what explains has two.
+// Example returns a complete, valid YAML configuration with every key, its default and its meaning.
+// Keys at their default are commented out with #; explanations begin with ##.
 func Example() string {
 	var e exampleWriter
 	e.WriteString(exampleHead)
@@ -35,7 +36,7 @@ func Example() string {
 	return e.String()
 }
 
-// exampleConfig has an element of each list and map, with the defaults that Load would give it.
+// exampleConfig has one element in each list and map, with the defaults that Load fills in.
 func exampleConfig() *Config {
 	c := Default()
 	upstream := NewUpstream("https://api.example.com")
@@ -49,19 +50,18 @@ func exampleConfig() *Config {
 	return c
 }
 
-// exampleActive are the keys of the example that are no comments: what genbus needs for its work and has no default
-// for.
+// exampleActive lists the keys that are not commented out in the example: required keys without a
+// default.
 var exampleActive = map[string]bool{
 	"upstreams": true, "upstreams.main": true, "upstreams.main.base_url": true,
 	"routes": true, "routes[]": true, "routes[].name": true, "routes[].kind": true, "routes[].models": true, "routes[].upstream": true,
 }
 
-// place is where the writer of the example is.
 type place struct {
 	path   string // with [] for any element of a list
 	indent int
-	item   bool // the next key is the first of a list's element
-	terse  bool // only the keys that are no comments, and nothing explained: it was so for the element before
+	item   bool // the next key is the first one of a list element
+	terse  bool // only active keys and no explanations, because the previous element had them
 }
 
 func (p place) at(key string) place {
@@ -69,10 +69,8 @@ func (p place) at(key string) place {
 	return p
 }
 
-// exampleWriter writes the example.
 type exampleWriter struct{ strings.Builder }
 
-// section writes the keys of a struct.
 func (e *exampleWriter) section(v reflect.Value, p place) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -96,7 +94,7 @@ func (e *exampleWriter) section(v reflect.Value, p place) {
 	}
 }
 
-// below writes the keys of a section, of the elements of a list, or below the names of a map.
+// below writes the keys of a nested section, list or map.
 func (e *exampleWriter) below(v reflect.Value, p place) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -117,14 +115,13 @@ func (e *exampleWriter) below(v reflect.Value, p place) {
 	}
 }
 
-// space keeps the sections of the first level apart.
 func (e *exampleWriter) space(p place) {
 	if p.path == "" {
 		e.WriteString("\n")
 	}
 }
 
-// explain writes a field's comment as one line, and the variable that wins over it.
+// explain writes a field's comment and its variable on one line.
 func (e *exampleWriter) explain(comment, env string, p place) {
 	if env != "" {
 		comment += " Variable: " + env + "."
@@ -145,13 +142,12 @@ func (e *exampleWriter) line(p place, text string, active bool) {
 	e.WriteString(indent + text + "\n")
 }
 
-// inline writes a value on its line.
 func inline(v reflect.Value) string {
 	node := toNode(v)
 	node.Style = yaml.FlowStyle
 	out, err := yaml.Marshal(node)
 	if err != nil {
-		return `""` // of scalars, and lists and maps of them, there is none
+		return `""` // cannot happen for scalars, or lists and maps of them
 	}
 	return strings.TrimSpace(string(out))
 }

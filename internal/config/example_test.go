@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// loadExampleText loads a text with the secrets that the example's comments name.
+// loadExampleText loads a text with the secrets in environ.
 func loadExampleText(t *testing.T, text string, environ ...string) *Config {
 	t.Helper()
 	c, err := Load(Source{File: "c.yaml", Environ: environ, ReadFile: files{"c.yaml": text}.read})
@@ -16,12 +16,13 @@ func loadExampleText(t *testing.T, text string, environ ...string) *Config {
 	return c
 }
 
-// TestExampleLoads as it is, without anything in the environment, and means the defaults.
+// TestExampleLoads checks that the example loads unchanged with an empty environment and yields the
+// defaults.
 func TestExampleLoads(t *testing.T) {
 	t.Parallel()
 	want := Default()
 	want.Upstreams = Upstreams{"main": NewUpstream("https://api.example.com")}
-	want.Telemetry.Traces = "off" // what auto finds
+	want.Telemetry.Traces = "off" // the resolved auto
 	if err := want.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestExampleLoads(t *testing.T) {
 	}
 }
 
-// TestExampleShowsEveryKey: with the comments of all keys removed it loads, and means what the example was made from.
+// TestExampleShowsEveryKey checks that the example with all keys uncommented yields exampleConfig.
 func TestExampleShowsEveryKey(t *testing.T) {
 	t.Parallel()
 	text := Example()

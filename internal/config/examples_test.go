@@ -13,7 +13,8 @@ import (
 
 const examples = "../../examples"
 
-// exampleSource has every secret that the examples name, and a file for every other path.
+// exampleSource provides every secret that the examples name, and content for each file below
+// /etc/genbus.
 func exampleSource(file string) Source {
 	return Source{
 		File:    file,
@@ -27,7 +28,7 @@ func exampleSource(file string) Source {
 	}
 }
 
-// keysWithoutSpaces makes the content of a key file a usable key.
+// keysWithoutSpaces makes the content of key files valid as keys.
 func keysWithoutSpaces(s Source) Source {
 	read := s.ReadFile
 	s.ReadFile = func(path string) ([]byte, error) {
@@ -83,8 +84,8 @@ func TestExampleOfTwoUpstreams(t *testing.T) {
 	}
 }
 
-// TestExampleOfTheSandbox: the routes are those of serve --sandbox, so that neither leaves
-// the other's jobs without their route.
+// TestExampleOfTheSandbox checks that sandbox.yaml has the routes of serve --sandbox, so that
+// either can continue the other's jobs.
 func TestExampleOfTheSandbox(t *testing.T) {
 	t.Parallel()
 	c := Default()
@@ -121,8 +122,8 @@ func TestExampleOfACluster(t *testing.T) {
 
 var optionLine = regexp.MustCompile(`^#( *(- )?[a-z_]+:)`)
 
-// TestExampleShowsEveryKeyWithItsDefault loads genbus.yaml with and without its comments: both must mean the same,
-// and no key may be missing.
+// TestExampleShowsEveryKeyWithItsDefault checks that genbus.yaml shows every key, and that
+// uncommenting them changes nothing.
 func TestExampleShowsEveryKeyWithItsDefault(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(examples, "genbus.yaml")
@@ -154,7 +155,7 @@ func TestExampleShowsEveryKeyWithItsDefault(t *testing.T) {
 	}
 }
 
-// shows reports whether there is a value at a path of describe. Of an empty list or map nothing more can be shown.
+// shows reports whether a path from describe has a value, or ends in an empty list or map.
 func shows(n *yaml.Node, path []string) bool {
 	if len(path) == 0 {
 		return true

@@ -14,18 +14,19 @@ import (
 
 const (
 	maxFileBytes = 1 << 20
-	maxFileNodes = 100_000 // with aliases expanded: a small file cannot stand for a huge one
+	maxFileNodes = 100_000 // with aliases expanded, so that a small file cannot stand for a huge one
 )
 
-// fileDecoder copies a YAML document into a Config, and refuses what it does not know. It walks the nodes itself
-// because the YAML library's own strict mode (KnownFields) names Go types instead of paths, does not decode nodes, and
-// forgets the line once a value is copied.
+// fileDecoder copies a YAML document into a Config and rejects unknown keys. It walks the nodes
+// itself because the YAML library's strict mode (KnownFields) reports Go types instead of paths,
+// cannot decode nodes and loses line numbers.
 type fileDecoder struct {
 	*report
 	nodes int
 }
 
-// decodeFile reads one YAML document into c. Unknown and repeated keys are problems; null keeps the default.
+// decodeFile reads one YAML document into c. Unknown and repeated keys are problems. null keeps the
+// default.
 func decodeFile(r *report, content []byte, c *Config) {
 	if len(content) > maxFileBytes {
 		r.say("", fmt.Sprintf("%s is longer than %s; want a configuration file", r.file, Size(maxFileBytes)))
@@ -52,7 +53,7 @@ func syntaxError(err error) string {
 		return "holds more than one YAML document; want one"
 	}
 	text := err.Error()
-	if strings.Contains(text, "alphabetic or numeric") { // of the name of an alias
+	if strings.Contains(text, "alphabetic or numeric") { // in the name of an alias
 		text += ` (a text that starts with * needs quotes: "*")`
 	}
 	return text
@@ -67,7 +68,7 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	}
 	if path != "" {
 		d.lines[path] = node.Line
-		delete(d.lost, path) // a guess that it was mistyped
+		delete(d.lost, path) // an earlier guess that the key was mistyped
 	}
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -88,7 +89,7 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	}
 }
 
-// isNull reports whether a key has no value: it is as if it were not there.
+// isNull reports whether a key has no value, which counts as absent.
 func isNull(node *yaml.Node) bool {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -123,7 +124,7 @@ func (d *fileDecoder) mapping(path string, node *yaml.Node, v reflect.Value) {
 	}
 }
 
-// unknown explains a key that the struct does not have. The value after a secret's name is never repeated.
+// unknown explains an unknown key. It never repeats the value of a key that looks like a secret's.
 func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) {
 	d.lines[at] = key.Line
 	if _, secret := fields[key.Value+"_env"]; secret {
@@ -136,14 +137,14 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 	}
 	names := sortedKeys(fields)
 	near := nearest(key.Value, names)
-	secret := key.Value[strings.LastIndexByte(key.Value, '_')+1:] + "_env" // key_env, for api_key
+	secret := key.Value[strings.LastIndexByte(key.Value, '_')+1:] + "_env" // suggests key_env for api_key
 	if _, ok := fields[secret]; ok && len(near) == 0 {
 		near = []string{secret}
 	}
 	if question, ok := guess(near); ok {
 		d.say(at, "is not a known key; "+question)
 		for _, name := range near {
-			if meant := join(parent(at), name); d.lines[meant] == 0 { // what it was meant for is not written yet, if ever
+			if meant := join(parent(at), name); d.lines[meant] == 0 { // the intended key has not been read yet
 				d.lost[meant] = true
 			}
 		}
@@ -207,7 +208,7 @@ func (d *fileDecoder) pairs(path string, node *yaml.Node) func(yield func(key, v
 	}
 }
 
-// defaulter is an element of a list or map whose fields have defaults of their own.
+// defaulter is an element of a list or map whose fields have defaults.
 type defaulter interface{ setDefaults() }
 
 func newElement(t reflect.Type) reflect.Value {
@@ -218,7 +219,6 @@ func newElement(t reflect.Type) reflect.Value {
 	return element.Elem()
 }
 
-// yamlFields returns the field index of each YAML key of a struct.
 func yamlFields(t reflect.Type) map[string]int {
 	fields := map[string]int{}
 	for i := range t.NumField() {
@@ -229,7 +229,8 @@ func yamlFields(t reflect.Type) map[string]int {
 	return fields
 }
 
-// join adds a step to a path. A key that would not read as one is quoted, so that each problem stays one line.
+// join appends a step to a path. It quotes keys that are long or not printable, so that each
+// problem stays on one line.
 func join(path, key string) string {
 	if key == "" || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c == '"' || !strconv.IsPrint(c) }) {
 		key = shown(key)

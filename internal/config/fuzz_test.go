@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad looks for a panic, for a secret in an error, and for a configuration that does not survive Effective.
+// FuzzLoad checks that Load never panics, never shows a secret in an error, and yields a
+// configuration that survives Effective.
 func FuzzLoad(f *testing.F) {
 	paths, _ := filepath.Glob(filepath.Join(examples, "*.yaml"))
 	for _, path := range paths {

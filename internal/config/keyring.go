@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// keyHash is all that is kept of a key: no dump of a Config shows one.
+// keyHash is the SHA-256 of a key. A Config keeps no plain keys, so that no dump can show one.
 type keyHash struct {
 	sum  [sha256.Size]byte
 	held bool
@@ -21,25 +21,24 @@ func hashOf(key string) keyHash {
 	return keyHash{sum: sha256.Sum256([]byte(key)), held: true}
 }
 
-// NewKey makes a key of 256 random bits, and its hash in hexadecimal, the value of
-// key_sha256.
+// NewKey returns a key of 256 random bits and its hash in hexadecimal, for key_sha256.
 func NewKey() (key, hash string) {
 	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // never fails
+	_, _ = rand.Read(bits[:])
 	key = "gb_" + base64.RawURLEncoding.EncodeToString(bits[:])
 	h := hashOf(key)
 	return key, hex.EncodeToString(h.sum[:])
 }
 
-// holder is the owner of a key: a tenant or an operator.
+// holder is the tenant or operator that a key belongs to.
 type holder struct {
 	name     string
 	key      keyHash
-	notAfter time.Time // zero: never
-	readOnly bool      // of an operator
+	notAfter time.Time // zero: never expires
+	readOnly bool      // for operators
 }
 
-// keyring finds the holder of a key in a time that depends on the number of keys only.
+// keyring finds the holder of a key in a time that depends only on the number of keys.
 type keyring []holder
 
 func (k keyring) find(key string, now time.Time) (h holder, ok bool) {
@@ -55,31 +54,33 @@ func (k keyring) find(key string, now time.Time) (h holder, ok bool) {
 	return k[found], true
 }
 
-// Operator is who holds an operator's key.
+// Operator identifies the operator behind a key.
 type Operator struct {
 	Name string
-	// ReadOnly is whether the key opens the methods only that change nothing.
+	// ReadOnly is true if the key may call only methods that change nothing.
 	ReadOnly bool
 }
 
-// EndedKey is an entry of api_keys that is refused because its time is over.
+// EndedKey is an expired entry of api_keys.
 type EndedKey struct {
-	// Tenant is whose key it is, and Name what the configuration calls it: its place in api_keys, never the key.
+	// Tenant is the tenant of the key. Name identifies the key by its position in api_keys and its
+	// source, never by its value.
 	Tenant, Name string
 	NotAfter     time.Time
 }
 
-// keys says whose a key is. It is made of api_keys and operator_keys when a Config is prepared, and is part of it; before that it knows no one.
+// keys maps keys to tenants and operators. Prepare builds it from api_keys and operator_keys;
+// before that it matches no key.
 type keys struct {
-	open               bool       // there are no api_keys
-	entries            []EndedKey // all of api_keys, whether they have ended or not
+	open               bool       // true without api_keys
+	entries            []EndedKey // all api_keys, expired or not
 	tenants, operators keyring
 	pairs              map[string]pair  // by access key
-	now                func() time.Time // a test's clock; nil otherwise
+	now                func() time.Time // set by tests only
 }
 
-// EndedKeys returns the keys of the tenants all of whose keys have ended: they can call nothing any more. A tenant that
-// has another key has changed keys, as it should.
+// EndedKeys returns the expired keys of tenants that have no valid key left and so cannot call
+// anything. Tenants with another valid key have rotated their keys and are left out.
 func (k *keys) EndedKeys() []EndedKey {
 	now, alive := k.clock(), map[string]bool{}
 	for _, e := range k.entries {
@@ -90,8 +91,8 @@ func (k *keys) EndedKeys() []EndedKey {
 
 func ended(notAfter, now time.Time) bool { return !notAfter.IsZero() && !now.Before(notAfter) }
 
-// Tenant returns the tenant of an API key, and whether the key is known and still valid. Without configured keys
-// everybody is DefaultTenant, whatever they send. The time it takes depends on the number of keys only.
+// Tenant returns the tenant of an API key, and whether the key is known and valid. If no keys are
+// configured, every caller is DefaultTenant. The time it takes depends only on the number of keys.
 func (k *keys) Tenant(key string) (tenant string, ok bool) {
 	if k.open {
 		return DefaultTenant, true
@@ -100,14 +101,14 @@ func (k *keys) Tenant(key string) (tenant string, ok bool) {
 	return h.name, ok
 }
 
-// Operator returns the operator whose key it is, and whether the key is known and still valid: never, where no operator
-// key is configured. The time it takes depends on the number of keys only.
+// Operator returns the operator of a key, and whether the key is known and valid. It is always
+// false if no operator keys are configured. The time it takes depends only on the number of keys.
 func (k *keys) Operator(key string) (o Operator, ok bool) {
 	h, ok := k.operators.find(key, k.clock())
 	return Operator{Name: h.name, ReadOnly: h.readOnly}, ok
 }
 
-// SessionID names the sessions of an operator's key, and tells nothing of the key.
+// SessionID identifies the sessions of an operator key without revealing the key.
 func SessionID(key string) string { return sessionID(hashOf(key).sum) }
 
 func sessionID(of [sha256.Size]byte) string {
@@ -115,8 +116,8 @@ func sessionID(of [sha256.Size]byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// SessionSeal is what the sessions of an operator's key are sealed with, the same in all
-// processes that have the key, and whether there is a key of that SessionID.
+// SessionSeal returns the secret that seals the sessions of the operator key with this SessionID,
+// and whether the key exists. All processes with the key derive the same secret.
 func (k *keys) SessionSeal(id string) (seal [sha256.Size]byte, ok bool) {
 	for _, h := range k.operators {
 		if sessionID(h.key.sum) == id {
@@ -126,15 +127,14 @@ func (k *keys) SessionSeal(id string) (seal [sha256.Size]byte, ok bool) {
 	return seal, false
 }
 
-// pair is a key pair of a tenant.
 type pair struct {
 	tenant   string
 	secret   Secret
-	notAfter time.Time // zero: never
+	notAfter time.Time // zero: never expires
 }
 
-// Pair returns the tenant and the secret key of an access key, and whether the access key is known and still
-// valid. An access key is public, so that a look-up by it tells nothing.
+// Pair returns the tenant and the secret key of an access key, and whether the access key is known
+// and valid. Access keys are public, so the lookup need not take constant time.
 func (k *keys) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
 	p, ok := k.pairs[accessKey]
 	if !ok || ended(p.notAfter, k.clock()) {
@@ -143,7 +143,7 @@ func (k *keys) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
 	return p.tenant, p.secret, true
 }
 
-// clock is time.Now, but for a test.
+// clock returns the time, which tests replace.
 func (k *keys) clock() time.Time {
 	if k.now != nil {
 		return k.now()
@@ -151,8 +151,8 @@ func (k *keys) clock() time.Time {
 	return time.Now()
 }
 
-// indexKeys builds the look-ups of Tenant, Pair and Operator, and drops the keys that they were loaded from. An empty key is
-// left out: it is a separate problem, and must match no one.
+// indexKeys builds the indexes for Tenant, Pair and Operator and drops the plain keys. It skips
+// entries without a key, which must not match an empty key; check reports them.
 func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKey) {
 	*k = keys{open: len(ofTenants) == 0, pairs: map[string]pair{}, now: k.now}
 	first := map[[sha256.Size]byte]string{}
@@ -184,8 +184,8 @@ func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKe
 	}
 }
 
-// keep takes the hash of a key: of the secret, which is forgotten, or as it was configured, or as an earlier call kept
-// it.
+// keep returns the hash of a key. It hashes and clears a loaded secret, and otherwise returns the
+// configured hash or the one from an earlier call.
 func keep(key *Secret, configured string, known keyHash) keyHash {
 	if !key.Empty() {
 		known = hashOf(key.Reveal())
@@ -198,13 +198,13 @@ func keep(key *Secret, configured string, known keyHash) keyHash {
 	return known
 }
 
-// sameKey reports whether an entry, which has a key or its hash, is of the given key. None is like no other.
+// sameKey reports whether an entry, given as a key or its hash, has the key other. An empty key
+// matches nothing.
 func sameKey(key Secret, configured string, other Secret) bool {
 	known := keep(&key, configured, keyHash{})
 	return known.held && !other.Empty() && known == hashOf(other.Reveal())
 }
 
-// readHash reads a hash in hexadecimal, and reports whether it is one.
 func readHash(text string) (h keyHash, ok bool) {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != sha256.Size {
@@ -213,7 +213,7 @@ func readHash(text string) (h keyHash, ok bool) {
 	return keyHash{sum: [sha256.Size]byte(raw), held: true}, true
 }
 
-// moment reads a time; zero where there is none, or none that can be read.
+// moment parses a time, and returns zero if it is empty or invalid.
 func moment(text string) time.Time {
 	t, _ := time.Parse(time.RFC3339, text)
 	return t

@@ -2,22 +2,22 @@ package config
 
 import "sync/atomic"
 
-// Live is the configuration of a running process. A reload replaces it as a whole, so the code that works on a request or a
-// job reads it once at the beginning and keeps it. It is safe for concurrent use.
+// Live holds the configuration of a running process. A reload replaces it as a whole, so code that
+// handles a request or a job calls Now once and keeps the result. It is safe for concurrent use.
 type Live struct{ now atomic.Pointer[Config] }
 
-// NewLive begins with c, which is prepared.
+// NewLive returns a Live that holds c, which must be prepared.
 func NewLive(c *Config) *Live {
 	l := &Live{}
 	l.Set(c)
 	return l
 }
 
-// Now is the configuration that is in force. It is read-only.
+// Now returns the configuration in force, which is read-only.
 func (l *Live) Now() *Config { return l.now.Load() }
 
-// Set puts another one in force, which is prepared and of which nothing is changed any more.
+// Set puts c in force. c must be prepared and must not change afterwards.
 func (l *Live) Set(c *Config) { l.now.Store(c) }
 
-// LimitsOf are the limits that are in force for a tenant.
+// LimitsOf returns the limits in force for a tenant.
 func (l *Live) LimitsOf(tenant string) TenantLimits { return l.Now().LimitsOf(tenant) }

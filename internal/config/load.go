@@ -10,29 +10,33 @@ import (
 	"strings"
 )
 
-// Source is where a configuration comes from. Tests fill it by hand; a process uses ProcessSource.
+// Source says where to load a configuration from. Tests build one by hand; processes use
+// ProcessSource.
 type Source struct {
-	// Environ holds the environment as NAME=value, like os.Environ. An empty value counts as not set.
+	// Environ is the environment as NAME=value, like os.Environ. Empty values count as unset.
 	Environ []string
-	// File overrides GENBUS_CONFIG. Empty and no variable: no file, defaults only.
+	// File overrides GENBUS_CONFIG. If both are empty, no file is read.
 	File string
-	// ReadFile reads the configuration file, key files and the other files that are named. Nil reads the file system.
+	// ReadFile reads the configuration file and the files that it names. Default nil: the file
+	// system.
 	ReadFile func(path string) ([]byte, error)
 }
 
-// ProcessSource is the environment and the file system of this process. File overrides GENBUS_CONFIG when it is set.
+// ProcessSource returns the environment and file system of this process. A non-empty file overrides
+// GENBUS_CONFIG.
 func ProcessSource(file string) Source {
 	return Source{Environ: os.Environ(), File: file}
 }
 
-// Load reads the file, then the environment over it, then the secrets that they name, and checks the result. The
-// error joins all problems, one line each: where the value came from (file and line, or variable), the key, the value
-// and what would be right. It never holds a secret.
+// Load reads the file, overrides it with the environment, loads the secrets and checks the result.
+// The error joins all problems, one line each: the origin of the value (file and line, or
+// variable), the key, the value and the valid values. It never contains a secret.
 func Load(source Source) (*Config, error) { return load(source, nil) }
 
-// ListensAt is how a process of this source listens for HTTP, as far as the source can be read. Problems of all else do
-// not matter: a process may run that was started before they were there. The error is of a file that cannot be read at
-// all; then the environment and the defaults alone are the answer.
+// ListensAt returns the HTTP settings with which a process of this source listens. It ignores
+// problems in the rest of the configuration, which may be newer than the running process. If the
+// file cannot be read or parsed, it returns the error and settings from the environment and the
+// defaults.
 func ListensAt(source Source) (HTTP, error) {
 	l := newLoader(source)
 	var err error
@@ -53,11 +57,11 @@ func newLoader(source Source) *loader {
 	return l
 }
 
-// load is Load; where a process runs, what is checked is what it would go on with.
+// load is Load. With running, it checks the configuration with which the process would continue.
 func load(source Source, running *Config) (*Config, error) {
 	l := newLoader(source)
 	if l.loadFile(); l.reported[""] {
-		return nil, l.err() // who knows what the file says
+		return nil, l.err() // nothing else can be checked without the file
 	}
 	l.applyEnv()
 	l.inherit()
@@ -76,14 +80,13 @@ func load(source Source, running *Config) (*Config, error) {
 	return l.Config, nil
 }
 
-// loader is one run of Load.
 type loader struct {
 	*Config
 	*report
 	read func(path string) ([]byte, error)
 	env  map[string]string
-	used map[string]bool // variables that the configuration names as holders of secrets
-	// The environment added an entry at the end of api_keys, of operator_keys.
+	used map[string]bool // variables that the configuration names for secrets
+	// Whether the environment added an entry at the end of api_keys or operator_keys.
 	addedKey, addedOperator bool
 }
 
@@ -99,7 +102,7 @@ func (l *loader) loadFile() {
 	decodeFile(l.report, content, l.Config)
 }
 
-// resolveTraces replaces auto: the exporter needs an endpoint, and its variables say whether there is one.
+// resolveTraces replaces auto by on if an exporter endpoint is configured, else by off.
 func (l *loader) resolveTraces() {
 	if l.Telemetry.Traces != "auto" {
 		return
@@ -110,7 +113,7 @@ func (l *loader) resolveTraces() {
 	}
 }
 
-// checkFiles reads each named file of TLS and of the broker connection once, so that a wrong path is found here.
+// checkFiles reads the TLS and NATS credential files once, to report wrong paths early.
 func (l *loader) checkFiles() {
 	for _, f := range []struct{ key, path string }{
 		{"nats.creds_file", l.NATS.CredsFile},
@@ -133,8 +136,8 @@ func (l *loader) checkFiles() {
 	}
 }
 
-// splitCredentials moves user and password from a URL of the environment to their fields, so that nats.url can be
-// shown. In a file they would be a secret written down.
+// splitCredentials moves user and password from the variable's URL to their fields, so that
+// nats.url can be shown. It rejects credentials in a file's URL.
 func (l *loader) splitCredentials() {
 	if !strings.Contains(l.NATS.URL, "@") {
 		return
@@ -179,8 +182,8 @@ func (l *loader) takeUser(user *url.Userinfo) {
 	l.NATS.User, l.NATS.Password = user.Username(), NewSecret(password)
 }
 
-// readFile reads at most one byte more than the longest file allowed, so that a device or a wrong path cannot fill the
-// memory.
+// readFile reads at most one byte more than the maximum size, so that a device or a wrong path
+// cannot exhaust memory.
 func readFile(path string) (content []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -190,7 +193,7 @@ func readFile(path string) (content []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 }
 
-// reason drops the path that os errors repeat.
+// reason returns an os error without the path.
 func reason(err error) string {
 	var path *os.PathError
 	if errors.As(err, &path) {

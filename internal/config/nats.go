@@ -8,7 +8,7 @@ import (
 // ListenNone as NATS.Listen keeps the embedded server off the network.
 const ListenNone = "none"
 
-// NATS is the broker: an embedded server, or a cluster where URL is set.
+// NATS configures the broker: an embedded server, or a cluster if URL is set.
 type NATS struct {
 	// NATS cluster servers, comma separated (nats:// or tls://); empty starts an embedded server. The
 	// variable's URL may contain a user and password; the file's may not. Default: none.
@@ -41,14 +41,14 @@ type NATS struct {
 	MaxMemoryBytes Size    `yaml:"max_memory_bytes"`
 	Streams        Streams `yaml:"streams"`
 
-	// Password is the loaded secret of User.
+	// Password is the loaded password of User.
 	Password Secret `yaml:"-"`
 }
 
 // Embedded reports whether genbus runs its own NATS server.
 func (n NATS) Embedded() bool { return n.URL == "" }
 
-// Servers returns the URLs of the cluster, none when embedded. They hold no credentials.
+// Servers returns the URLs of the cluster, without credentials. It is empty for an embedded server.
 func (n NATS) Servers() []string {
 	var servers []string
 	for part := range strings.SplitSeq(n.URL, ",") {
@@ -59,7 +59,7 @@ func (n NATS) Servers() []string {
 	return servers
 }
 
-// TLS is how genbus trusts the cluster, and shows who it is; or how the embedded server does, towards its clients.
+// TLS configures TLS towards the cluster, or between the embedded server and its clients.
 type TLS struct {
 	// PEM file of the authority of the cluster's certificates; embedded, of the authorities of client
 	// certificates, one of which every client must then present. Default: none.
@@ -71,8 +71,8 @@ type TLS struct {
 	KeyFile string `yaml:"key_file"`
 }
 
-// Streams bounds each JetStream stream. On an embedded server the sums must fit into nats.max_store_bytes and
-// nats.max_memory_bytes.
+// Streams bounds each JetStream stream. For an embedded server the sums must not exceed
+// nats.max_store_bytes and nats.max_memory_bytes.
 type Streams struct {
 	Requests RequestsStream `yaml:"requests"`
 	Work     WorkStream     `yaml:"work"`
@@ -85,7 +85,7 @@ type Streams struct {
 	Bodies   BodiesStreams  `yaml:"bodies"`
 }
 
-// RequestsStream is the inbox of publishers; when it is full, publishing is refused.
+// RequestsStream is the inbox of publishers. Publishing fails when it is full.
 type RequestsStream struct {
 	// Maximum requests that wait for admission. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
@@ -111,7 +111,7 @@ type BodiesStreams struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// TasksStream is the log of record and the feed of finished jobs.
+// TasksStream holds the job logs and the feed.
 type TasksStream struct {
 	// How long events are kept; must exceed twice the longest life of a job (queue timeout and
 	// deadline). Default: 168h.
@@ -121,7 +121,7 @@ type TasksStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// ChunksStream holds streamed chat chunks, in memory.
+// ChunksStream holds the chunks of streamed chats, in memory.
 type ChunksStream struct {
 	// How long chunks can be replayed, if max_bytes allows. Default: 15m.
 	MaxAge time.Duration `yaml:"max_age"`
@@ -138,7 +138,7 @@ type DeadStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// RejectedStream holds the letters of requests that were never accepted.
+// RejectedStream holds the dead letters of rejected requests.
 type RejectedStream struct {
 	// How long dead letters of rejected requests are kept. Default: 720h.
 	MaxAge time.Duration `yaml:"max_age"`
@@ -147,7 +147,7 @@ type RejectedStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// UsageStream holds what ended jobs consumed.
+// UsageStream holds the usage events of ended jobs.
 type UsageStream struct {
 	// How long usage events are kept. Default: 744h.
 	MaxAge time.Duration `yaml:"max_age"`
@@ -156,7 +156,7 @@ type UsageStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// OpsStream holds what operators did.
+// OpsStream holds the audit records of operators.
 type OpsStream struct {
 	// How long audit records are kept. Default: 2160h.
 	MaxAge time.Duration `yaml:"max_age"`

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// wantLines wants one line of err to start with each of the texts, and no other line.
+// wantLines fails unless err has exactly one line for each text, starting with it.
 func wantLines(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if err == nil {
@@ -35,14 +35,14 @@ const (
 	routeU    = upstreamU + "routes:\n- {name: r, kind: video, upstream: u, models: [m], "
 )
 
-// upstreamK is an upstream that is called with a key pair, with the given keys; pairK and pairs are a whole pair.
+// upstreamK is an upstream that signs with the given keys. pairK and pairs configure a complete key
+// pair.
 func upstreamK(keys string) string {
 	return "upstreams:\n  k: {base_url: http://h, auth: signed, " + keys + "}\n"
 }
 
 const pairK = "access_key_env: AK, secret_key_env: SK"
 
-// sha is the hash of a key.
 func sha(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
@@ -50,8 +50,8 @@ func sha(key string) string {
 
 var pairs = []string{"AK=hunter2", "SK=hunter2"}
 
-// TestProblems has a case for every check. Line numbers are those of the text. Left out: the upper ends of ranges
-// whose lower end is here, for they share the check and the message.
+// TestProblems covers every check. Line numbers refer to the text. It omits the upper bounds of
+// ranges whose lower bound is covered, because both share the check and the message.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -59,7 +59,6 @@ func TestProblems(t *testing.T) {
 		environ    []string
 		want       []string
 	}{
-		// The file itself.
 		{"syntax", "http: {", nil, []string{"c.yaml: yaml: line 1: did not find expected"}},
 		{"star", "a: [*]", nil, []string{`c.yaml: yaml: did not find expected alphabetic or numeric character (a text that starts with * needs quotes: "*")`}},
 		{"two documents", "{}\n---\n{}\n", nil, []string{"c.yaml: holds more than one YAML document; want one"}},
@@ -81,7 +80,6 @@ func TestProblems(t *testing.T) {
 		{"float", routeU + "poll: {jitter: .nan}}", nil, []string{`c.yaml:3: routes[0].poll.jitter is ".nan"; want a number such as 0.1`}},
 		{"long value", "log: {format: " + strings.Repeat("x", 500) + "}", nil, []string{`c.yaml:1: log.format is "` + strings.Repeat("x", 100) + `"...; want auto, text or json`}},
 
-		// Servers and simple choices.
 		{"http.addr", "http: {addr: '8080'}", nil, []string{`c.yaml:1: http.addr is "8080"; want host:port, such as 127.0.0.1:8080`}},
 		{"http.addr port", "http: {addr: 'localhost:99999'}", nil, []string{`c.yaml:1: http.addr is "localhost:99999"; want host:port`}},
 		{"http.max_body_bytes", "http: {max_body_bytes: 0}", nil, []string{"c.yaml:1: http.max_body_bytes is 0; want 1KiB to 1GiB"}},
@@ -119,7 +117,6 @@ func TestProblems(t *testing.T) {
 		{"telemetry.traces", "telemetry: {traces: yes}", nil, []string{`c.yaml:1: telemetry.traces is "yes"; want auto, on or off`}},
 		{"telemetry.trace_url", "telemetry: {trace_url: 'javascript:alert({trace_id})'}", nil, []string{`c.yaml:1: telemetry.trace_url is "javascript:alert({trace_id})"; want an http or https URL with {trace_id} in it`}},
 
-		// The broker.
 		{"nats.prefix", "nats: {prefix: a.*}", nil, []string{`c.yaml:1: nats.prefix is "a.*"; want one or more tokens of letters, digits, _ or -`}},
 		{"nats.prefix empty token", "nats: {prefix: a..b}", nil, []string{`c.yaml:1: nats.prefix is "a..b"; want`}},
 		{"nats.listen", "nats: {listen: nowhere}", nil, []string{`c.yaml:1: nats.listen is "nowhere"; want host:port`}},
@@ -169,7 +166,6 @@ func TestProblems(t *testing.T) {
 			"c.yaml:7: nats.streams.dead.max_bytes is 1; want 1MiB to",
 		}},
 
-		// Upstreams.
 		{"upstream name", "upstreams: {a.b: {base_url: http://h}}\nroutes: [{name: r, kind: video, upstream: a.b, models: [m]}]", nil, []string{"c.yaml:1: upstreams.a.b is not a usable name; want 1 to 64 letters, digits, _ or -"}},
 		{"base_url missing", "upstreams: {u: {}}", nil, []string{"c.yaml:1: upstreams.u.base_url is missing; want http:// or https:// with a host"}},
 		{"base_url scheme", "upstreams: {u: {base_url: api.example.com}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "api.example.com"; want http:// or https://`}},
@@ -213,7 +209,6 @@ func TestProblems(t *testing.T) {
 		}},
 		{"vendor_path", "upstreams: {u: {base_url: http://h, vendor_path: kling}}", nil, []string{`c.yaml:1: upstreams.u.vendor_path is "kling"; want a path such as "/kling", or "/" for none`}},
 
-		// Routes.
 		{"no routes", "upstreams: {u: {base_url: http://h}, v: {base_url: http://h}}", nil, []string{"routes is missing; want at least one route: with several upstreams"}},
 		{"route empty", upstreamU + "routes:\n- {}", nil, []string{
 			"c.yaml:3: routes[0].name is missing; want 1 to 64 letters, digits, _ or -",
@@ -279,7 +274,6 @@ func TestProblems(t *testing.T) {
 		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
 			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
 
-		// Tenants and listening.
 		{"tenant", "api_keys: [{tenant: a b, key_env: A}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].tenant is "a b"; want 1 to 64 letters, digits, _ or -`}},
 		{"tenant missing", "api_keys: [{key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: api_keys[0].tenant is missing; want 1 to 64 letters"}},
 		{"api key missing", "api_keys: [{tenant: a}]", nil, []string{"c.yaml:1: api_keys[0].key_env is missing; want key_env: NAME, key_file: PATH or key_sha256: HASH"}},
@@ -335,7 +329,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		"GENBUS_LOGLEVEL is not a known variable; did you mean GENBUS_LOG_LEVEL?")
 }
 
-// TestOneMistakeIsOneProblem: a problem that would vanish with another one is not reported.
+// TestOneMistakeIsOneProblem checks that problems that only follow from another one are not
+// reported.
 func TestOneMistakeIsOneProblem(t *testing.T) {
 	t.Parallel()
 	const route = "routes: [{name: r, kind: video, upstream: u, models: [m]}]"
@@ -364,7 +359,7 @@ func TestOneMistakeIsOneProblem(t *testing.T) {
 		_, err := loadText(tc.text, tc.environ...)
 		wantLines(t, err, tc.want)
 	}
-	// A guess that is wrong hides nothing.
+	// A wrong guess suppresses no other problem.
 	_, err := loadText("upstream: {}\nupstreams: {u: {base_url: x}}\nhttp: {adr: x}", "GENBUS_HTTP_ADDR=y")
 	wantLines(t, err, "c.yaml:1: upstream is not", "c.yaml:2: upstreams.u.base_url is", "c.yaml:3: http.adr is not", "GENBUS_HTTP_ADDR: http.addr is")
 }
@@ -377,8 +372,8 @@ func TestProblemsAreLimited(t *testing.T) {
 	}
 }
 
-// TestProblemsAreInTheOrderOfTheFile: what is not in it comes first, and of more problems than are shown the first ones
-// are.
+// TestProblemsAreInTheOrderOfTheFile checks that problems outside the file come first, and that a
+// long list is cut at its end.
 func TestProblemsAreInTheOrderOfTheFile(t *testing.T) {
 	t.Parallel()
 	_, err := loadText("log: {level: loud}\nroutes: [{name: r, kind: vidoe, upstream: u, models: [m]}]\nhttp:\n  zebra: 1\n  addr: x\nupstreams: {u: {base_url: x}}\n", "GENBUS_GRPC_ADDR=y")
@@ -415,6 +410,6 @@ func TestListeningThatIsAllowed(t *testing.T) {
 	} {
 		mustLoad(t, "", tc...)
 	}
-	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k") // no client can send a key there
+	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k") // NATS clients send no API keys
 	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p")
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Reload loads the configuration again for a process that runs with c, which stays as it is. What it returns is c with
-// everything that a running process can take from it: upstreams, routes, keys, what operators read, tenants, the limits of tenants, chat,
-// retry, the level of the log, and the bounds of bodies, archives and streams in limits. The rest is that of c, and so is ack_wait
-// of a route that c has; where it was changed, Changes say so.
+// Reload loads the configuration again for a process that runs with c, which it does not change.
+// next is c with the settings that a running process can take over: upstreams, routes, keys,
+// operators_read_bodies, tenants, chat, retry, log.level, and from limits tenant,
+// claim_check_bytes, archive_bytes and stream_time. All other settings stay, and so does the
+// ack_wait of existing routes; changes.Restart lists the ones that differ.
 //
-// Routes and upstreams, and which upstreams a route has, are those of c: the replicas that are restarted one after the
-// other take others, and lose nothing. A file that has others is refused whole.
+// The set of routes, the set of upstreams and the upstreams of each route cannot change: that takes
+// a rolling restart, and Reload returns an error.
 //
-// Both must be right, the configuration as it would start a process, and what this one would go on with: an error
-// joins all problems as Load does.
+// Both the loaded configuration and next must be valid. The error joins all problems, as in Load.
 func (c *Config) Reload(source Source) (next *Config, changes Changes, err error) {
-	source.ReadFile = onceEach(source.ReadFile) // so that both times say the same
+	source.ReadFile = onceEach(source.ReadFile) // so that both loads see the same content
 	fresh, err := c.again(source, nil)
 	if err != nil {
 		return nil, Changes{}, err
@@ -32,7 +32,7 @@ func (c *Config) Reload(source Source) (next *Config, changes Changes, err error
 	return next, compare(c, next, fresh), nil
 }
 
-// otherRoutes says which routes and upstreams another configuration has or lacks, and which routes have other upstreams.
+// otherRoutes describes added and removed routes and upstreams, and routes whose upstreams changed.
 func (c *Config) otherRoutes(next *Config) []string {
 	var found Changes
 	found.named("upstream", named(c.Upstreams), named(next.Upstreams))
@@ -52,7 +52,6 @@ func (c *Config) otherRoutes(next *Config) []string {
 	return out
 }
 
-// upstreamsOf names the upstreams of a route.
 func upstreamsOf(r Route) []string {
 	names := make([]string, len(r.Upstreams))
 	for i, t := range r.Upstreams {
@@ -62,7 +61,7 @@ func upstreamsOf(r Route) []string {
 	return names
 }
 
-// again loads, with the sandbox where the process has one.
+// again loads the configuration and adds the sandbox if the process has one.
 func (c *Config) again(source Source, running *Config) (*Config, error) {
 	loaded, err := load(source, running)
 	if err == nil && c.Sandbox.Enabled {
@@ -92,7 +91,7 @@ func onceEach(read func(path string) ([]byte, error)) func(path string) ([]byte,
 	}
 }
 
-// taking returns c with what a running process can take from another configuration.
+// taking returns c with the settings that a running process can take over.
 func (c *Config) taking(from *Config) *Config {
 	next := *c
 	next.Upstreams, next.Routes = from.Upstreams, slices.Clone(from.Routes)
@@ -102,7 +101,7 @@ func (c *Config) taking(from *Config) *Config {
 	next.Chat, next.Retry = from.Chat, from.Retry
 	next.Log.Level = from.Log.Level
 	for i, r := range next.Routes {
-		// What is held was extended for the old one.
+		// Held messages were extended according to the old value.
 		if old, ok := c.RouteNamed(r.Kind, r.Name); ok {
 			next.Routes[i].AckWait = old.AckWait
 		}
@@ -110,7 +109,7 @@ func (c *Config) taking(from *Config) *Config {
 	return &next
 }
 
-// RouteNamed finds a route by what it is in the broker.
+// RouteNamed returns the route with this kind and name.
 func (c *Config) RouteNamed(kind, name string) (Route, bool) {
 	for _, r := range c.Routes {
 		if r.Kind == kind && r.Name == name {
@@ -120,8 +119,7 @@ func (c *Config) RouteNamed(kind, name string) (Route, bool) {
 	return Route{}, false
 }
 
-// needRestart are the keys of a fresh configuration that a process which runs with c cannot take: all that taking would
-// change back.
+// needRestart returns the keys of fresh that a process running with c cannot take over.
 func (c *Config) needRestart(fresh *Config) []string {
 	var keys []string
 	kept := c.taking(fresh)
@@ -134,7 +132,8 @@ func (c *Config) needRestart(fresh *Config) []string {
 	return keys
 }
 
-// differences adds the paths of the values that differ. Lists and maps of structs are left out: they are taken.
+// differences appends the paths of differing values. It skips lists and maps of structs, which a
+// reload takes over.
 func differences(path string, a, b reflect.Value, into *[]string) {
 	for i := range a.NumField() {
 		field := a.Type().Field(i)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// running is a configuration as a process runs with it, and the source that it came from.
+// running is the configuration of a process and its source.
 type running struct {
 	*Config
 	files  files
@@ -129,7 +129,8 @@ http: {addr: '127.0.0.1:1', segments: {kling: k}}
 	}
 }
 
-// TestReloadRefuses what could not start a process, and what the running one could not go on with.
+// TestReloadRefuses checks that a reload must be valid both for a new process and for the running
+// one.
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	open := before + "http: {addr: '0.0.0.0:8080'}\n"
@@ -148,7 +149,8 @@ func TestReloadRefuses(t *testing.T) {
 	}
 }
 
-// TestReloadRefusesOtherRoutes and upstreams, and names them.
+// TestReloadRefusesOtherRoutes checks that added, removed or changed routes and upstreams are
+// refused by name.
 func TestReloadRefusesOtherRoutes(t *testing.T) {
 	t.Parallel()
 	for replace, want := range map[string]string{
@@ -168,7 +170,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 	}
 }
 
-// TestReloadWithSandbox: the sandbox of the process is not in the file, and stays.
+// TestReloadWithSandbox checks that a reload keeps the process's sandbox, which is not in the file.
 func TestReloadWithSandbox(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, before, "/key", "one")
@@ -182,8 +184,7 @@ func TestReloadWithSandbox(t *testing.T) {
 	}
 }
 
-// TestReloadOfATrial: what a process shows of its sandbox, as that is all it has, it goes on
-// showing.
+// TestReloadOfATrial checks that a reload keeps the effects of ShowAll.
 func TestReloadOfATrial(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, "log: {level: info}\n", "/key", "one")

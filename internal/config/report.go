@@ -12,22 +12,21 @@ import (
 
 const (
 	maxProblems   = 50
-	maxShownValue = 100 // bytes of a bad value that an error repeats
+	maxShownValue = 100 // bytes of a bad value that an error shows
 )
 
-// report collects everything that is wrong, one line each, and knows where each value came from.
+// report collects problems, one line each, and knows where each value came from.
 type report struct {
 	file     string
 	lines    map[string]int    // YAML path to line
 	vars     map[string]string // YAML path to the environment variable that set it
-	reported map[string]bool   // keys with a problem: a second one would only follow from the first
-	lost     map[string]bool   // keys whose value was written, and could not be taken: what is missing there is no problem of its own
+	reported map[string]bool   // keys with a problem, of which further ones are consequences
+	lost     map[string]bool   // keys whose value was rejected as a whole, so that missing values there are consequences
 	problems []problem
 }
 
-// problem is one line of the error.
 type problem struct {
-	line int // in the file; 0 for what is not there: a variable, or a default
+	line int // in the file; 0 for a variable or a default
 	text string
 }
 
@@ -35,17 +34,17 @@ func newReport(file string) *report {
 	return &report{file: file, lines: map[string]int{}, vars: map[string]string{}, reported: map[string]bool{}, lost: map[string]bool{}}
 }
 
-// bad says that the value of key is wrong, and what would be right.
+// bad reports a wrong value and the valid ones.
 func (r *report) bad(key string, value any, want string) {
 	r.say(key, fmt.Sprintf("is %s; want %s", shown(value), want))
 }
 
-// missing says that key must be set, and to what.
 func (r *report) missing(key, want string) {
 	r.say(key, "is missing; want "+want)
 }
 
-// say reports a problem in a sentence that goes on from the key. The text must not hold a secret.
+// say reports a problem. text continues a sentence that begins with the key, and must not contain a
+// secret.
 func (r *report) say(key, text string) {
 	if r.reported[key] || r.follows(key) {
 		return
@@ -55,14 +54,14 @@ func (r *report) say(key, text string) {
 	r.problems = append(r.problems, problem{line, where + strings.TrimLeft(key+" "+text, " ")})
 }
 
-// lose is say for a value that cannot be taken as a whole.
+// lose is say for a value that is rejected as a whole.
 func (r *report) lose(key, text string) {
 	r.say(key, text)
 	r.lost[key] = true
 }
 
-// follows reports whether a problem of key would vanish with one that was reported: its value, or one that contains it,
-// was lost.
+// follows reports whether a problem of key would be a consequence of one already reported: key or
+// one of its parents was rejected as a whole.
 func (r *report) follows(key string) bool {
 	for path := key; path != ""; path = parent(path) {
 		if r.lost[path] {
@@ -72,7 +71,6 @@ func (r *report) follows(key string) bool {
 	return false
 }
 
-// reportedBelow reports whether a value below key has a problem.
 func (r *report) reportedBelow(key string) bool {
 	for other := range r.reported {
 		if strings.HasPrefix(other, key+".") {
@@ -82,8 +80,8 @@ func (r *report) reportedBelow(key string) bool {
 	return false
 }
 
-// where names the variable that set key, or else the file and the line of key or of the nearest parent that is
-// in it. It is empty for a default. The line is 0 where none is named.
+// where returns the origin of key: the variable that set it, or the file and line of key or its
+// nearest parent in the file. It is empty for a default. line is 0 unless the origin is a line.
 func (r *report) where(key string) (line int, text string) {
 	if name, ok := r.vars[key]; ok && name != key {
 		return 0, name + ": "
@@ -96,8 +94,7 @@ func (r *report) where(key string) (line int, text string) {
 	return 0, ""
 }
 
-// err joins the problems in the order of the file, so that it is corrected from its top to its end. What is not in the
-// file comes first.
+// err joins the problems in the order of the file, after problems outside the file.
 func (r *report) err() error {
 	slices.SortStableFunc(r.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	var all []error
@@ -110,12 +107,13 @@ func (r *report) err() error {
 	return errors.Join(all...)
 }
 
-// parent cuts the last step of a path: routes[0].name, routes[0], routes.
+// parent removes the last step of a path: routes[0].name, routes[0], routes.
 func parent(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }
 
-// shown quotes text and writes everything else as an operator would; long values are cut.
+// shown formats a value for an error: text quoted and truncated, anything else in the operator's
+// notation.
 func shown(value any) string {
 	text, ok := value.(string)
 	if !ok {

@@ -26,7 +26,7 @@ const (
 	InputReferenceString = "string"
 )
 
-// Route sends the jobs of some models to its upstreams.
+// Route sends jobs for certain models to its upstreams.
 type Route struct {
 	// Name of the route in subjects and metrics: letters, digits, _ and -; unique. Required.
 	Name string `yaml:"name"`
@@ -98,7 +98,7 @@ type Target struct {
 	UpstreamModel string `yaml:"upstream_model"`
 }
 
-// Poll is how a video task is polled.
+// Poll configures polling of video tasks.
 type Poll struct {
 	// Time between two polls of a task; 100ms or more for a real upstream. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
@@ -125,7 +125,7 @@ type Timeouts struct {
 	Total time.Duration `yaml:"total"`
 }
 
-// NewRoute returns a route with the default of every field. Kind is KindVideo or KindChat.
+// NewRoute returns a route with the default of every other field. kind is KindVideo or KindChat.
 func NewRoute(name, kind, upstream string, models ...string) Route {
 	var r Route
 	r.setDefaults()
@@ -134,7 +134,7 @@ func NewRoute(name, kind, upstream string, models ...string) Route {
 	return r
 }
 
-// ModelFor returns the name that an upstream of the route knows model by.
+// ModelFor returns the model name to send to an upstream of the route.
 func (r Route) ModelFor(upstream, model string) string {
 	for _, t := range r.Upstreams {
 		if t.Name == upstream && t.UpstreamModel != "" {
@@ -164,7 +164,7 @@ func (r *Route) setDefaults() {
 	}
 }
 
-// fill sets the defaults that depend on the kind.
+// fill sets the defaults that depend on other fields.
 func (r *Route) fill() {
 	switch {
 	case len(r.Upstreams) == 0 && r.Upstream != "":
@@ -187,11 +187,12 @@ func (r *Route) fill() {
 	}
 }
 
-// longestLife is the longest time from acceptance to the terminal event.
+// longestLife returns the longest time from acceptance to the terminal event.
 func (r Route) longestLife(chatAttempts int) time.Duration {
 	if r.Kind == KindChat {
 		return r.Timeouts.Queue + r.Timeouts.Total*time.Duration(chatAttempts)
 	}
-	// A success just before the deadline may still be copied, at any route: a request can ask for it.
+	// On any route a request may ask for an archived copy, which may start just before the
+	// deadline.
 	return r.Timeouts.Queue + r.Timeouts.Deadline + r.Timeouts.Archive
 }

@@ -6,22 +6,23 @@ import (
 	"strings"
 )
 
-// patternIndex finds the route of a model: an exact name first, then the longest prefix. "*" is the prefix of length 0.
+// patternIndex finds the route of a model: an exact name first, then the longest prefix. "*" is the
+// empty prefix.
 type patternIndex struct {
 	exact    map[string]int
 	prefixes map[string]int
-	lengths  []int // of the prefixes, longest first, each once
+	lengths  []int // distinct lengths of the prefixes, longest first
 }
 
-// routingKey is what routes compete for models in: their kind, apart from those that drain.
+// routingKey selects the routes that compete for a model.
 type routingKey struct {
 	kind     string
 	draining bool
 }
 
-// Route returns the route whose pattern is the most specific for model: an exact name beats a longer prefix, which
-// beats a shorter one, which beats "*". A draining route is returned only where no other one serves the model. It is
-// false when no route of that kind (KindVideo, KindChat) serves the model, and before Prepare.
+// Route returns the route with the most specific pattern for model: an exact name, then the longest
+// prefix, then "*". It returns a draining route only if no other route serves the model. It is
+// false if no route of that kind (KindVideo, KindChat) serves the model, and before Prepare.
 func (c *Config) Route(kind, model string) (Route, bool) {
 	for _, draining := range []bool{false, true} {
 		if i, ok := c.routing[routingKey{kind, draining}].find(model); ok {
@@ -46,8 +47,9 @@ func (x patternIndex) find(model string) (int, bool) {
 	return 0, false
 }
 
-// indexRoutes builds the look-up of Route. Two identical patterns of one kind are a problem: it would be undefined which
-// wins. A draining route and its successor may have the same ones.
+// indexRoutes builds the index for Route. Two routes of the same kind must not have the same
+// pattern, because either could win. Exception: a draining route may share patterns with its
+// successor.
 func (c *Config) indexRoutes(r *report) {
 	c.routing = map[routingKey]patternIndex{}
 	for i, route := range c.Routes {
@@ -75,7 +77,7 @@ func (c *Config) indexRoutes(r *report) {
 	}
 }
 
-// add records the pattern for route i, unless a route has it already.
+// add records pattern for route i unless another route has it.
 func (x patternIndex) add(pattern string, i int) (other int, taken bool) {
 	table := x.exact
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {

@@ -50,7 +50,8 @@ func TestMostSpecificPatternWins(t *testing.T) {
 	}
 }
 
-// TestDrainingRouteGivesWay to any other route that serves the model, and may have the patterns of its successor.
+// TestDrainingRouteGivesWay checks that a draining route yields to any other route that serves the
+// model, and may share its successor's patterns.
 func TestDrainingRouteGivesWay(t *testing.T) {
 	t.Parallel()
 	old := NewRoute("old", KindVideo, "u", "wan-2.1", "only")
@@ -63,7 +64,7 @@ func TestDrainingRouteGivesWay(t *testing.T) {
 	}
 }
 
-// TestRouteAgreesWithASearch compares the index with the rule as it is written: try every pattern, keep the best.
+// TestRouteAgreesWithASearch compares the index with a search through all patterns.
 func TestRouteAgreesWithASearch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,9 +17,9 @@ const (
 	SandboxChatModels  = "sandbox-chat*"
 )
 
-// ShowAll keeps the requests of all routes and has operators read what jobs have, where the sandbox is the only
-// upstream: a trial shows all that the console can, and there are no requests but those to the sandbox. A reload does
-// the same.
+// ShowAll keeps the requests of all routes and lets operators read bodies, so that a trial shows
+// everything that the console can do. It has no effect unless the sandbox is the only upstream.
+// Reload preserves it.
 func (c *Config) ShowAll() {
 	if !c.Sandbox.Enabled || len(c.Upstreams) > 1 {
 		return
@@ -30,15 +30,16 @@ func (c *Config) ShowAll() {
 	}
 }
 
-// AddSandbox adds the upstream "sandbox" at baseURL, a route for the models of each video protocol and one for its
-// chat models, polled four times a second, and prepares the configuration again. Routes that were there keep every other model. On an error,
-// such as a configured route of the same name, nothing is changed.
+// AddSandbox adds the upstream "sandbox" at baseURL, a route for each video protocol, polled every
+// 250 ms, and one for chats. Then it prepares the configuration again. Existing routes keep all
+// other models. If it fails, for example because a route's name is taken, the configuration does
+// not change.
 func (c *Config) AddSandbox(baseURL string) error {
 	next := *c
 	next.Upstreams = maps.Clone(c.Upstreams)
 	next.Routes = slices.Clone(c.Routes)
 	next.APIKeys, next.OperatorKeys = slices.Clone(c.APIKeys), slices.Clone(c.OperatorKeys)
-	next.fill() // before the second upstream is there: the first may still get its catch-all routes
+	next.fill() // before the second upstream is added, so that a single one still gets its catch-all routes
 	next.Sandbox.Enabled = true
 	r := newReport("")
 	if _, taken := c.Upstreams[SandboxUpstream]; taken {

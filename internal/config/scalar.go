@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// setScalar parses text into the field v, the same way for YAML and for the environment. When it cannot, v is
-// unchanged and want says what would be right.
+// setScalar parses text into v, for both YAML and the environment. If text is invalid, it leaves v
+// unchanged and returns the expected format.
 func setScalar(v reflect.Value, text string) (want string) {
 	switch v.Interface().(type) {
 	case time.Duration:
@@ -55,7 +55,7 @@ func setPlain(v reflect.Value, text string) (want string) {
 	return ""
 }
 
-// formatScalar writes a value the way an operator would, and setScalar reads it back.
+// formatScalar writes a value in the operator's notation, which setScalar reads.
 func formatScalar(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:
@@ -72,8 +72,8 @@ func formatScalar(v reflect.Value) string {
 	return strconv.FormatInt(v.Int(), 10)
 }
 
-// formatDuration drops the zero units that time.Duration writes: 48h, not 48h0m0s. Up to two minutes stay seconds,
-// which is how timeouts are usually spoken of.
+// formatDuration omits the zero units of time.Duration: 48h, not 48h0m0s. It writes up to two
+// minutes in seconds, as is common for timeouts.
 func formatDuration(d time.Duration) string {
 	if d >= time.Minute && d <= 2*time.Minute && d%time.Second == 0 {
 		return strconv.Itoa(int(d/time.Second)) + "s"
@@ -88,7 +88,8 @@ func formatDuration(d time.Duration) string {
 	return text
 }
 
-// structOf returns the struct that holds the keys below a field, and the step of the path that leads there.
+// structOf returns the struct that holds the keys below a field, and the path step that leads to
+// it.
 func structOf(t reflect.Type) (element reflect.Type, step string) {
 	switch {
 	case t.Kind() == reflect.Struct:

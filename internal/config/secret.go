@@ -2,12 +2,14 @@ package config
 
 import "log/slog"
 
-// Redacted is what a Secret shows to everyone but the caller of Reveal.
+// Redacted replaces a Secret in any output.
 const Redacted = "[redacted]"
 
-// Secret is a key or password that no print, log line or encoder shows. The zero value is empty.
+// Secret is a key or password that print functions, logs and encoders redact. The zero value is
+// empty.
 //
-// The text sits behind a pointer: fmt cannot call String on an unexported field, and prints an address there.
+// The text is behind a pointer because fmt cannot call String on an unexported field and would
+// print the text; it prints an address instead.
 type Secret struct{ text *string }
 
 // NewSecret wraps text.
@@ -26,10 +28,10 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// Empty reports whether there is no secret.
+// Empty reports whether the secret is empty.
 func (s Secret) Empty() bool { return s.text == nil }
 
-// Equal reports whether both hold the same text. It is for tests; Tenant compares in constant time.
+// Equal reports whether both hold the same text. Unlike Tenant, it does not take constant time.
 func (s Secret) Equal(other Secret) bool { return s.Reveal() == other.Reveal() }
 
 // String returns Redacted.

@@ -29,7 +29,8 @@ func TestSecretIsNeverShown(t *testing.T) {
 		for encoder, marshal := range map[string]func(any) ([]byte, error){
 			"json": json.Marshal, "yaml": yaml.Marshal, "json v2": func(v any) ([]byte, error) { return jsonv2.Marshal(v) },
 		} {
-			// Some refuse some values as a whole (json v2: a time.Duration); what they wrote until then counts too.
+			// Some encoders reject some values (json v2: a time.Duration). Partial output counts
+			// too.
 			if got, err := marshal(value); bytes.Contains(got, []byte(text)) || err != nil && strings.Contains(err.Error(), text) {
 				t.Errorf("%s of %s: %s, %v", encoder, name, got, err)
 			}

@@ -9,7 +9,7 @@ import (
 
 const maxSecretBytes = 64 << 10
 
-// loadSecrets fills every Secret from the variable or the file that its neighbours name.
+// loadSecrets fills every Secret from the variable or file named next to it.
 func (l *loader) loadSecrets() {
 	for _, name := range sortedKeys(l.Upstreams) {
 		u, path := l.Upstreams[name], join("upstreams", name)
@@ -42,7 +42,7 @@ func (l *loader) loadSecrets() {
 	}
 }
 
-// secret loads one secret; none when neither place is named.
+// secret loads one secret, which is empty if neither env nor file is set.
 func (l *loader) secret(path, name, env, file string) Secret {
 	keyEnv, keyFile := join(path, name+"_env"), join(path, name+"_file")
 	switch {
@@ -67,7 +67,8 @@ func (l *loader) secret(path, name, env, file string) Secret {
 	return Secret{}
 }
 
-// checkSecret accepts one line of text, for a key only what can be sent in an HTTP header. Its errors name the place, never the text.
+// checkSecret accepts one line of text. Keys must be valid in an HTTP header. Its errors name the
+// place, never the text.
 func (l *loader) checkSecret(key, place, text string) Secret {
 	switch {
 	case len(text) > maxSecretBytes:
@@ -84,11 +85,12 @@ func (l *loader) checkSecret(key, place, text string) Secret {
 	return Secret{}
 }
 
-// secretPlace matches what is surely the name of a variable or a path. Anything else could be the secret itself, put
-// in the wrong field.
+// secretPlace matches names of variables and paths. Anything else could be the secret itself in the
+// wrong field.
 var secretPlace = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*|\.{0,2}/.*)$`)
 
-// placeOf names where a key comes from, for a sentence: " (variable A)"; empty where the place is not to be shown.
+// placeOf describes where a key comes from, as in " (variable A)". It returns "" if the place must
+// not be shown.
 func placeOf(env, file string) string {
 	switch {
 	case env != "" && secretPlace.MatchString(env):

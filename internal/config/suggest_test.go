@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// typos are a name with one letter dropped, two swapped, one changed, and one too many.
+// typos returns name with one letter dropped, swapped, replaced or inserted, at every position.
 func typos(name string) []string {
 	var out []string
 	for i := range len(name) {
@@ -19,7 +19,7 @@ func typos(name string) []string {
 	return out
 }
 
-// eachSection visits the names of every struct of the configuration.
+// eachSection visits the keys of every struct of the configuration.
 func eachSection(t reflect.Type, visit func(names []string)) {
 	visit(sortedKeys(yamlFields(t)))
 	for i := range t.NumField() {
@@ -32,7 +32,8 @@ func eachSection(t reflect.Type, visit func(names []string)) {
 	}
 }
 
-// TestEveryTypingErrorIsUnderstood: of every key and every variable.
+// TestEveryTypingErrorIsUnderstood checks that every single typing error in a key or variable
+// suggests the right name.
 func TestEveryTypingErrorIsUnderstood(t *testing.T) {
 	t.Parallel()
 	understood := func(names []string) {

@@ -5,10 +5,10 @@ import (
 	"reflect"
 )
 
-// Tenants are the tenants whose limits differ from limits.tenant, by name.
+// Tenants holds the tenants whose limits differ from limits.tenant, by name.
 type Tenants map[string]TenantOverride
 
-// TenantLimits bounds what one tenant may use.
+// TenantLimits bounds the usage of one tenant.
 type TenantLimits struct {
 	// Requests a second of a tenant in each replica, reads included, by HTTP, gRPC and NATS together.
 	// Beyond it genbus refuses them with rate_limited, and requests in the NATS inbox wait. 0: no
@@ -29,7 +29,8 @@ type TenantLimits struct {
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
-// TenantOverride are the limits of one tenant. It has the fields of TenantLimits; Load fills those that are left out.
+// TenantOverride holds the limits of one tenant. It has the fields of TenantLimits; Load fills in
+// the missing ones.
 type TenantOverride struct {
 	// Requests a second of this tenant in each replica; 0 for no limit. Default: same as
 	// limits.tenant.
@@ -47,8 +48,8 @@ type TenantOverride struct {
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
-// LimitsOf returns the limits of a tenant, with the burst and the longest body as numbers that hold: Burst is 0 only
-// where RequestsPerSecond is, MaxBodyBytes never.
+// LimitsOf returns the effective limits of a tenant. Burst is 0 only if RequestsPerSecond is, and
+// MaxBodyBytes is never 0.
 func (c *Config) LimitsOf(tenant string) TenantLimits {
 	l := c.Limits.Tenant
 	if own, ok := c.Tenants[tenant]; ok {
@@ -66,7 +67,7 @@ func (c *Config) LimitsOf(tenant string) TenantLimits {
 	return l
 }
 
-// inherit fills what the file leaves out of a tenant's limits with those of all.
+// inherit fills in the limits that the file omits for a tenant from limits.tenant.
 func (l *loader) inherit() {
 	all := reflect.ValueOf(l.Limits.Tenant)
 	for name, override := range l.Tenants {

@@ -44,7 +44,7 @@ func TestWithoutLimitsThereAreNone(t *testing.T) {
 	if d := cmp.Diff(TenantLimits{MaxDeadLetters: 1000, MaxBodyBytes: 32 * MiB}, mustLoad(t, "").LimitsOf("acme")); d != "" {
 		t.Error(d)
 	}
-	// As many as a second has, where nothing is said of a burst.
+	// The default burst is one second's requests.
 	if burst := mustLoad(t, "limits: {tenant: {requests_per_second: 10.5}}").LimitsOf("acme").Burst; burst != 11 {
 		t.Errorf("burst %d", burst)
 	}

@@ -1,6 +1,6 @@
 package config
 
-// ServerTLS is what a server shows its clients, and what it wants of them. Changed files are read again while it runs.
+// ServerTLS configures TLS of a server. Changed files are reloaded at run time.
 type ServerTLS struct {
 	// PEM file of the server's certificate, followed by its intermediate certificates; empty for no
 	// TLS. Default: none.
@@ -24,7 +24,7 @@ func (t ServerTLS) check(r *report, path string) {
 	}
 }
 
-// TLS of the embedded server is that of its own clients.
+// checkEmbeddedTLS checks the TLS of the embedded server towards its clients.
 func (n NATS) checkEmbeddedTLS(r *report) {
 	t := n.TLS
 	if (t.CertFile == "") != (t.KeyFile == "") {

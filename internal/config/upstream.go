@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Upstreams are the upstream services by name.
+// Upstreams holds the upstream services by name.
 type Upstreams map[string]Upstream
 
 // Values of Upstream.Auth.
@@ -11,7 +11,7 @@ const (
 	AuthSigned = "signed"
 )
 
-// Upstream is one service that genbus calls.
+// Upstream is a service that genbus calls.
 type Upstream struct {
 	// Base address, http or https, without /v1; genbus adds the paths. Required.
 	BaseURL string `yaml:"base_url"`
@@ -60,7 +60,7 @@ type Upstream struct {
 	// Default: none.
 	Headers map[string]string `yaml:"headers"`
 
-	// The loaded secrets; empty where there are none.
+	// Key, AccessKey and SecretKey are the loaded secrets, or empty.
 	Key, AccessKey, SecretKey Secret `yaml:"-"`
 }
 
@@ -82,11 +82,11 @@ type UpstreamKey struct {
 	// File that holds the secret key. Default: none.
 	SecretKeyFile string `yaml:"secret_key_file"`
 
-	// The loaded secrets; empty where there are none.
+	// Key, AccessKey and SecretKey are the loaded secrets, or empty.
 	Key, AccessKey, SecretKey Secret `yaml:"-"`
 }
 
-// Breaker is the circuit breaker of an upstream, in each replica.
+// Breaker configures the circuit breaker of an upstream, in each replica.
 type Breaker struct {
 	// Consecutive failures (unreachable, no answer, 5xx) that open the breaker. For video creates on
 	// routes with another upstream, the first failure opens it. 0: no breaker. Default: 10.
@@ -95,7 +95,7 @@ type Breaker struct {
 	OpenFor time.Duration `yaml:"open_for"`
 }
 
-// NewUpstream returns an upstream with the default of every field.
+// NewUpstream returns an upstream with the default of every other field.
 func NewUpstream(baseURL string) Upstream {
 	return Upstream{
 		BaseURL: baseURL, Auth: AuthBearer, KeyCooldown: 5 * time.Minute,
@@ -105,7 +105,7 @@ func NewUpstream(baseURL string) Upstream {
 
 func (u *Upstream) setDefaults() { *u = NewUpstream("") }
 
-// Credentials are the upstream's keys: the list, or the one without a name.
+// Credentials returns the upstream's keys: the list, or else its single key, which has no name.
 func (u Upstream) Credentials() []UpstreamKey {
 	if len(u.Keys) > 0 {
 		return u.Keys

@@ -21,8 +21,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// fill admits videos and chats through all replicas at the same time until each of them has
-// refused one of either kind, and returns what was accepted.
+// fill admits videos and chats through all replicas concurrently until each worker is refused, and
+// returns the accepted ones.
 func fill(t testing.TB, replicas []*replica) (ids []subject.JobName) {
 	t.Helper()
 	var mu sync.Mutex
@@ -40,7 +40,7 @@ func fill(t testing.TB, replicas []*replica) (ids []subject.JobName) {
 					e, err := r.Admission.Admit(t.Context(), request)
 					if err != nil {
 						code := errcode.CodeOf(err)
-						if code == errcode.BrokerUnavailable || code == errcode.AcceptanceUnknown { // a machine that is busy
+						if code == errcode.BrokerUnavailable || code == errcode.AcceptanceUnknown { // a busy machine
 							continue
 						}
 						if code != errcode.StorageFull {
@@ -60,9 +60,9 @@ func fill(t testing.TB, replicas []*replica) (ids []subject.JobName) {
 	return ids
 }
 
-// longReplies is an upstream whose videos are completed at the first poll, with results of
-// some length, and whose chats are answered at once with replies of that length. creates are
-// the creates by their keys.
+// longReplies starts an upstream whose videos complete at the first poll and whose chats are
+// answered at once, with results of the given length. creates returns the number of creates by
+// idempotency key.
 func longReplies(t testing.TB, bytes int) (url string, creates func() map[string]int) {
 	var mu sync.Mutex
 	n := map[string]int{}
@@ -88,8 +88,7 @@ func longReplies(t testing.TB, bytes int) (url string, creates func() map[string
 	}
 }
 
-// allEnded waits until no accepted job is left, and checks that each has its end, the end
-// its copy in the feed, and what it consumed.
+// allEnded waits until no accepted job is left, and checks each one's end, feed copy and usage.
 func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.JobName) {
 	t.Helper()
 	jobtest.Drained(t, "jobs", func() uint64 {
@@ -120,10 +119,9 @@ func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.JobNa
 	}
 }
 
-// TestAnAcceptedBacklogEnds: eight replicas admit at the same time, from figures that are as
-// old as they may be, until the log has no room for another job. Then everything that was
-// accepted ends, with its copy in the feed and what it consumed, although the replies are
-// longer than any before them.
+// TestAnAcceptedBacklogEnds proves that all jobs admitted until the log is full complete, with feed
+// copy and usage, although eight replicas admitted them on stale figures and replies are unusually
+// long.
 func TestAnAcceptedBacklogEnds(t *testing.T) {
 	t.Parallel()
 	const log, reply = 20 << 20, 10 << 10
@@ -152,7 +150,8 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 				t.Errorf("%s was created %d times", key, n)
 			}
 		}
-		for _, n := range ids { // one of which the broker did not answer in time may have been accepted too
+		// A job that the broker did not confirm in time may have been accepted too.
+		for _, n := range ids {
 			if n.Kind == subject.Video && created[n.ID] != 1 {
 				t.Errorf("%s was created %d times", n.ID, created[n.ID])
 			}
@@ -163,8 +162,8 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 	})
 }
 
-// TestAnOrdinaryJobTakesWhatIsReserved: a video that is polled once, and a chat with a reply of
-// some hundred words.
+// TestAnOrdinaryJobTakesWhatIsReserved proves that the reserved log capacity fits a video that is
+// polled once and a chat with a reply of some hundred words.
 func TestAnOrdinaryJobTakesWhatIsReserved(t *testing.T) {
 	t.Parallel()
 	for kind, request := range map[subject.Kind]string{

@@ -37,7 +37,6 @@ func videoRoutes(change func(*config.Route)) func(*config.Config) {
 
 func resubmits(r *config.Route) { r.OnUnknownOutcome = config.OnUnknownResubmit }
 
-// withKeys gives the sandbox these keys.
 func withKeys(names ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		u := c.Upstreams[config.SandboxUpstream]
@@ -48,7 +47,7 @@ func withKeys(names ...string) func(*config.Config) {
 	}
 }
 
-// inherit has the replica take a task with a past, from the sandbox's own route.
+// inherit makes the replica take a job with a past, from the sandbox's route.
 func inherit(t testing.TB, r *replica, request string, past ...transition) {
 	t.Helper()
 	pastOf(t, r.log, pastItem(request), past...)
@@ -65,14 +64,14 @@ func requeued(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 	return task.Requeued(v, now, now, "rate_limit")
 }
 
-// boundTo is the past of a task whose first submission to an upstream may have
-// been accepted, and whose second one was refused for now.
+// boundTo returns the past of a job whose first submission to an upstream has an unknown outcome
+// and whose second one was refused for now.
 func boundTo(upstream string) []transition {
 	return []transition{submittingTo(upstream), submittingTo(upstream), requeued}
 }
 
-// unknownEnd checks that a task ended as one of which it is not known whether it was
-// accepted, and that its request is kept.
+// unknownEnd checks that a job ended with an unknown outcome and that a dead letter keeps its
+// request.
 func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	if code := end.Job.GetError().GetCode(); code != "submission_outcome_unknown" {
@@ -84,17 +83,15 @@ func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	}
 }
 
-// TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed: the upstream accepts, its
-// answer is lost, and it refuses the resubmission. That says nothing of the first
-// submission, so no other upstream and no other key gets the task.
+// TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed proves that a refused resubmission sends the job to
+// no other key or upstream: it does not show whether the first submission was accepted.
 func TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// refusal is the answer to the second create, and to later ones too where
-		// always is set.
+		// refusal answers the second create, and later ones if always is set.
 		refusal sandbox.Behaviour
 		always  bool
-		// expires and deadline limit the task; 0 for no limit.
+		// expires and deadline limit the job; 0 means no limit.
 		expires, deadline time.Duration
 		completes         bool
 	}{
@@ -139,7 +136,7 @@ func TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed(t *testing.T) {
 				if end.Job.GetError().GetCode() != string(errcode.Expired) || creates.Load() > 0 {
 					break
 				}
-				c.expires *= 2 // a busy machine did not begin with it
+				c.expires *= 2 // a busy machine did not start it
 			}
 			if c.completes {
 				if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(deadLetters(t, b)) != 0 {
@@ -156,7 +153,8 @@ func TestAfterAnUnknownOutcomeOnlyTheSameKeyIsUsed(t *testing.T) {
 	}
 }
 
-// TestNextHolderOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
+// TestNextHolderOfABoundTaskSubmitsItWhereItWas proves that a bound job stays with its upstream
+// although its route now prefers another one.
 func TestNextHolderOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
 	t.Parallel()
 	first, second, b := newSandbox(t), newSandbox(t), brokertest.Single(t)
@@ -171,8 +169,8 @@ func TestNextHolderOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
 	}
 }
 
-// TestBoundTaskThatCannotGoOnIsUnknown: its upstream is not configured any more,
-// or its route is written in another protocol now.
+// TestBoundTaskThatCannotGoOnIsUnknown proves that a bound job ends as unknown if its upstream is
+// no longer configured or its route changed the protocol.
 func TestBoundTaskThatCannotGoOnIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -197,8 +195,8 @@ func TestBoundTaskThatCannotGoOnIsUnknown(t *testing.T) {
 	}
 }
 
-// TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown: its holder died in the
-// middle of the create. The route resubmits, but this one it cannot.
+// TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown proves that a create cut off by its holder's
+// death ends as unknown if the route resubmits but cannot resubmit this one.
 func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -228,8 +226,8 @@ func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 	}
 }
 
-// TestTaskWithoutItsBodyMayBeAccepted: it cannot be submitted again, and an
-// earlier submission may have been accepted all the same.
+// TestTaskWithoutItsBodyMayBeAccepted proves that a job whose body is lost ends as unknown if an
+// earlier submission may have been accepted.
 func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
 	t.Parallel()
 	for name, past := range map[string][]transition{
@@ -255,7 +253,6 @@ func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
 	}
 }
 
-// putItem queues a work item as it is.
 func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 	t.Helper()
 	data, err := proto.Marshal(item)
@@ -269,7 +266,6 @@ func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 	}
 }
 
-// TestBoundOrphanEndsAsUnknown: an upstream may have accepted the task of a route that is gone.
 func TestBoundOrphanEndsAsUnknown(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -287,8 +283,7 @@ func TestBoundOrphanEndsAsUnknown(t *testing.T) {
 	}
 }
 
-// speaks changes the protocol of the sandbox's first route; there is no route of
-// the old one then.
+// speaks changes the protocol of the sandbox's first route, so that no route has the old one.
 func speaks(c *config.Config, protocol string) {
 	for i := range c.Routes {
 		if c.Routes[i].Name == config.SandboxVideoRoute {
@@ -297,8 +292,8 @@ func speaks(c *config.Config, protocol string) {
 	}
 }
 
-// TestTaskIsReadInItsOwnProtocol: its route speaks another one now. It is polled
-// where another route speaks the old one, and ends with its id where none does.
+// TestTaskIsReadInItsOwnProtocol proves that a job whose route changed the protocol is polled
+// through another route with the old protocol, and otherwise ends with its task ID.
 func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -327,8 +322,8 @@ func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
 	}
 }
 
-// TestQueuedTaskOfAnotherProtocolEnds: its body means nothing in the protocol
-// that its route speaks now.
+// TestQueuedTaskOfAnotherProtocolEnds proves that a queued job ends if its route changed the
+// protocol.
 func TestQueuedTaskOfAnotherProtocolEnds(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// boundAndSubmitted is the past of a task that was resubmitted after an unknown
-// outcome, and then accepted.
+// boundAndSubmitted returns the past of a job that was resubmitted after an unknown outcome, and
+// accepted.
 func boundAndSubmitted(deadline time.Duration) []transition {
 	s := func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 		return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(deadline)})
@@ -23,8 +23,8 @@ func boundAndSubmitted(deadline time.Duration) []transition {
 	}}
 }
 
-// TestABoundTaskWithAnIDIsNotUnknown: it stays bound after its upstream has accepted
-// it, and every end but a good one says what that is, with the id.
+// TestABoundTaskWithAnIDIsNotUnknown proves that a bound job with an upstream ID fails with the
+// actual reason and the ID.
 func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 	t.Parallel()
 	for code, end := range map[string]func(t *testing.T, r *replica, item *genbusv1.WorkItem){
@@ -36,7 +36,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 		},
 		"poisoned": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {
 			t.Helper()
-			newReplica(t, r.Broker, r.cfg).stop(true) // makes the consumer
+			newReplica(t, r.Broker, r.cfg).stop(true) // creates the durable consumer
 			putItem(t, r.Broker, item)
 			deliver(t, r.Broker, 10+2)
 			if err := r.Start(t.Context()); err != nil {

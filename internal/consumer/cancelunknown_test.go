@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// checkUnknown checks that the only letter is that of a submission with an unknown outcome.
+// checkUnknown checks that the only dead letter is for a submission with an unknown outcome.
 func checkUnknown(t *testing.T, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	if !end.Job.GetExecution().GetSubmissionOutcomeUnknown() {
@@ -32,8 +32,8 @@ func checkUnknown(t *testing.T, b *broker.Broker, end joblog.Entry) {
 	}
 }
 
-// TestACancelKeepsAnUnknownOutcome: the holder dies while the upstream has the create, and the
-// caller cancels the job. Whoever settles its item keeps a letter first.
+// TestACancelKeepsAnUnknownOutcome proves that a job cancelled after its holder died during the
+// create leaves a dead letter.
 func TestACancelKeepsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -66,7 +66,7 @@ func TestACancelKeepsAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// beingSubmitted is the past of a task whose holder died during the create.
+// beingSubmitted is the past of a job whose holder died during the create.
 func beingSubmitted(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 	return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(time.Hour)})
 }
@@ -75,8 +75,8 @@ func cancelled(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 	return task.Cancelled(v, now, &genbusv1.TaskError{Code: "cancelled"})
 }
 
-// TestACancelledOrphanKeepsItsUnknownOutcome: its route was removed while it was submitted, and
-// an operator ends what is left there.
+// TestACancelledOrphanKeepsItsUnknownOutcome proves the same for a job of an unconfigured route
+// that an operator fails.
 func TestACancelledOrphanKeepsItsUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -96,7 +96,7 @@ func saysWith(status int, body string) http.HandlerFunc {
 	}
 }
 
-// TestACancelBeforeARefusalIsHeard leaves no letter: the holder hears that there is no task.
+// TestACancelBeforeARefusalIsHeard proves that a refusal after the cancel leaves no dead letter.
 func TestACancelBeforeARefusalIsHeard(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{

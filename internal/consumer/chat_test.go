@@ -87,7 +87,8 @@ func TestChatOutcomes(t *testing.T) {
 	}
 }
 
-// TestAFinalFailureOfAChatIsNotRepeated: the same request would fail once more, and cost as much.
+// TestAFinalFailureOfAChatIsNotRepeated proves that a chat is not called again if the same request
+// would fail again.
 func TestAFinalFailureOfAChatIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
@@ -133,8 +134,8 @@ func TestCancelCutsTheCall(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestACancelledChatWaitsForNoSlot: it lets go of its message at once, although all slots of
-// its upstream are in use.
+// TestACancelledChatWaitsForNoSlot proves that a cancelled chat is dropped at once, although all
+// slots of its upstream are in use.
 func TestACancelledChatWaitsForNoSlot(t *testing.T) {
 	t.Parallel()
 	up, b := newSlowUpstream(t), brokertest.Single(t)
@@ -151,7 +152,7 @@ func TestACancelledChatWaitsForNoSlot(t *testing.T) {
 	begin := time.Now()
 	cancelJob(t, r.log, e)
 	shortly(t, "it is let go of", func() bool { return heldJob(r.holder, id) == nil })
-	if took := time.Since(begin); took > 20*time.Second { // by itself it looks after 30 s
+	if took := time.Since(begin); took > 20*time.Second { // without a wake-up it checks after 30 s
 		t.Errorf("it was held for %s", took)
 	}
 	close(up.done)

@@ -35,7 +35,7 @@ func openWithClock(t testing.TB, s *server.Server, w *wallClock) *broker.Broker 
 	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL(), Wall: w.now})
 }
 
-// wrongBy are the two ways to be wrong.
+// wrongBy has both directions of a wrong clock.
 var wrongBy = map[string]time.Duration{"ahead": 49 * time.Hour, "behind": -49 * time.Hour}
 
 func (r *replica) current(t testing.TB, e joblog.Entry) joblog.Entry {
@@ -47,7 +47,7 @@ func (r *replica) current(t testing.TB, e joblog.Entry) joblog.Entry {
 	return current
 }
 
-// runsAt waits until a replica has begun with a job.
+// runsAt waits until a job was started, and checks that a replica has done it.
 func (r *replica) runsAt(t testing.TB, e joblog.Entry, at *replica) {
 	t.Helper()
 	r.begun(t, e)
@@ -67,10 +67,8 @@ func admitChat(t testing.TB, r *replica) joblog.Entry {
 	return e
 }
 
-// TestAWrongClockEndsNothing: a replica whose clock is wrong by 49 h runs next to one
-// whose clock is right. Jobs in work and in the queue stay as they are, but for the one
-// whose time is really over; the wrong one accepts nothing, and the right one carries
-// all to their ends.
+// TestAWrongClockEndsNothing proves that a replica with a clock wrong by 49 h ends and accepts no
+// jobs, while a replica with a correct clock expires and completes them.
 func TestAWrongClockEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, shift := range wrongBy {
@@ -94,8 +92,8 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 				t.Errorf("a request to the wrong one: %v", err)
 			}
 
-			// The last deadline that both know: a replica that ends jobs by time has checked
-			// all of them by then.
+			// The latest deadline that both know. By then, a replica that ends jobs by time has
+			// checked all of them.
 			over := admitVideo(t, right, "acme", "over", expiring(3*time.Second))
 			if end := entryOf(t, right, over.Name()); end.Job.GetError().GetCode() != string(errcode.Expired) || end.Time.Before(over.Job.GetExpiresAt().AsTime()) {
 				t.Errorf("the one whose time is over ended at %s with %v", end.Time, end.Job.GetError())
@@ -120,8 +118,8 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSetWhileItRuns: its replica goes on polling what it holds, beyond every
-// deadline, and takes nothing more, until its clock is right again.
+// TestAClockThatIsSetWhileItRuns proves that a replica whose clock becomes wrong continues to poll,
+// even past deadlines, and takes no jobs until the clock is right again.
 func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 	t.Parallel()
 	for name, shift := range wrongBy {
@@ -138,7 +136,7 @@ func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 			polls := func() int { return up.number(func() int { return up.polls[id] }) }
 			r.eventually(t, "it is polled", func() bool { return polls() > 0 })
 
-			// A clock that is set before the job is submitted would give it to another replica.
+			// If the clock were set before the submission, the job would go to another replica.
 			w.set(shift)
 			jobs := []joblog.Entry{held, admitVideo(t, other, "acme", "later"), admitChat(t, other)}
 			before := polls()
@@ -174,8 +172,8 @@ func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestAWrongClockTakesNoSubmissionOver: its holder may be writing the request. Whether it
-// was accepted is not called unknown before a right clock says that the time is over.
+// TestAWrongClockTakesNoSubmissionOver proves that a replica with a wrong clock returns a job found
+// in submitting and does not end it as unknown.
 func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
 	t.Parallel()
 	s, w := brokertest.Alone(t), &wallClock{}

@@ -1,10 +1,8 @@
-// Package consumer takes accepted jobs from the work stream and carries them to
-// their end, and takes requests from the inbox to admission. It accepts nothing
-// itself; that is admission's.
+// Package consumer carries accepted jobs from the work stream to their end, and requests from the
+// inbox to admission.
 //
-// One durable pull consumer serves each route, and one each kind of request. This package
-// has their fetch loops, the start and the drain. What is done with a message is in its
-// rooms: hold keeps the messages of jobs, video and chat carry the jobs to their end,
+// Each route, and each kind of request, has one durable pull consumer. This package has their fetch
+// loops, startup and drain. Package hold keeps the messages of jobs, video and chat run the jobs,
 // intake admits requests, and rescue ends the jobs that no replica will end.
 package consumer
 
@@ -34,17 +32,17 @@ type Consumer struct {
 	stopFetching context.CancelCauseFunc
 	stopWorking  context.CancelCauseFunc
 	loops        sync.WaitGroup // fetch loops
-	extending    sync.WaitGroup // the ticker that extends what is held
+	extending    sync.WaitGroup // the ticker that extends held messages
 	resync       gate
 
 	idleAfter, fetchWait time.Duration
-	// running belongs to Start, and then to the reload at work.
+	// running belongs to Start, and then to the current reload.
 	running map[routeID]*running
 	idle    idlePulls
 }
 
-// New returns a consumer that does nothing yet. ctx bounds the life of all work.
-// The index is started after it, so that it hears of the jobs that wait already.
+// New returns a consumer that has not started. The end of ctx stops fetching; only Drain ends the
+// work. Start the index after New, so that the sweeper hears of the jobs that are waiting already.
 func New(ctx context.Context, p *parts.Parts) *Consumer {
 	fetching, stopFetching := context.WithCancelCause(ctx)
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -73,22 +71,20 @@ func New(ctx context.Context, p *parts.Parts) *Consumer {
 	return c
 }
 
-// Held is how many jobs this process holds.
+// Held returns the number of jobs that this process holds.
 func (c *Consumer) Held() int { return c.holder.Held() }
 
-// HeldJob is what is known of a job that this process holds, by its id; nil where it does not.
+// HeldJob returns the details of a held job by its ID, or nil if this process does not hold it.
 func (c *Consumer) HeldJob(id string) *genbusv1.HeldJob { return c.holder.HeldJob(id) }
 
-// Drain stops taking work at once, hands over what is only held, and waits for
-// the calls in hand until ctx ends; then it cuts them. It returns when nothing
-// of the consumer runs any more.
+// Drain stops fetching, returns the messages of jobs without a running call, and waits for running
+// calls. When ctx ends, it cuts them off. It returns when nothing of the consumer is running.
 func (c *Consumer) Drain(ctx context.Context) error {
 	c.stopFetching(hold.ErrShutdown)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// First the fetches end, so that nothing that is given back comes to this
-		// process again.
+		// The fetches end first, so that returned messages do not come back to this process.
 		c.loops.Wait()
 		c.holder.HandOver()
 		c.holder.Jobs.Wait()
@@ -105,17 +101,17 @@ func (c *Consumer) Drain(ctx context.Context) error {
 	return fmt.Errorf("the grace period ended with running calls; another replica or the next start continues their jobs: %w", context.Cause(ctx))
 }
 
-// reconnected makes sure of what is held before anything new is fetched: the
-// broker may have given it to others meanwhile.
+// reconnected checks held jobs before anything new is fetched: the broker may have redelivered them
+// to other replicas.
 func (c *Consumer) reconnected(ctx context.Context) {
 	c.Metrics.Reconnected()
 	c.resync.shut()
 	defer c.resync.open()
 	c.holder.Reclaim(ctx)
-	c.idle.interrupt() // what was asked for before may be answered too
+	c.idle.interrupt() // requests from before the disconnect may be answered too
 }
 
-// gate stops the fetch loops for a while.
+// gate blocks the fetch loops while at least one caller has shut it.
 type gate struct {
 	mu     sync.Mutex
 	closed int
@@ -154,7 +150,7 @@ func (g *gate) pass(ctx context.Context) error {
 	}
 }
 
-// routeID is what a route is in the broker.
+// routeID identifies a route in the broker.
 type routeID struct {
 	kind subject.Kind
 	name string
@@ -162,11 +158,10 @@ type routeID struct {
 
 func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name} }
 
-// running is a route at work in this process.
+// running is a route that this process serves.
 type running struct {
 	route config.Route
-	// appliedMaxAckPending is the max_in_flight that the broker was last told; 0 where it
-	// may or may not have heard of another one.
+	// appliedMaxAckPending is the max_in_flight that the broker applies, or 0 if that is unknown.
 	appliedMaxAckPending int
 	slots                *slots
 }

@@ -33,8 +33,8 @@ const (
 	filePath   = "GET /file/{name}"
 )
 
-// scripted is an upstream whose answers the test writes, by path. It answers, and counts,
-// whole requests only: of a request whose body was cut off no upstream makes a task.
+// scripted starts an upstream whose answers the test defines by path. It ignores requests whose
+// body was cut off, as real upstreams do.
 func scripted(t testing.TB, answers map[string]http.HandlerFunc) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -53,7 +53,6 @@ func scripted(t testing.TB, answers map[string]http.HandlerFunc) string {
 	return s.URL
 }
 
-// says answers with JSON.
 func says(format string, args ...any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -65,15 +64,13 @@ func saysStatus(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// saysCompleted answers a poll with a task whose file the upstream itself has.
 func saysCompleted(w http.ResponseWriter, r *http.Request) {
 	says(`{"task_id":%q,"status":"completed","url":"http://%s/file/%s"}`, r.PathValue("id"), r.Host, r.PathValue("id"))(w, r)
 }
 
-// archives copies every result.
 func archives(r *config.Route) { r.Archive = true }
 
-// copies are the names of what the object store has of the tenant.
+// copies returns the names of the tenant's stored objects.
 func copies(t testing.TB, b *broker.Broker) (names []string) {
 	t.Helper()
 	store, err := b.JetStream().ObjectStore(t.Context(), b.Names().Bodies("acme"))
@@ -93,7 +90,6 @@ func copies(t testing.TB, b *broker.Broker) (names []string) {
 	return names
 }
 
-// promptOf reads a create, whose prompt names what the test wants of it.
 func promptOf(r *http.Request) string {
 	var body struct{ Prompt string }
 	_ = json.NewDecoder(r.Body).Decode(&body)
@@ -105,9 +101,8 @@ func acceptsByPrompt(w http.ResponseWriter, r *http.Request) {
 	says(`{"task_id":%q,"status":"queued"}`, promptOf(r))(w, r)
 }
 
-// TestCompletedStaysCompleted: the upstream has said that a task completed, and
-// its file cannot be copied. Whatever the upstream says then, the task completes
-// with what was known as soon as the time of the copy is over.
+// TestCompletedStaysCompleted proves that a completed upstream task whose file cannot be copied
+// still completes when the copy's time is over, whatever later polls say.
 func TestCompletedStaysCompleted(t *testing.T) {
 	t.Parallel()
 	later := map[string]http.HandlerFunc{
@@ -138,7 +133,8 @@ func TestCompletedStaysCompleted(t *testing.T) {
 	})
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) {
-		// A copy is tried again after 4 s at least. Its time is over then, and not before the first try.
+		// A copy is retried after at least 4 s. Its time is over then, and not before the first
+		// attempt.
 		r.Archive, r.Timeouts.Archive, r.Timeouts.Deadline = true, 3900*time.Millisecond, 4*time.Second
 	})))
 	for name := range later {
@@ -159,9 +155,8 @@ func TestCompletedStaysCompleted(t *testing.T) {
 	}
 }
 
-// TestNextHolderAsksForALostResult: a task whose upstream had finished is taken over
-// after its deadline and after the time of its copy. The next holder asks once before
-// it decides.
+// TestNextHolderAsksForALostResult proves that a holder which takes a finished job over after its
+// deadline and copy time polls once before it decides.
 func TestNextHolderAsksForALostResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -197,8 +192,8 @@ func TestNextHolderAsksForALostResult(t *testing.T) {
 	}
 }
 
-// TestCancelEndsACopy: the file never ends, and the copy may take ten minutes; the
-// task is let go of at once, and nothing of it stays.
+// TestCancelEndsACopy proves that a cancelled job is dropped at once during an endless copy and
+// leaves no objects.
 func TestCancelEndsACopy(t *testing.T) {
 	t.Parallel()
 	b, reading := brokertest.Single(t), make(chan struct{}, 1)
@@ -223,8 +218,8 @@ func TestCancelEndsACopy(t *testing.T) {
 	}
 }
 
-// TestNextHolderDropsCopiesOfTheLast: the replica that copied them died before the task
-// was cancelled, so that no event names them.
+// TestNextHolderDropsCopiesOfTheLast proves that copies of a dead holder are removed after the
+// job's end.
 func TestNextHolderDropsCopiesOfTheLast(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ends counts the jobs that come into the feed.
+// ends subscribes to the feed.
 func ends(t testing.TB, b *broker.Broker) <-chan *nats.Msg {
 	t.Helper()
 	feed := make(chan *nats.Msg, 1024)
@@ -33,14 +33,12 @@ func ends(t testing.TB, b *broker.Broker) <-chan *nats.Msg {
 	return feed
 }
 
-// TestNothingIsAskedOnTheWayOfAJob: of a job that this process has admitted, and that meets
-// no conflict, JetStream is asked nothing, however much faster than the admission its holder
-// is: no message is read, and none is deleted. A request id costs one read of the log, which
-// decides whose job it is. All else is asked once in a while, however many jobs there are.
+// TestNothingIsAskedOnTheWayOfAJob proves that a job admitted by its holder's process makes no
+// JetStream requests, except one read of the log with a request ID, and that all other requests are
+// periodic.
 //
-// Nothing is said of jobs that took a second, on a machine with much else to do, as the queue looks
-// then whether their items are still there; nor of those that a check of held jobs met, as it has
-// one read its log whose commit is under way.
+// It ignores jobs that took a second, because the queue then rereads their items, and jobs in a
+// check of held jobs, which may reread the log during a commit.
 func TestNothingIsAskedOnTheWayOfAJob(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]map[string]int{"": nil, "r": {"STREAM.MSG.GET.GENBUS_TASKS": 1}} {
@@ -56,7 +54,7 @@ func TestNothingIsAskedOnTheWayOfAJob(t *testing.T) {
 			}
 			const atOnce, most, batches = 8, 40, 25
 			begin := time.Now()
-			var quick, slow []string // ids
+			var quick, slow []string // job IDs
 			for i := 0; len(quick) < most && i < batches*atOnce/2; {
 				batch := time.Now()
 				for range atOnce / 2 {
@@ -123,10 +121,10 @@ func TestNothingIsAskedOnTheWayOfAJob(t *testing.T) {
 	}
 }
 
-// bySequence is for the id of a job of which a message is named by its sequence.
+// bySequence replaces the job ID of a request that names a message by its sequence.
 const bySequence = "by sequence"
 
-// jobsAsked is the job that a request of a message is about, or those that it asks for together.
+// jobsAsked returns the job that a request is about, or the jobs of a joint request.
 func jobsAsked(t testing.TB, api string, data []byte) (id string, together []string) {
 	t.Helper()
 	if !strings.HasPrefix(api, "STREAM.MSG.") && !strings.HasPrefix(api, "DIRECT.GET.") {
@@ -145,7 +143,7 @@ func jobsAsked(t testing.TB, api string, data []byte) (id string, together []str
 		together = append(together, last(name))
 	}
 	switch name := cmp.Or(request.Last, request.Next); {
-	case together != nil, strings.HasSuffix(name, ">"): // of no single one
+	case together != nil, strings.HasSuffix(name, ">"): // of several jobs
 		return "", together
 	case name == "":
 		return bySequence, nil
@@ -154,8 +152,8 @@ func jobsAsked(t testing.TB, api string, data []byte) (id string, together []str
 	}
 }
 
-// BenchmarkQueuedChat is short chats from the inbox to the feed, and the messages of the
-// service's connections, the one publish included, by how many are under way at a time.
+// BenchmarkQueuedChat measures short chats from the inbox to the feed, including the messages of
+// the service's connections, by the number of concurrent chats.
 func BenchmarkQueuedChat(b *testing.B) {
 	for _, callers := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprint("underway=", callers), func(b *testing.B) {
@@ -197,8 +195,7 @@ func traffic(b *broker.Broker) (sent, received uint64) {
 	return sent, received
 }
 
-// cpuUsed is what this process has used of the processor: the service, the broker and the
-// upstream.
+// cpuUsed returns the processor time of this process, with the broker and the upstream.
 func cpuUsed(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

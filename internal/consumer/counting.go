@@ -15,23 +15,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// countEvery is how often the messages in the broker are counted for metrics. Every
-// replica does, so that the numbers outlive each of them.
+// countEvery is the interval of the counts for metrics. Every replica counts, so that the metrics
+// survive the loss of any replica.
 const countEvery = 10 * time.Second
 
-// counter counts what is in the broker, and takes no job. What it finds deleted there is
-// made again: a replica without a free slot fetches nothing that would tell it.
+// counter counts the messages in the broker, and recreates deleted consumers and streams: a replica
+// without a free slot fetches nothing and would not notice.
 type counter struct {
 	config  *config.Live
 	broker  *broker.Broker
 	queue   *queue.Queue
 	metrics *telemetry.Metrics
 	log     *slog.Logger
-	restore func(context.Context, routeID) error // makes again what a route needs
+	restore func(context.Context, routeID) error // recreates what a route needs
 	every   time.Duration
 }
 
-// countedRoute is a route whose jobs are counted.
 type countedRoute struct {
 	id      routeID
 	metrics *telemetry.RouteMetrics
@@ -39,15 +38,15 @@ type countedRoute struct {
 	drain   drainReport
 }
 
-// countedInbox is the requests of one kind.
+// countedInbox is the inbox of one kind.
 type countedInbox struct {
 	durable string
 	metrics *telemetry.RouteMetrics
 	idle    *idlePull
 }
 
-// countWaiting counts the jobs that wait for each route, and the requests in the inbox, at
-// once and from then on, until ctx ends. What cannot be read stays as it was.
+// countWaiting counts the waiting jobs of each route and the requests in the inbox, now and every
+// period until ctx ends. Failed reads leave the last count.
 func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute, inboxes []*countedInbox) {
 	ticker := time.NewTicker(c.every)
 	defer ticker.Stop()
@@ -94,18 +93,17 @@ func (c *counter) countInbox(ctx context.Context, in *countedInbox) {
 	}
 }
 
-// wake ends a long request where jobs are ready that it did not bring.
+// wake ends the route's long request if there are ready jobs that it did not deliver.
 func (r *countedRoute) wake(n queue.Counts) {
 	if n.Ready > 0 && !n.Paused {
 		r.idle.interrupt()
 	}
 }
 
-// restoring bounds the routes that are restored at a time.
+// restoring bounds concurrent restores of routes.
 const restoring = 8
 
-// restoreEach makes again what those routes need in the broker that were not counted, and
-// counts their jobs.
+// restoreEach recreates the needs of the uncounted routes in the broker, and counts their jobs.
 func (c *counter) restoreEach(ctx context.Context, routes []*countedRoute, uncounted map[*queue.Route]bool) {
 	var group sync.WaitGroup
 	free := make(chan struct{}, restoring)
@@ -146,16 +144,16 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 	c.countDraining(ctx, r.id, &r.drain)
 }
 
-// drainReport is what the log was last told of a draining route.
+// drainReport is the last logged state of a draining route.
 type drainReport struct {
-	at   time.Time // zero: nothing since the route began to drain
+	at   time.Time // zero if nothing was logged since the route began to drain
 	left uint64
 }
 
-// drainEvery is the least time between two lines of the log about a route that drains.
+// drainEvery is the minimum interval between two log lines about a draining route.
 const drainEvery = time.Minute
 
-// countDraining says how many jobs a draining route has left, and once that it has none.
+// countDraining logs how many jobs a draining route has left, and once that it has none.
 func (c *counter) countDraining(ctx context.Context, id routeID, said *drainReport) {
 	if r, _ := c.config.Now().RouteNamed(string(id.kind), id.name); !r.Draining {
 		c.metrics.NotDraining(id.kind, id.name)
@@ -181,7 +179,7 @@ func (c *counter) countDraining(ctx context.Context, id routeID, said *drainRepo
 	*said = drainReport{at: time.Now(), left: left}
 }
 
-// countStreams counts what is in each stream, at once and from then on, until ctx ends.
+// countStreams counts the messages of each stream, now and every period until ctx ends.
 func (c *counter) countStreams(ctx context.Context) {
 	short := map[string]bool{} // by stream: it keeps less than its max_age
 	for {
@@ -223,8 +221,8 @@ func (c *counter) countStream(ctx context.Context, name string, short map[string
 	}
 }
 
-// sayHistory tells when a stream begins to keep less than its max_age, and when it no longer
-// does: the oldest events are those that readers were promised.
+// sayHistory logs when a stream starts to keep less than its max_age, which readers were promised,
+// and when it keeps all of it again.
 func (c *counter) sayHistory(info *jetstream.StreamInfo, history float64) {
 	attrs := []any{
 		"stream", info.Config.Name, "max_age", info.Config.MaxAge.String(), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes,

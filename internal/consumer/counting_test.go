@@ -17,8 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// value adds the series of a metric that have the labels: gauges and counters by
-// value, histograms by the number of observations. found is false without any.
+// value sums the series of a metric that have the labels: gauges and counters by value, histograms
+// by the number of observations. found is false if there are none.
 func value(t testing.TB, m *telemetry.Metrics, name string, labels map[string]string) (sum float64, found bool) {
 	t.Helper()
 	families, err := m.Gatherer().Gather()
@@ -65,8 +65,8 @@ func reaches(t testing.TB, m *telemetry.Metrics, want float64, name string, labe
 	}
 }
 
-// TestHeldJobsAreCountedByPhase: each held job is in one gauge, and in none
-// once it is let go.
+// TestHeldJobsAreCountedByPhase proves that each held job is in one gauge, and a dropped one in
+// none.
 func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSlowUpstream(t), telemetry.NewMetrics("test")
@@ -100,8 +100,8 @@ func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheBrokerIsCounted: every stream, and the jobs of a route that
-// takes none.
+// TestWhatStandsInTheBrokerIsCounted proves that a replica counts all streams, and the jobs of a
+// route whose jobs it does not take.
 func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSandbox(t), telemetry.NewMetrics("test")
@@ -140,11 +140,12 @@ func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
 	if n, _ := value(t, m, "genbus_redeliveries_total", route); n != 0 {
 		t.Errorf("%v redeliveries before there was one", n)
 	}
-	first.stop(true) // gives its job back
+	first.stop(true) // returns its job
 	reaches(t, m, 1, "genbus_redeliveries_total", route)
 }
 
-// TestAStreamThatWillDropTooEarlySaysSo before it drops anything, once.
+// TestAStreamThatWillDropTooEarlySaysSo proves that a stream which cannot keep its max_age is
+// logged once, before it drops anything.
 func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{UsageMaxBytes: 1 << 20, ChunksMaxBytes: 1 << 20, RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// abandon starts a job, and has its replica die when the job is in a phase and ready
-// has returned. It gives what the job's log says then.
+// abandon starts a job and stops its replica ungracefully once the job is in a phase and ready has
+// returned. It returns the job's state.
 func abandon(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func(), change ...func(*config.Config)) joblog.Entry {
 	t.Helper()
 	r := newReplica(t, b, testConfig(t, url, change...))
@@ -38,8 +38,7 @@ func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase
 	return e
 }
 
-// silent is an upstream that reads a create and does not answer it; begun returns when
-// it has one.
+// silent starts an upstream that reads a create and does not answer. begun returns when it has one.
 func silent(t *testing.T) (url string, begun func()) {
 	t.Helper()
 	read := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// checkLetter checks that a letter tells all that a new job needs.
+// checkLetter checks that a dead letter has everything that a new job needs.
 func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 	t.Helper()
 	letters := deadLetters(t, b)
@@ -31,8 +31,8 @@ func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 	}
 }
 
-// TestARemovedUpstreamLeavesALetter: the task there may be paid for, and can be
-// attached when its upstream key is back.
+// TestARemovedUpstreamLeavesALetter proves that a removed upstream leaves a dead letter with which
+// the task can be attached later.
 func TestARemovedUpstreamLeavesALetter(t *testing.T) {
 	t.Parallel()
 	first, second := newSandbox(t), newSandbox(t)
@@ -56,8 +56,8 @@ func TestARemovedUpstreamLeavesALetter(t *testing.T) {
 	doneOnce(t, two.Broker, end)
 }
 
-// TestARemovedRouteLeavesALetter of a task that was submitted, and none of one that
-// was not.
+// TestARemovedRouteLeavesALetter proves that failing the jobs of a removed route leaves a dead
+// letter for submitted jobs only.
 func TestARemovedRouteLeavesALetter(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -83,8 +83,8 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 	checkLetter(t, b, id, "upstream_removed", config.SandboxUpstream)
 }
 
-// TestADeadlineThatPassedUnheld: a task whose deadline has passed while no replica held
-// it is asked for once, because its upstream may have finished it.
+// TestADeadlineThatPassedUnheld proves that a job whose deadline passed without a holder is polled
+// once.
 func TestADeadlineThatPassedUnheld(t *testing.T) {
 	t.Parallel()
 	for duration, want := range map[string]string{"1": "", "3600000": "deadline_exceeded"} {
@@ -107,7 +107,7 @@ func TestADeadlineThatPassedUnheld(t *testing.T) {
 	}
 }
 
-// TestEndsWithALetterAreWarnings, and no other ends.
+// TestEndsWithALetterAreWarnings proves that only ends with a dead letter are logged as warnings.
 func TestEndsWithALetterAreWarnings(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestSizeAndSecondsOfTheUpstream: what a request left out is what its upstream says, from
-// the answer to the create on; what it asked for stays as it said it.
+// TestSizeAndSecondsOfTheUpstream proves that size and seconds come from the upstream, from its
+// answer to the create on, unless the request has them.
 func TestSizeAndSecondsOfTheUpstream(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

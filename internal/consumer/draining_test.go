@@ -17,8 +17,8 @@ import (
 
 func drains(r *config.Route) { r.Draining = true }
 
-// TestDrainingRouteAdmitsNothingAndEmpties: ready jobs and those of the backlog are served to
-// their end; a new request is refused, and one of an accepted job attaches to it.
+// TestDrainingRouteAdmitsNothingAndEmpties proves that a draining route runs its ready jobs and
+// backlog, refuses new requests, and attaches requests of accepted jobs.
 func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSentBodies(t), telemetry.NewMetrics("test")

@@ -20,8 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// storeItem puts a work item onto a route without any log, as admission leaves it
-// when it dies half way.
+// storeItem stores a work item on a route without a log, as after a crash during admission.
 func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Duration) *genbusv1.WorkItem {
 	t.Helper()
 	item := &genbusv1.WorkItem{
@@ -34,7 +33,7 @@ func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Durati
 	}
 	m := nats.NewMsg(b.Names().WorkItem(subject.Video, route, "acme", id))
 	m.Data = data
-	shortly(t, "a leader of the stream", func() bool { // which may have just been made
+	shortly(t, "a leader of the stream", func() bool { // the stream may have just been created
 		_, err := b.Publish(t.Context(), m)
 		if err != nil && !errors.Is(err, broker.ErrUnavailable) {
 			t.Fatal(err)
@@ -44,7 +43,7 @@ func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Durati
 	return item
 }
 
-// waitItem is storeItem for a job that waits for its turn.
+// waitItem is storeItem for a job in the backlog.
 func waitItem(t testing.TB, b *broker.Broker, route, id string, age time.Duration) *genbusv1.WorkItem {
 	t.Helper()
 	item := &genbusv1.WorkItem{
@@ -55,7 +54,7 @@ func waitItem(t testing.TB, b *broker.Broker, route, id string, age time.Duratio
 	return item
 }
 
-// putItemAt stores a work item on a subject as it is.
+// putItemAt stores a work item unchanged on a subject.
 func putItemAt(t testing.TB, b *broker.Broker, subj string, item *genbusv1.WorkItem) {
 	t.Helper()
 	data, err := proto.Marshal(item)
@@ -86,8 +85,8 @@ func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
 	})
 }
 
-// TestOldItemThatWaitedWithoutALogIsRun: it was accepted while the log was away, the
-// replica that had accepted it died, and its turn came hours later. It was never ready.
+// TestOldItemThatWaitedWithoutALogIsRun proves that an item of the backlog without a log is run
+// however old it is, because no holder can have started it.
 func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -117,8 +116,8 @@ func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestRefusalIsFinishedByTheRedelivery: the process died between the terminal
-// event of a refused id and its twin.
+// TestRefusalIsFinishedByTheRedelivery proves that a redelivered refused request gets the missing
+// feed copy.
 func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -138,8 +137,8 @@ func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestRefusalLeavesAnAcceptedJobAlone: the item is stored and its log is still
-// empty when a bad message with the same request id comes, which finds the job.
+// TestRefusalLeavesAnAcceptedJobAlone proves that a bad message does not end a job with the same
+// request ID whose log is still empty.
 func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

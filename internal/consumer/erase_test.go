@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// purge removes what a stream has on a subject, as an operator does.
+// purge removes a stream's messages on a subject, as an operator may.
 func purge(t testing.TB, b *broker.Broker, stream, subj string) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), stream)
@@ -34,7 +34,7 @@ func purge(t testing.TB, b *broker.Broker, stream, subj string) {
 	}
 }
 
-// delivered takes a work item that no route of the replica consumes.
+// delivered fetches a work item that no route of the replica consumes.
 func delivered(t testing.TB, b *broker.Broker, subj string) jetstream.Msg {
 	t.Helper()
 	c, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
@@ -46,7 +46,7 @@ func delivered(t testing.TB, b *broker.Broker, subj string) jetstream.Msg {
 	return brokertest.Next(t, c)
 }
 
-// letGo waits until a replica holds a job no more.
+// letGo waits until a replica no longer holds a job.
 func (r *replica) letGo(t testing.TB, id string) {
 	t.Helper()
 	for begin := time.Now(); heldJob(r.holder, id) != nil; {
@@ -56,8 +56,8 @@ func (r *replica) letGo(t testing.TB, id string) {
 	}
 }
 
-// TestItemOfAnErasedJobIsNotBegun: the item was delivered, and before its holder
-// could read the log the job was erased.
+// TestItemOfAnErasedJobIsNotBegun proves that a delivered item does not run if its job was erased
+// before the holder read the log.
 func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -83,9 +83,8 @@ func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 	})
 }
 
-// TestLogThatVanishesDuringACreate: the upstream accepts what no log can record.
-// Its id is kept, and the holder lets go of the task; where the item was not
-// removed too, the task ends.
+// TestLogThatVanishesDuringACreate proves that the upstream ID of a create whose log vanished is
+// kept as a dead letter, and that the job ends unless its item was removed too.
 func TestLogThatVanishesDuringACreate(t *testing.T) {
 	t.Parallel()
 	for name, withItem := range map[string]bool{"the log and the item": true, "the log alone": false} {
@@ -108,7 +107,7 @@ func TestLogThatVanishesDuringACreate(t *testing.T) {
 			r.letGo(t, id)
 			letters := deadLetters(t, b)
 			if !withItem && len(letters) == 2 && letters[0].GetError().GetCode() == "log_lost" {
-				letters = letters[1:] // the job's own, before the one of its submission
+				letters = letters[1:] // the job's dead letter comes before its submission's
 			}
 			if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "paid" || letters[0].GetUpstream() != config.SandboxUpstream {
 				t.Errorf("dead letters: %v", letters)
@@ -124,9 +123,8 @@ func TestLogThatVanishesDuringACreate(t *testing.T) {
 	}
 }
 
-// TestRequestIDIsFreeAfterAnErasure: a task is erased while its create is in
-// hand. Nothing is erased before its holder has the answer; then the same request
-// id makes a new task with another body, and each is created once.
+// TestRequestIDIsFreeAfterAnErasure proves that a job is erased only after its holder has the
+// answer to a running create, and that its request ID then makes a new job, each created once.
 func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
 	t.Parallel()
 	b, begun, goOn := brokertest.Single(t), make(chan string, 10), make(chan struct{})

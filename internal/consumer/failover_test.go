@@ -19,8 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// withSecond adds an upstream of the same models behind the sandbox, on every
-// route.
+// withSecond adds an upstream with the same models behind the sandbox, on every route.
 func withSecond(url string) func(*config.Config) {
 	return func(c *config.Config) {
 		c.Upstreams["second"] = config.NewUpstream(url)
@@ -41,13 +40,13 @@ func refuseCreates(s *sandbox.Server, b sandbox.Behaviour) {
 	})
 }
 
-// TestVideoFailsOverOnlyWhenNotAccepted: each kind of refusal of the first
-// upstream, and whether the second one is asked.
+// TestVideoFailsOverOnlyWhenNotAccepted proves which refusals of the first upstream lead to the
+// second one.
 func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first sandbox.Behaviour
-		// upstream is who ends the task, and code its error.
+		// upstream is where the job ends, and code its error.
 		upstream, code string
 	}{
 		"model unknown there":   {sandbox.Behaviour{Status: 503, Code: "model_not_found"}, "second", ""},
@@ -83,8 +82,8 @@ func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
 	}
 }
 
-// TestAFailingUpstreamEatsFewJobs: of two upstreams the first fails all creates. It costs the
-// first job, those that are at it by then, and one at the end of each wait, and not a share of all.
+// TestAFailingUpstreamEatsFewJobs proves that an upstream which fails all creates costs only the
+// first jobs and one after each wait of its breaker.
 func TestAFailingUpstreamEatsFewJobs(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{1, 2} {
@@ -127,8 +126,8 @@ func TestAFailingUpstreamEatsFewJobs(t *testing.T) {
 	}
 }
 
-// TestASlipInRetryAfterDoesNotParkATask: it is tried again within minutes, and not when its
-// deadline has passed.
+// TestASlipInRetryAfterDoesNotParkATask proves that a job with an excessive Retry-After is retried
+// within minutes.
 func TestASlipInRetryAfterDoesNotParkATask(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -149,8 +148,8 @@ func TestASlipInRetryAfterDoesNotParkATask(t *testing.T) {
 	}
 }
 
-// TestKeysTakeTurnsAndRest: jobs go round the keys; one that the upstream refuses
-// rests, and no job is lost by it.
+// TestKeysTakeTurnsAndRest proves that jobs use the keys in turn, and that a refused key rests and
+// costs no job.
 func TestKeysTakeTurnsAndRest(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -183,8 +182,8 @@ func TestKeysTakeTurnsAndRest(t *testing.T) {
 	}
 }
 
-// TestTaskStaysWithItsKey: another replica, whose route begins elsewhere,
-// polls where the task is.
+// TestTaskStaysWithItsKey proves that another replica, whose route prefers another upstream, polls
+// where the task is.
 func TestTaskStaysWithItsKey(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -212,8 +211,8 @@ func TestTaskStaysWithItsKey(t *testing.T) {
 	})
 }
 
-// TestAFreeSlotIsTakenAtOnce: more jobs wait than the upstream takes at a time, and the end
-// of one wakes the next. A job looks by itself after 30 s only.
+// TestAFreeSlotIsTakenAtOnce proves that the end of a job wakes the next one that waits for the
+// upstream.
 func TestAFreeSlotIsTakenAtOnce(t *testing.T) {
 	t.Parallel()
 	for kind, request := range map[subject.Kind]func(id string) proto.Message{

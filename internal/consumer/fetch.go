@@ -15,26 +15,26 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// fetchBatch is how many messages one fetch asks for at most; hold.FetchWait is its time.
+// fetchBatch is the most messages of one fetch; hold.FetchWait bounds its time.
 const fetchBatch = 256
 
-// take begins to work on a message and calls release when its slot is free.
+// take begins work on a message and calls release when its slot is free.
 type take func(m jetstream.Msg, release func())
 
 // fetcher takes the messages of one durable consumer.
 type fetcher struct {
 	c       *Consumer
-	cons    jetstream.Consumer // names it; it may be made again
+	cons    jetstream.Consumer // names it; it may be recreated
 	free    *slots
 	take    take
 	metrics *telemetry.RouteMetrics
 	idle    *idlePull
-	restore func(context.Context) error // makes the durable consumer again where it was deleted
+	restore func(context.Context) error // recreates a deleted durable consumer
 }
 
-// run fetches until ctx ends, and begins no request while this replica's clock is wrong: what
-// it took it could not begin. Requests are short while messages come, and long afterwards:
-// after a short one that went, as the client does not say that a long one was not sent.
+// run fetches until ctx ends. It sends no request while this replica's clock is wrong, because it
+// could not start the jobs. Requests are short while messages arrive. After a quiet time they are
+// long, but only after a short one that was sent: the client does not report an unsent long one.
 func (f *fetcher) run(ctx context.Context) {
 	said := fetchLog{log: f.c.Logger, consumer: f.cons.CachedInfo().Name}
 	busy, went := time.Now(), false
@@ -65,16 +65,16 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// fetchLog says why the fetches of one loop fail.
+// fetchLog logs why the fetches of one loop fail.
 type fetchLog struct {
 	log      *slog.Logger
 	consumer string
-	away     bool // there was no connection to NATS, and that was said
+	away     bool // the missing connection to NATS was logged
 }
 
-// failed logs an error. In an outage of NATS each loop has the same one each second.
+// failed logs an error, but an outage of NATS only once: each loop sees it every second.
 func (l *fetchLog) failed(err error) {
-	// The client refuses what it cannot send, as nothing is buffered.
+	// The client buffers nothing, and refuses to send without a connection.
 	away := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
 	if away && l.away {
 		return
@@ -85,21 +85,21 @@ func (l *fetchLog) failed(err error) {
 	l.log.Warn("could not fetch messages", "consumer", l.consumer, "error", err)
 }
 
-// went ends an outage.
+// went marks the end of an outage.
 func (l *fetchLog) went() { l.away = false }
 
-// gone reports whether a fetch failed because its consumer, or the stream, may have been
-// deleted: without a leader of either, a fetch has no responders too.
+// gone reports whether a fetch failed because its consumer or stream may have been deleted. A fetch
+// also has no responders while either lacks a leader.
 func gone(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) ||
 		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// fetch asks for as many messages as there are slots and hands each on as it comes.
+// fetch requests as many messages as there are free slots, and begins each as it arrives.
 func (f *fetcher) fetch(ctx context.Context) (got int, err error) {
 	n, err := f.free.reserve(ctx, fetchBatch)
 	if err != nil {
-		return 0, nil // the process stops
+		return 0, nil // the process is stopping
 	}
 	defer func() { f.free.release(n - got) }()
 	batch, err := f.cons.Fetch(n, jetstream.FetchMaxWait(f.c.fetchWait))
@@ -119,13 +119,11 @@ func (f *fetcher) fetch(ctx context.Context) (got int, err error) {
 	return got, ended(ctx, batch.Error())
 }
 
-// begin begins to work on a message, which has its slot.
 func (f *fetcher) begin(m jetstream.Msg) {
 	f.take(m, f.free.releaseOne)
 }
 
-// handBack gives back messages that arrived while the process stops, after the request that
-// brought them is over.
+// handBack returns messages that arrived during the stop, after the end of their request.
 func (f *fetcher) handBack(late []jetstream.Msg) {
 	for _, m := range late {
 		d, err := hold.NewDelivery(f.c.Broker.WriteConn(), m)
@@ -139,10 +137,10 @@ func (f *fetcher) handBack(late []jetstream.Msg) {
 	f.free.release(len(late))
 }
 
-// ended drops the errors of a fetch that only say that it is over.
+// ended drops the errors that only report the end of a fetch.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages) {
-		return nil //nolint:nilerr // that is what this is for
+		return nil //nolint:nilerr // the fetch has ended, not failed
 	}
 	return err
 }

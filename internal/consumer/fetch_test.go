@@ -13,8 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
-// TestFetchIsSilentWhileNATSIsAway: its loop tries each second, and says once for each outage
-// that there is no connection.
+// TestFetchIsSilentWhileNATSIsAway proves that a missing connection is logged once for each outage.
 func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)

@@ -24,8 +24,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// fillLog puts foreign ends into the feed until the log has used a share, or is
-// full where the share is 1.
+// fillLog adds foreign ends to the feed until the log has used a share of its bytes. With a share
+// of 1 it stops when the log is full.
 func fillLog(t testing.TB, b *broker.Broker, share float64) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
@@ -55,9 +55,8 @@ func fillLog(t testing.TB, b *broker.Broker, share float64) {
 	}
 }
 
-// TestFullLog: above the first limit admission refuses with advice, and what is in
-// flight ends. With no byte left nothing can be written, and nothing is lost: as
-// shortly as there is room again, every job ends, and admission is open.
+// TestFullLog proves that a nearly full log refuses new jobs and completes accepted ones, and that
+// a full log delays every end until it has capacity again.
 func TestFullLog(t *testing.T) {
 	t.Parallel()
 	for name, share := range map[string]float64{"nearly full": 0.93, "full to the last byte": 1} {
@@ -82,8 +81,7 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 		})
 		return err
 	}
-	// The share is read at most once a second: until then requests would be taken,
-	// and fill what is left of the log.
+	// The share is read at most once a second. Until then, accepted requests would use up the log.
 	shortly(t, "the log is seen to be full", func() bool {
 		room, err := r.log.Capacity.Figures(t.Context())
 		return err == nil && room.Used > room.AdmitLimit()
@@ -109,10 +107,8 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 	}
 }
 
-// TestSubmissionsWaitForRoom: accepted jobs are not submitted while the log has no room for
-// their ends. They are held, not failed; one whose time is over ends, for which there is
-// room; and the others go on when there is room again, at the upstream that comes first: no
-// wait for room is a try.
+// TestSubmissionsWaitForRoom proves that accepted jobs are not submitted without log capacity for
+// their ends: they can still expire, and later go to the first upstream.
 func TestSubmissionsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	b, m := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}), telemetry.NewMetrics("test")
@@ -163,8 +159,8 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestRefusalNeedsNoRoom: a request with a request id that is never accepted leaves the
-// inbox with one letter also while the log has no room for an end that reserved nothing.
+// TestRefusalNeedsNoRoom proves that a refused request with a request ID leaves the inbox with one
+// dead letter while the log is full.
 func TestRefusalNeedsNoRoom(t *testing.T) {
 	t.Parallel()
 	b := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20})
@@ -188,16 +184,15 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 	}
 }
 
-// makeRoom removes what fillLog has put there.
+// makeRoom removes the messages of fillLog.
 func makeRoom(t testing.TB, b *broker.Broker) {
 	t.Helper()
 	purge(t, b, b.Names().Tasks(), b.Names().Done(subject.Video, "foreign", "*", "*"))
 }
 
-// TestAnObjectStoreThatRefuses: the log has no room to spare, the copy of a result has failed
-// for good, and the object store does not take what is too long of it. The task completes
-// without that, and the upstream is not asked for the file again. A store that takes it gets
-// no URL that is too long for any event.
+// TestAnObjectStoreThatRefuses proves that a video completes without the long parts of its result
+// if its copy failed for good and neither log nor object store has capacity. URLs too long for any
+// event are never stored.
 func TestAnObjectStoreThatRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -252,7 +247,8 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	inherit(t, r, "v", completedUpstream(left)...) // no start takes of the time that is left
+	// Only now, because startup would use up the time left.
+	inherit(t, r, "v", completedUpstream(left)...)
 	end := last(follow(t, r.log, videoID("v")))
 	v := videoOf(end)
 	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(v.GetVideos()) != 3 || v.GetVideos()[0].GetUrl() == "" || v.GetArchive().GetError().GetCode() != string(errcode.ArchiveFailed) {

@@ -11,27 +11,28 @@ import (
 )
 
 const (
-	// idleAfter is how long no message comes until one is waited for by a long request.
+	// idleAfter is the time without messages after which a loop sends a long request.
 	idleAfter = 10 * time.Second
-	// longFetch is how long the server keeps such a request, and idleBatch how many messages
-	// it asks for: few, as those that are sent to a process that has just died wait for AckWait.
+	// longFetch is how long the server keeps such a request, and idleBatch how many messages it
+	// asks for. There are few, because messages sent to a process that has just died wait for
+	// AckWait.
 	longFetch = 10 * time.Minute
 	idleBatch = 4
-	// idleHeartbeat is how often the server says that it has the request. Twice that long
-	// without a word, and it is taken to have lost it.
+	// idleHeartbeat is the server's heartbeat interval for the request. After two missed ones, the
+	// server is assumed to have lost the request.
 	idleHeartbeat = 30 * time.Second
-	// drainWithin bounds the wait for what the server has sent before it heard of the end.
+	// drainWithin bounds the wait for messages that the server sent before it saw the end.
 	drainWithin = 5 * time.Second
 )
 
-// idlePull is the long request of one fetch loop: a route without jobs costs a message a
-// minute or so, and not two a second.
+// idlePull is the long request of one fetch loop. With it, a route without jobs costs about a
+// message a minute instead of two a second.
 type idlePull struct {
 	mu     sync.Mutex
-	cancel context.CancelFunc // nil while none waits
+	cancel context.CancelFunc // nil if none is waiting
 }
 
-// idlePulls are those of all fetch loops.
+// idlePulls has the long requests of all fetch loops.
 type idlePulls struct {
 	mu  sync.Mutex
 	all []*idlePull
@@ -45,7 +46,6 @@ func (s *idlePulls) add() *idlePull {
 	return p
 }
 
-// interrupt ends the long requests of all loops.
 func (s *idlePulls) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *idlePulls) interrupt() {
 	}
 }
 
-// begin returns a context that interrupt ends, until done is called.
+// begin returns a context that interrupt can end, until done is called.
 func (p *idlePull) begin(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
@@ -68,8 +68,7 @@ func (p *idlePull) begin(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// interrupt ends the long request, as there are messages for it: the server that had it may
-// be gone. Short ones follow.
+// interrupt ends the long request, so that short ones follow: the server that had it may be gone.
 func (p *idlePull) interrupt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,14 +77,13 @@ func (p *idlePull) interrupt() {
 	}
 }
 
-// await asks for a few messages by one long request, and hands on the first that comes and
-// what was sent with it. It returns then, or when the request is interrupted, ctx ends, or
-// the request fails. The client's Fetch would not do: what the server sends to one that was
-// given up waits for its AckWait. An iterator is drained.
+// await sends one long request for a few messages, and begins the first one and any others sent
+// with it. It also returns if the request is interrupted or fails, or ctx ends. It drains an
+// iterator, because messages sent to an abandoned Fetch would wait for AckWait.
 func (f *fetcher) await(ctx context.Context) (got int, err error) {
 	n, err := f.free.reserve(ctx, idleBatch)
 	if err != nil {
-		return 0, nil // the process stops
+		return 0, nil // the process is stopping
 	}
 	defer func() { f.free.release(n - got) }()
 	messages, err := f.cons.Messages(jetstream.PullMaxMessages(n), jetstream.PullExpiry(longFetch), jetstream.PullHeartbeat(idleHeartbeat))
@@ -101,7 +99,7 @@ func (f *fetcher) await(ctx context.Context) (got int, err error) {
 		batch = append(batch, m)
 	}
 	batch = append(batch, drain(ctx, messages)...)
-	_ = f.c.resync.pass(ctx) // the request was made again with the connection
+	_ = f.c.resync.pass(ctx) // after a reconnect, the client has repeated the request
 	if ctx.Err() == nil {
 		for _, m := range batch {
 			f.begin(m)
@@ -110,12 +108,12 @@ func (f *fetcher) await(ctx context.Context) (got int, err error) {
 		f.handBack(batch)
 	}
 	if errors.Is(err, jetstream.ErrNoHeartbeat) || waiting.Err() != nil {
-		err = nil // the short requests that follow find out
+		err = nil // the next short request shows the error
 	}
 	return len(batch), ended(ctx, err)
 }
 
-// drain ends an iterator, and returns what the server has sent until it knew.
+// drain ends an iterator and returns the messages that the server sent before it knew.
 func drain(ctx context.Context, messages jetstream.MessagesContext) (rest []jetstream.Msg) {
 	messages.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)

@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// lazyReplica waits by long requests from the beginning.
+// lazyReplica uses long requests from the beginning.
 func lazyReplica(t *testing.T, b *broker.Broker, cfg *config.Config) *replica {
 	t.Helper()
 	r := idleReplica(t, b, cfg)
@@ -46,7 +46,8 @@ func pulls(t *testing.T, b *broker.Broker, stream string) func() int {
 	return func() int { return int(n.Load()) }
 }
 
-// TestAnIdleRouteTakesItsJobs as they come, and asks for them once until then.
+// TestAnIdleRouteTakesItsJobs proves that an idle route sends one long request and takes its jobs
+// as they arrive.
 func TestAnIdleRouteTakesItsJobs(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -67,8 +68,8 @@ func TestAnIdleRouteTakesItsJobs(t *testing.T) {
 	}
 }
 
-// TestAStopOfAnIdleRouteLeavesNothing delivered: what comes then is delivered to another
-// replica, for the first time.
+// TestAStopOfAnIdleRouteLeavesNothing proves that a job accepted after the stop of an idle replica
+// is delivered to another one as a first delivery.
 func TestAStopOfAnIdleRouteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -94,7 +95,6 @@ func TestAStopOfAnIdleRouteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAnIdleRouteWhoseConsumerIsGone makes it again, and goes on.
 func TestAnIdleRouteWhoseConsumerIsGone(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -111,7 +111,7 @@ func TestAnIdleRouteWhoseConsumerIsGone(t *testing.T) {
 	}
 }
 
-// TestWhatInterruptsALongRequest loses nothing: jobs that come meanwhile are taken.
+// TestWhatInterruptsALongRequest proves that interrupting long requests loses no jobs.
 func TestWhatInterruptsALongRequest(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -145,7 +145,8 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 	})
 }
 
-// TestALoopThatFailsAsksShortly: the client does not say that a long request was not sent.
+// TestALoopThatFailsAsksShortly proves that short requests follow a failure: the client does not
+// report an unsent long one.
 func TestALoopThatFailsAsksShortly(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
@@ -165,8 +166,8 @@ func TestALoopThatFailsAsksShortly(t *testing.T) {
 	}
 }
 
-// TestRequestsInTheInboxAreCounted, and end the long request of a loop that does not bring
-// them.
+// TestRequestsInTheInboxAreCounted proves that a count of the inbox ends the long request that did
+// not deliver the messages.
 func TestRequestsInTheInboxAreCounted(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -180,7 +181,7 @@ func TestRequestsInTheInboxAreCounted(t *testing.T) {
 	idle := &idlePull{}
 	waiting, done := idle.begin(t.Context())
 	defer done()
-	// A consumer counts what has come a moment after the publisher has its answer.
+	// A consumer counts a message shortly after its publisher has the answer.
 	r.eventually(t, "the end of the long request", func() bool {
 		r.counter.countInbox(t.Context(), &countedInbox{durable: durable.Durable, metrics: r.Metrics.Route(subject.Video, "intake"), idle: idle})
 		return waiting.Err() != nil

@@ -7,7 +7,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// startIntake begins to fetch requests of all kinds, and returns what is needed to count them.
+// startIntake starts the fetch loops of the inbox and returns the inboxes to count.
 func (c *Consumer) startIntake(ctx context.Context) (counted []*countedInbox, err error) {
 	for _, kind := range subject.Kinds {
 		in := c.intake(kind)

@@ -26,7 +26,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// awaitLetters waits for n dead letters.
 func awaitLetters(t testing.TB, b *broker.Broker, n int) []*genbusv1.DeadLetter {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -70,8 +69,8 @@ func TestInvalidRequestsBecomeDeadLetters(t *testing.T) {
 	}
 }
 
-// TestTheInboxOfAnOlderVersion: its consumer kept what a dead replica held for a
-// minute.
+// TestTheInboxOfAnOlderVersion proves that a replica updates the inbox consumers of an older
+// version, which had an AckWait of a minute.
 func TestTheInboxOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -140,8 +139,8 @@ func TestLargeBodiesGoThroughTheObjectStore(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutAnIDIsNotRepeatedByRedelivery: the message itself names the
-// job.
+// TestRequestWithoutAnIDIsNotRepeatedByRedelivery proves that a redelivered inbox message without a
+// request ID is the same job.
 func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -162,9 +161,8 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	}
 }
 
-// TestMessageOfARemadeInboxIsOneJob: the inbox was deleted and made again while a replica
-// ran. A message of it that is delivered to this replica, and then to one that started
-// later, is one job.
+// TestMessageOfARemadeInboxIsOneJob proves that a message of a recreated inbox is one job for
+// replicas started before and after.
 func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -194,9 +192,9 @@ func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
 	})
 }
 
-// TestAnAcceptedMessageIsNoRejectedRequest: its replica died before it acknowledged the message.
-// It comes again where no route serves its model any more, and once more as if for the first time,
-// as its durable consumer was made again.
+// TestAnAcceptedMessageIsNoRejectedRequest proves that a redelivered accepted message causes no
+// dead letter if no route serves its model any longer, even as a first delivery of a recreated
+// consumer.
 func TestAnAcceptedMessageIsNoRejectedRequest(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -237,8 +235,8 @@ func TestAnAcceptedMessageIsNoRejectedRequest(t *testing.T) {
 	})
 }
 
-// TestARefusedMessageIsNotJudgedAgain: its replica died before it acknowledged the message, which
-// comes again where its model has a route. Its id is that of the failed job.
+// TestARefusedMessageIsNotJudgedAgain proves that a redelivered refused message, whose model now
+// has a route, does not become a job.
 func TestARefusedMessageIsNotJudgedAgain(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -275,7 +273,6 @@ func TestARefusedMessageIsNotJudgedAgain(t *testing.T) {
 	})
 }
 
-// messages counts those of a stream.
 func messages(t testing.TB, b *broker.Broker, stream string) uint64 {
 	t.Helper()
 	s, err := b.Stream(t.Context(), stream)

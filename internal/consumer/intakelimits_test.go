@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTheInboxWaitsForItsTenantsLimits: no publisher can be told to retry later, so
-// that what is too much now is accepted later, and nothing becomes a dead letter.
+// TestTheInboxWaitsForItsTenantsLimits proves that inbox requests above a tenant's limits are
+// accepted later, without dead letters.
 func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]config.TenantLimits{
@@ -29,7 +29,7 @@ func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 			up, b := newSandbox(t), brokertest.Single(t)
 			cfg := testConfig(t, up.URL(), func(c *config.Config) { c.Limits.Tenant = limits })
 			ids := make([]string, 0, 3)
-			for i := range 3 { // before anybody takes them, so that they come at once
+			for i := range 3 { // before a replica takes them, so that they arrive together
 				key := fmt.Sprintf("%s-%d", name, i)
 				ids = append(ids, publish(t, b, subject.Video, key, videoRequest(key, "sandbox-video", "a cat")))
 			}
@@ -49,8 +49,8 @@ func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 	}
 }
 
-// TestTheInboxIsOpenBesideAFullTenant: what one tenant has published beyond its
-// limit waits, and keeps no other tenant out.
+// TestTheInboxIsOpenBesideAFullTenant proves that a tenant's requests above its limit do not block
+// other tenants.
 func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
 	t.Parallel()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: time.Hour})
@@ -63,7 +63,7 @@ func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
 		}
 	})
 	b := brokertest.Single(t)
-	const beyond = 2 * intake.Slots // how many wait at a time depends on how fast they are looked at
+	const beyond = 2 * intake.Slots // how many wait at a time depends on the pace of the retries
 	for i := range beyond {
 		publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestEverythingLeavesTheInbox: what stays there takes the place of another
-// request. A letter that cannot hold its message exactly holds it nearly.
+// TestEverythingLeavesTheInbox proves that messages with invalid texts leave the inbox too, with
+// those texts replaced or cut in the dead letter.
 func TestEverythingLeavesTheInbox(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	newReplica(t, b, testConfig(t, newSandbox(t).URL()))
-	tenants := map[string]string{ // as sent, and as the letter has it
+	tenants := map[string]string{ // as sent, and as in the dead letter
 		"\xff\xfe": "\ufffd", "\xed\xa0\x80": "\ufffd", "a\x01b": "a\x01b", "\xffacme": "\ufffdacme", "acme": "acme",
 		strings.Repeat("\xff", 3000): "\ufffd", strings.Repeat("\xffa", 500): strings.Repeat("\ufffda", 500),
 	}

@@ -14,9 +14,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// TestBrokerAwayForLongerThanAckWait: all that is held comes to its own holder
-// again. There is one handler for each id: nothing is submitted again, no outcome
-// is unknown, and no chat is called again.
+// TestBrokerAwayForLongerThanAckWait proves that a replica resumes all held jobs after an outage
+// longer than AckWait, without a second create or call and without unknown outcomes.
 func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
@@ -31,8 +30,7 @@ func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 			ids := inFlight(t, direct, l, up, videos)
 
 			link.Cut(mode)
-			// Time is what is tested: longer than AckWait, and than an extension that was
-			// under way.
+			// The test is about time: longer than AckWait, and than a running extension.
 			if err := broker.Wait(t.Context(), cfg.Routes[0].AckWait*5/4); err != nil {
 				t.Fatal(err)
 			}
@@ -51,10 +49,8 @@ func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 	}
 }
 
-// TestForeignAcksChangeNothing: a client with every right sends all kinds of
-// acknowledgements to the replies that the broker waits for, its own and of other
-// deliveries. Acks are not what decides: each job ends once, and no request goes
-// out twice.
+// TestForeignAcksChangeNothing proves that foreign acknowledgements of held messages, and of other
+// deliveries, neither end a job twice nor repeat a request.
 func TestForeignAcksChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"-NAK", `-NAK {"delay":1000000}`, "+WPI", "+TERM", "+ACK", "+NXT"} {
@@ -88,13 +84,12 @@ func TestForeignAcksChangeNothing(t *testing.T) {
 	}
 }
 
-// replies are the ack subjects of all that a process holds.
 func replies(h *hold.Holder) (out []string) {
 	h.Each(func(j hold.Held) { out = append(out, j.Job().Message.Delivery().Reply()) })
 	return out
 }
 
-// nextConsumerSequence is the reply of a delivery that is not this one:
+// nextConsumerSequence returns the reply subject of another delivery:
 // $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>.
 func nextConsumerSequence(t testing.TB, reply string) string {
 	t.Helper()
@@ -118,8 +113,8 @@ func jetstreamMeta(reply string) (*nats.MsgMetadata, error) {
 	return (&nats.Msg{Reply: reply, Sub: &nats.Subscription{}}).Metadata()
 }
 
-// TestCancelEndsPollsAndCalls: a cancelled task is asked for no more, and the
-// upstream sees the connection of a cancelled chat close.
+// TestCancelEndsPollsAndCalls proves that a cancel stops the polls of a video and closes the
+// connection of a chat's call.
 func TestCancelEndsPollsAndCalls(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
@@ -133,7 +128,7 @@ func TestCancelEndsPollsAndCalls(t *testing.T) {
 	polls := func(id string) int { return up.number(func() int { return up.polls[id] }) }
 	cancelled, other := polls(ids[0]), polls(ids[1])
 	shortly(t, "the other is polled on", func() bool { return polls(ids[1]) >= other+10 })
-	if n := polls(ids[0]); n > cancelled+1 { // the upstream may count late the one that the cancel cut off
+	if n := polls(ids[0]); n > cancelled+1 { // a poll that the cancel cut off may be counted late
 		t.Errorf("the cancelled task was polled %d times more", n-cancelled)
 	}
 	close(up.done)

@@ -20,8 +20,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// changes are the requests that change streams, and the durable consumers that
-// carry jobs.
+// changes records requests that change streams, or durable consumers that carry jobs.
 type changes struct {
 	mu   sync.Mutex
 	seen []string
@@ -52,7 +51,6 @@ func watchChanges(t testing.TB, b *broker.Broker) *changes {
 	return c
 }
 
-// take gives what was seen, and forgets it.
 func (c *changes) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +59,6 @@ func (c *changes) take() []string {
 	return seen
 }
 
-// maxAckPending is the limit of a durable consumer, if it exists.
 func maxAckPending(t testing.TB, b *broker.Broker, durable string) (limit int, exists bool) {
 	t.Helper()
 	cons, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), durable)
@@ -71,10 +68,9 @@ func maxAckPending(t testing.TB, b *broker.Broker, durable string) (limit int, e
 	return cons.CachedInfo().Config.MaxAckPending, true
 }
 
-// TestTwoConfigurationsAtOnce: a new replica has another limit, and another name
-// for the route; the old one runs on next to it and loses its connection again and
-// again. The configuration of each stream and consumer is what the replica that
-// started last has made it, and no replica changes it back; all jobs of both complete.
+// TestTwoConfigurationsAtOnce proves that streams and consumers keep the configuration of the
+// latest started replica while an older one with another limit or route name reconnects, and that
+// all jobs complete.
 func TestTwoConfigurationsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, rename := range map[string]bool{"another limit": false, "another name": true} {
@@ -90,7 +86,7 @@ func TestTwoConfigurationsAtOnce(t *testing.T) {
 			ids := sendMore(t, older, direct, nil, 5)
 			seen := watchChanges(t, direct)
 			newer := newReplica(t, direct, testConfig(t, up.url, takes(30), renamedTo(newRoute)))
-			// A start states every consumer; the inbox of the chats is the last one.
+			// A start ensures every consumer, and the chat inbox is the last one.
 			shortly(t, "the start was heard", func() bool {
 				return slices.ContainsFunc(seen.take(), func(s string) bool { return strings.Contains(s, "intake-chat") })
 			})
@@ -117,8 +113,8 @@ func TestTwoConfigurationsAtOnce(t *testing.T) {
 	}
 }
 
-// takes gives the route of the videos a limit, in a configuration as on a cluster:
-// nothing is taken back at the start.
+// takes sets the limit of the video route, in a configuration as on a cluster: a start takes no
+// messages back.
 func takes(maxInFlight int) func(*config.Config) {
 	return func(c *config.Config) {
 		c.NATS.URL = "nats://127.0.0.1:4222"
@@ -126,7 +122,6 @@ func takes(maxInFlight int) func(*config.Config) {
 	}
 }
 
-// renamedTo gives the route of the videos another name.
 func renamedTo(name string) func(*config.Config) {
 	return func(c *config.Config) {
 		theVideoRoute(c).Name = name
@@ -137,8 +132,7 @@ func theVideoRoute(c *config.Config) *config.Route {
 	return &c.Routes[slices.IndexFunc(c.Routes, func(r config.Route) bool { return r.Name == config.SandboxVideoRoute })]
 }
 
-// sendMore publishes n more videos than there are, and waits until all are in
-// progress.
+// sendMore publishes n more videos and waits until all are in progress.
 func sendMore(t testing.TB, r *replica, b *broker.Broker, ids []string, n int) []string {
 	t.Helper()
 	for range n {
@@ -153,10 +147,8 @@ func sendMore(t testing.TB, r *replica, b *broker.Broker, ids []string, n int) [
 
 func reconnects(b *broker.Broker) uint64 { return b.Conn().Stats().Reconnects }
 
-// TestRouteRemovedInARollingDeploy: the new configuration does not have a route
-// whose jobs the old replica still holds. They stay with it and end there; those
-// that the old replica gives back at its stop are polled to their end by a replica that has
-// the route again.
+// TestRouteRemovedInARollingDeploy proves that jobs of a removed route end at the old replica that
+// holds them, or after its stop at a replica that has the route.
 func TestRouteRemovedInARollingDeploy(t *testing.T) {
 	t.Parallel()
 	for name, stops := range map[string]bool{"the old one finishes": false, "the old one stops": true} {
@@ -191,9 +183,8 @@ func TestRouteRemovedInARollingDeploy(t *testing.T) {
 	}
 }
 
-// TestRetriesOfAnOutageStayInTheirBudget: an upstream refuses every create for
-// now while 300 videos wait. First tries are free; what goes out beyond them is no
-// more than the budget allows for that time.
+// TestRetriesOfAnOutageStayInTheirBudget proves that an upstream that refuses every create gets
+// first attempts plus at most the retry budget.
 func TestRetriesOfAnOutageStayInTheirBudget(t *testing.T) {
 	t.Parallel()
 	const videos, perSecond, share = 300, 5, 0.1
@@ -227,8 +218,9 @@ func TestRetriesOfAnOutageStayInTheirBudget(t *testing.T) {
 		defer mu.Unlock()
 		return len(posts)
 	}
-	shortly(t, "the outage is met", func() bool { return count() >= 10 }) // how many go out before the first refusal comes back differs
-	if err := broker.Wait(t.Context(), 5*time.Second); err != nil {       // a rate needs time
+	// How many go out before the first refusal varies.
+	shortly(t, "the outage is met", func() bool { return count() >= 10 })
+	if err := broker.Wait(t.Context(), 5*time.Second); err != nil { // a rate needs time
 		t.Fatal(err)
 	}
 	for _, id := range ids[:5] { // while no job can end

@@ -12,8 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// inFlight publishes videos and one streamed chat, and waits until the upstream
-// has all of them.
+// inFlight publishes videos and one streamed chat, and waits until the upstream has all of them.
 func inFlight(t testing.TB, b *broker.Broker, l *joblog.Log, up *slowUpstream, videos int) (ids []string) {
 	t.Helper()
 	for i := range videos {
@@ -28,14 +27,14 @@ func inFlight(t testing.TB, b *broker.Broker, l *joblog.Log, up *slowUpstream, v
 	return ids
 }
 
-// directLog reads the log around what the replica suffers.
+// directLog returns a log that bypasses the replica's faults.
 func directLog(t testing.TB, b *broker.Broker, cfg *config.Config) *joblog.Log {
 	t.Helper()
 	r := idleReplica(t, b, cfg)
 	return r.log
 }
 
-// allCompleted waits for the ends, which came without a second attempt.
+// allCompleted waits until all jobs have completed in their first attempt.
 func allCompleted(t testing.TB, b *broker.Broker, l *joblog.Log, ids []string) {
 	t.Helper()
 	for _, id := range ids {
@@ -56,7 +55,7 @@ func heldJobs(h *hold.Holder) (n int) {
 	return n
 }
 
-// redelivered counts the items that are held and were delivered more than once.
+// redelivered counts the held items that were delivered more than once.
 func redelivered(t testing.TB, b *broker.Broker) (n int) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Work())
@@ -73,7 +72,6 @@ func redelivered(t testing.TB, b *broker.Broker) (n int) {
 	return n
 }
 
-// heldJob is a held job; nil for none.
 func heldJob(h *hold.Holder, id string) (found hold.Held) {
 	h.Each(func(j hold.Held) {
 		if j.Job().Name().ID == id {

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 )
 
-// What the rooms' tests use too, by its name in this package.
+// Short names for fixtures of package jobtest.
 var (
 	publish           = jobtest.Publish
 	videoRequest      = jobtest.VideoRequest
@@ -32,12 +32,12 @@ const patience = jobtest.Patience
 
 type transition = jobtest.Transition
 
-// testConfig gives creates more time than jobtest.Config. The time begins with the commit before
-// the request, and a create that a busy machine does not finish in it has no known outcome.
+// testConfig gives creates more time than jobtest.Config. A create that a busy machine does not
+// finish in time has an unknown outcome.
 func testConfig(t testing.TB, url string, change ...func(*config.Config)) *config.Config {
 	t.Helper()
 	return jobtest.Config(t, url, append([]func(*config.Config){videoRoutes(func(r *config.Route) { r.Timeouts.Create = 10 * time.Second })}, change...)...)
 }
 
-// createsSoon is for tests that wait until the time of a create is over.
+// createsSoon is for tests that wait for the create timeout.
 var createsSoon = videoRoutes(func(r *config.Route) { r.Timeouts.Create = 2 * time.Second })

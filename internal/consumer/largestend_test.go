@@ -26,10 +26,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// dense is text of a length that takes most as JSON: six bytes for each.
+// dense returns text with the longest JSON encoding: six bytes for each byte.
 func dense(length int) string { return strings.Repeat("\x01", length) }
 
-// largest is a request with the most of everything that a job keeps of it.
+// largest returns a request that has the most of everything that a job keeps.
 func largest(kind subject.Kind, model string) admission.Request {
 	r := admission.Request{
 		Kind: kind, Tenant: strings.Repeat("t", 64), RequestID: strings.Repeat(`"`, 255), RetryOf: subject.JobID(kind, "acme", "x"), Labels: map[string]string{},
@@ -44,9 +44,8 @@ func largest(kind subject.Kind, model string) admission.Request {
 	return r
 }
 
-// TestTheLargestEndIsBounded: what a job in work writes into a full log, from its submission on,
-// with the most of everything that its caller and its upstream may say; and its letter would be
-// no longer than the stream of letters expects. What is longer is in the object store.
+// TestTheLargestEndIsBounded proves the bound of the log bytes of a submitted job with the largest
+// possible texts of caller and upstream, and of its dead letter; the rest goes to the object store.
 func TestTheLargestEndIsBounded(t *testing.T) {
 	t.Parallel()
 	for encoding, most := range map[string]uint64{config.EncodingProtobuf: 96 << 10, config.EncodingJSON: 384 << 10} {
@@ -165,9 +164,9 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 	}
 }
 
-// TestABacklogOfTheLargestJobsEnds: eight replicas admit the largest jobs until the log has no
-// room for another. All of them end while they wait, and a tenth of the log is left then to the
-// jobs in work. As JSON that holds for labels of printable text.
+// TestABacklogOfTheLargestJobsEnds proves that all of the largest jobs that fit a log can end while
+// they wait and leave a tenth of it to submitted jobs. For JSON this holds with labels of printable
+// text.
 func TestABacklogOfTheLargestJobsEnds(t *testing.T) {
 	t.Parallel()
 	t.Run(config.EncodingProtobuf, func(t *testing.T) {

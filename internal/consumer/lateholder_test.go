@@ -18,8 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// lateHolder is a replica that holds one job, does not extend its message, hears of no
-// other replica, and stalls in a step until goOn.
+// lateHolder is a replica that holds one job, does not extend its message, gets no notifications,
+// and stalls in a step until goOn.
 type lateHolder struct {
 	*replica
 	t        *testing.T
@@ -29,8 +29,8 @@ type lateHolder struct {
 	released chan struct{}
 }
 
-// holdLate has the replica take the job of an item, and waits until it stalls. stalls makes
-// a step of the replica call its argument.
+// holdLate makes the replica take the job of an item, and waits until it stalls. stalls makes a
+// step of the replica call its argument.
 func holdLate(t *testing.T, r *replica, item *genbusv1.WorkItem, stalls func(stall func())) *lateHolder {
 	t.Helper()
 	h := &lateHolder{replica: r, t: t, job: pastOf(t, forerunner(t, r.Broker), item)}
@@ -51,7 +51,7 @@ func holdLate(t *testing.T, r *replica, item *genbusv1.WorkItem, stalls func(sta
 	return h
 }
 
-// beforeLetter stalls a replica after it has read its task as queued.
+// beforeLetter stalls a replica after it has read its job as queued.
 func (r *replica) beforeLetter(stall func()) {
 	reserve := r.videos.ReserveLetter
 	r.videos.ReserveLetter = func(ctx context.Context, tenant string) (func(), error) {
@@ -60,8 +60,7 @@ func (r *replica) beforeLetter(stall func()) {
 	}
 }
 
-// settlement has the late holder go on, and gives what it then tells the broker of its
-// message.
+// settlement resumes the late holder and returns the settlements that it sends.
 func (h *lateHolder) settlement() (orders []string) {
 	h.t.Helper()
 	h.goOn()
@@ -71,7 +70,7 @@ func (h *lateHolder) settlement() (orders []string) {
 		h.t.Fatal(err)
 	}
 	for {
-		m, err := h.settled.NextMsg(time.Millisecond) // what was sent is here since the flush
+		m, err := h.settled.NextMsg(time.Millisecond) // the flush has delivered everything sent
 		if err != nil {
 			return orders
 		}
@@ -79,11 +78,10 @@ func (h *lateHolder) settlement() (orders []string) {
 	}
 }
 
-// stillQueued checks that the job has its item ready, after what the late holder has
-// told the broker.
+// stillQueued checks that the job still has its ready item after the late holder's settlements.
 func (h *lateHolder) stillQueued(orders []string) {
 	h.t.Helper()
-	// Asked for its answer, the broker has dealt with all that came before.
+	// An answer shows that the broker has handled everything before.
 	if _, err := h.Broker.Conn().Request(h.settled.Subject, []byte("+WPI"), patience); err != nil {
 		h.t.Fatal(err)
 	}
@@ -92,15 +90,15 @@ func (h *lateHolder) stillQueued(orders []string) {
 	}
 }
 
-// queuedItem is the work item of a task that no one has begun with.
+// queuedItem returns the work item of a video that was not started.
 func queuedItem(request string) *genbusv1.WorkItem {
 	item := pastItem(request)
 	item.Body = []byte(`{"model":"sandbox-video","prompt":"a cat"}`)
 	return item
 }
 
-// TestSweeperAndHolder: the first one wins, and the other one stops: a job that
-// was ended is not submitted, and one that is being submitted is not ended.
+// TestSweeperAndHolder proves that either the sweeper ends a job or its holder submits it, never
+// both.
 func TestSweeperAndHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -125,8 +123,8 @@ func TestSweeperAndHolder(t *testing.T) {
 	})
 }
 
-// holderFirst commits that it submits, and then that the upstream refused for now:
-// the job has begun, so its start deadline means nothing.
+// holderFirst commits a submission and then a refusal for now. The job was started, so its start
+// deadline no longer applies.
 func holderFirst(t *testing.T, r *replica) {
 	t.Helper()
 	item := pastItem("held")
@@ -143,7 +141,6 @@ func holderFirst(t *testing.T, r *replica) {
 	r.notSwept(t, e)
 }
 
-// notSwept checks that the sweeper leaves a job alone.
 func (r *replica) notSwept(t *testing.T, e joblog.Entry) {
 	t.Helper()
 	if _, err := r.sweeper.Check(t.Context(), e.Name(), time.Now()); err != nil {
@@ -154,7 +151,7 @@ func (r *replica) notSwept(t *testing.T, e joblog.Entry) {
 	}
 }
 
-// atItsBound is a replica with a bound of one letter, in which the tenant has that letter.
+// atItsBound returns a replica with a limit of one dead letter, which the tenant has reached.
 func atItsBound(t *testing.T, b *broker.Broker, url string) *replica {
 	t.Helper()
 	r := idleReplica(t, b, testConfig(t, url, boundOf(1)))
@@ -165,9 +162,8 @@ func atItsBound(t *testing.T, b *broker.Broker, url string) *replica {
 	return r
 }
 
-// TestALateHolderTakesNoItemAway: a replica that has read a task as queued, and stalls
-// until another one was given the item and has submitted it, finds no room for a letter.
-// The item is the other's.
+// TestALateHolderTakesNoItemAway proves that a late holder without capacity for a dead letter does
+// not remove the item that another replica has submitted.
 func TestALateHolderTakesNoItemAway(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -15,10 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestCancelledJobsOfARouteThatDoesNotMove: its upstream is down, so that a replica holds
-// as many jobs as it may and gets nowhere, or an operator has paused it. One tenant
-// cancels 58 jobs, never with more than 3 unfinished; no job of another one is refused,
-// and nothing is left of those that ended.
+// TestCancelledJobsOfARouteThatDoesNotMove proves that cancelled jobs leave nothing behind and
+// block no other tenant on a route that is paused or whose upstream is down.
 func TestCancelledJobsOfARouteThatDoesNotMove(t *testing.T) {
 	t.Parallel()
 	for _, paused := range []bool{false, true} {

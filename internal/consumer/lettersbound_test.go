@@ -24,7 +24,7 @@ func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (joblog
 	})
 }
 
-// resolveLetters removes all letters of jobs, as an operator does.
+// resolveLetters removes all dead letters of jobs, as an operator may.
 func resolveLetters(t testing.TB, b *broker.Broker) {
 	t.Helper()
 	for {
@@ -38,10 +38,9 @@ func resolveLetters(t testing.TB, b *broker.Broker) {
 	}
 }
 
-// TestATenantAtItsBoundOfLetters: none of its videos is submitted; those of other tenants are,
-// on the same route with one place. Those that were ready when the bound was reached fail, at
-// most as many as the ready window and the place hold. When an operator has resolved letters,
-// those that waited go on.
+// TestATenantAtItsBoundOfLetters proves that no video of a tenant at its limit of dead letters is
+// submitted, while other tenants' are. Ready videos fail, and waiting ones continue once dead
+// letters are resolved.
 func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	t.Parallel()
 	const bound, queued, ready = 2, 12, 4
@@ -112,9 +111,9 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	}
 }
 
-// TestOpenSubmissionsEndNoVideo: the letters that a tenant has and its submissions under way
-// reach its bound. A video that is held waits, and is submitted when they have left no letter.
-// Stored letters that reach the bound end it, but for one that was made of a dead letter.
+// TestOpenSubmissionsEndNoVideo proves that a video waits if running submissions fill up its
+// tenant's limit of dead letters, and fails if stored ones do, unless it was made from a dead
+// letter.
 func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -131,7 +130,7 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 		t.Fatal(err)
 	}
 	reserve := r.videos.ReserveLetter
-	release, err := reserve(t.Context(), "acme") // a submission under way
+	release, err := reserve(t.Context(), "acme") // a running submission
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,8 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	redriven := itemOf("redriven", config.SandboxVideoRoute, "a cat")
 	redriven.RetryOf = videoID("old")
 	putItem(t, b, redriven)
-	ends := storeItem(t, b, config.SandboxVideoRoute, videoID("ends"), 0) // admitted by a replica that did not know of the letter
+	// Admitted by a replica that did not know of the dead letter.
+	ends := storeItem(t, b, config.SandboxVideoRoute, videoID("ends"), 0)
 	end := last(follow(t, r.log, ends.GetId()))
 	if end.Job.GetError().GetCode() != string(errcode.DeadLettersFull) || up.Sandbox.Stats().Creates != 1 {
 		t.Errorf("at its bound it ended %v after %d creates", end.Job, up.Sandbox.Stats().Creates)
@@ -176,8 +176,8 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	}
 }
 
-// TestTheStreamOfLettersNearlyFull stops the submissions of all tenants while there is
-// room for the letters of those in work.
+// TestTheStreamOfLettersNearlyFull proves that a nearly full stream of dead letters stops
+// submissions while submitted jobs still have capacity.
 func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 	t.Parallel()
 	const size = 200 << 10
@@ -210,7 +210,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 	}
 }
 
-// boundOf gives each tenant so many letters.
+// boundOf sets each tenant's limit of dead letters.
 func boundOf(letters int) func(*config.Config) {
 	return func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = letters }
 }

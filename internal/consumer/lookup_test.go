@@ -20,14 +20,13 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// klingRequest is a request of the vendor that finds tasks by an ID of ours.
+// klingRequest returns a request for the vendor that finds tasks by our ID.
 func klingRequest(requestID, model string) *genbusv1.VideoRequest {
 	r := videoRequest(requestID, model, "a cat")
 	r.Protocol = "kling"
 	return r
 }
 
-// newLooking is a replica that looks a task up once, after a time.
 func newLooking(t testing.TB, b *broker.Broker, cfg *config.Config, after time.Duration) *replica {
 	t.Helper()
 	r := idleReplica(t, b, cfg)
@@ -38,7 +37,6 @@ func newLooking(t testing.TB, b *broker.Broker, cfg *config.Config, after time.D
 	return r
 }
 
-// memberOf is a member of a request's body that is a string.
 func memberOf(r *http.Request, name string) string {
 	var body map[string]any
 	if json.NewDecoder(r.Body).Decode(&body) != nil {
@@ -48,8 +46,8 @@ func memberOf(r *http.Request, name string) string {
 	return text
 }
 
-// TestALostCreateIsFound: the vendor has made the task, and the answer was lost. The job goes on
-// with that task, whoever asks.
+// TestALostCreateIsFound proves that a job continues with its task if the answer to the create was
+// lost.
 func TestALostCreateIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -70,7 +68,8 @@ func TestALostCreateIsFound(t *testing.T) {
 	})
 }
 
-// TestATakerFindsTheTask of a holder that died during the create.
+// TestATakerFindsTheTask proves that the next holder finds the task of a holder that died during
+// the create.
 func TestATakerFindsTheTask(t *testing.T) {
 	brokertest.Full(t, "waits until a submission may be taken over")
 	t.Parallel()
@@ -98,7 +97,7 @@ func TestATakerFindsTheTask(t *testing.T) {
 	}
 }
 
-// TestATaskOfACancelledJobIsFound: it is kept as a dead letter that names it.
+// TestATaskOfACancelledJobIsFound proves that the task of a cancelled job is kept as a dead letter.
 func TestATaskOfACancelledJobIsFound(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -120,11 +119,11 @@ func TestATaskOfACancelledJobIsFound(t *testing.T) {
 	}
 }
 
-// klingVendor is a vendor whose creates get no answer, and whose look-ups answer as a test says.
+// klingVendor does not answer creates, and answers look-ups as a test defines.
 type klingVendor struct {
 	mu    sync.Mutex
 	find  http.HandlerFunc
-	sent  []string // the own IDs of creates
+	sent  []string // own IDs of creates
 	looks int
 }
 
@@ -145,8 +144,8 @@ func (v *klingVendor) url(t *testing.T) string {
 	})
 }
 
-// TestWhatIsNoProofLeavesALetter: the vendor sees no task, or shows another one, or does not
-// say. The job ends as before, and its letter has what was sent and what each look said.
+// TestWhatIsNoProofLeavesALetter proves that a job ends as unknown after inconclusive look-ups, and
+// that its dead letter has the ID sent and the result of each look-up.
 func TestWhatIsNoProofLeavesALetter(t *testing.T) {
 	t.Parallel()
 	const found = `{"code":0,"data":{"task_id":"theirs","task_status":"processing","created_at":%d,"task_info":{"external_task_id":%q}}}`
@@ -190,8 +189,8 @@ func TestWhatIsNoProofLeavesALetter(t *testing.T) {
 	}
 }
 
-// TestAResubmissionThatIsKnownGoesOn: the vendor refuses the second create of an own ID, as it
-// has a task of the first. That is no refusal of the job, which goes on with that task.
+// TestAResubmissionThatIsKnownGoesOn proves that a job continues with its first task if the vendor
+// refuses a second create with the same own ID.
 func TestAResubmissionThatIsKnownGoesOn(t *testing.T) {
 	t.Parallel()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 200 * time.Millisecond, RepeatCreates: true})
@@ -204,7 +203,8 @@ func TestAResubmissionThatIsKnownGoesOn(t *testing.T) {
 		}
 	})
 	b := brokertest.Single(t)
-	// The first attempt is repeated before that, 0.8 to 1.2 s after it, and the second one after it.
+	// The look-up comes after the delay of the first resubmission (0.8 to 1.2 s), and before the
+	// end of the second delay (at least 1.6 s).
 	r := newLooking(t, b, testConfig(t, up.URL(), func(c *config.Config) {
 		for i := range c.Routes {
 			if c.Routes[i].Kind == config.KindVideo {
@@ -222,9 +222,8 @@ func TestAResubmissionThatIsKnownGoesOn(t *testing.T) {
 	}
 }
 
-// TestManyLostCreates: of 1,000 creates 100 lose their answer. A vendor that finds tasks by an ID of
-// ours has 1,000 tasks, and all jobs complete. Elsewhere 100 jobs leave a dead letter, and nothing
-// is submitted twice.
+// TestManyLostCreates proves that of 1,000 jobs with 100 lost answers all complete at a vendor that
+// finds tasks by our ID, and that elsewhere 100 leave a dead letter without a second submission.
 func TestManyLostCreates(t *testing.T) {
 	t.Parallel()
 	const jobs, lost = 1000, 100

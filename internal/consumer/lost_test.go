@@ -20,10 +20,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// onCluster is a configuration as on a cluster: other replicas may hold jobs.
+// onCluster makes a configuration as on a cluster: other replicas may hold jobs.
 func onCluster(c *config.Config) { c.NATS.URL = "nats://127.0.0.1:4222" }
 
-// sendVideos publishes videos of a length, and gives their ids.
+// sendVideos publishes videos of a length and returns their job IDs.
 func sendVideos(t testing.TB, b *broker.Broker, name string, n int, length time.Duration) []string {
 	t.Helper()
 	var ids []string
@@ -34,9 +34,8 @@ func sendVideos(t testing.TB, b *broker.Broker, name string, n int, length time.
 	return ids
 }
 
-// TestDeletedDurablesAreMadeAgain: the durable consumers of a route and of the inbox are
-// deleted while two replicas hold jobs, one of them as many as it may, and others wait.
-// All end, and none is submitted twice; what is sent after that too.
+// TestDeletedDurablesAreMadeAgain proves that all jobs complete, submitted once, although the
+// durable consumers of the route and the inbox are deleted.
 func TestDeletedDurablesAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -77,9 +76,8 @@ func TestDeletedDurablesAreMadeAgain(t *testing.T) {
 	})
 }
 
-// TestAHeldChatIsLeftToItsHolder: the durable of its route is deleted while its only call
-// runs. The item comes to another replica for the first time again, which leaves it alone;
-// it is called once, and completes.
+// TestAHeldChatIsLeftToItsHolder proves that a first delivery after the durable consumer was
+// recreated does not take a running chat from its holder.
 func TestAHeldChatIsLeftToItsHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -96,7 +94,7 @@ func TestAHeldChatIsLeftToItsHolder(t *testing.T) {
 			c, err := b.Consumer(t.Context(), b.Names().Work(), durable)
 			return err == nil && c.CachedInfo().NumAckPending == 1
 		})
-		// Time is what is tested: the holder's extensions keep the item for longer than AckWait.
+		// The test is about time: the holder's extensions keep the item for longer than AckWait.
 		if err := broker.Wait(t.Context(), 2*cfg.Routes[0].AckWait); err != nil {
 			t.Fatal(err)
 		}
@@ -110,8 +108,8 @@ func TestAHeldChatIsLeftToItsHolder(t *testing.T) {
 	})
 }
 
-// TestItemOfADeadHolderComesAgain: the durable was deleted, and the holder of a job is
-// dead. The item is left alone once, and taken when it comes again.
+// TestItemOfADeadHolderComesAgain proves that a dead holder's job is left alone at its first
+// delivery by a recreated durable consumer, and taken at the second.
 func TestItemOfADeadHolderComesAgain(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -137,9 +135,8 @@ func TestItemOfADeadHolderComesAgain(t *testing.T) {
 	})
 }
 
-// TestDeletedQueueIsMadeAgain: GENBUS_WORK is deleted while jobs are held. Their holder
-// carries them to their ends, with acknowledgements that find nothing in the new stream;
-// the streams are there again, and jobs that come after that are run. It is an alarm.
+// TestDeletedQueueIsMadeAgain proves that held jobs complete after GENBUS_WORK was deleted, that
+// their acknowledgements hit nothing in the recreated stream, and that new jobs run.
 func TestDeletedQueueIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -161,8 +158,8 @@ func TestDeletedQueueIsMadeAgain(t *testing.T) {
 		if b.Streams().Recreated(b.Names().Work()) != 1 || b.Streams().Recreated(b.Names().Tasks()) != 0 {
 			t.Errorf("the queue was recreated %d times, the log %d times", b.Streams().Recreated(b.Names().Work()), b.Streams().Recreated(b.Names().Tasks()))
 		}
-		// As many as were held, so that their sequences would be those of the items that
-		// the holders still acknowledge, if the stream began at 1 again.
+		// As many as were held: if the recreated stream began at 1, the holders would acknowledge
+		// these items.
 		const after = 8
 		ids := sendMore(t, r, b, slices.Clone(held), after)
 		polls := func() int { return up.number(func() int { return up.polls[held[0]] }) }
@@ -193,8 +190,8 @@ func TestDeletedQueueIsMadeAgain(t *testing.T) {
 	})
 }
 
-// TestLateAckFindsNothingInANewStream: a holder acknowledges what it was given before the
-// stream was deleted and created again. No message of the new one goes.
+// TestLateAckFindsNothingInANewStream proves that an acknowledgement of a deleted stream removes no
+// message of the recreated one.
 func TestLateAckFindsNothingInANewStream(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -213,7 +210,7 @@ func TestLateAckFindsNothingInANewStream(t *testing.T) {
 		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Work()); err != nil {
 			t.Fatal(err)
 		}
-		c := durable() // makes the stream, too
+		c := durable() // creates the stream too
 		storeItem(t, b, "r", "video_2", 0)
 		brokertest.Next(t, c)
 		if err := late.DoubleAck(t.Context()); err != nil {
@@ -225,9 +222,8 @@ func TestLateAckFindsNothingInANewStream(t *testing.T) {
 	})
 }
 
-// TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice: its log is lost while a replica holds it,
-// and a caller who asks for the job writes its first event again. The holder ends it, and the
-// letter names the upstream's task.
+// TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice proves that a held video whose log was lost and
+// restarted ends without another create, and that a dead letter names its task.
 func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 	t.Parallel()
 	for name, inCreate := range map[string]bool{"in its create": true, "after it": false} {
@@ -280,10 +276,8 @@ func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 	}
 }
 
-// TestLogAndQueueLostTogether: a replica holds what an upstream has accepted, or is
-// being asked for. It was not erased: a chat that is answered after all completes with its
-// reply, and what has no end in hand ends as log_lost, whose letter says what the holder
-// still knows.
+// TestLogAndQueueLostTogether proves that held jobs survive the loss of log and queue: an answered
+// chat completes, and the others end as log_lost with a dead letter.
 func TestLogAndQueueLostTogether(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

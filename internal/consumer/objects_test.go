@@ -28,9 +28,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// stallingHolder fetches the next work item of a route and works on it like a process
-// that stalls now and then: it never extends the message, and hears of no other
-// replica. released is closed when it has let go of the job.
+// stallingHolder takes the next work item of a route without ever extending it, and gets no
+// notifications. released is closed when it has dropped the job.
 func stallingHolder(t testing.TB, r *replica, id routeID) (released chan struct{}) {
 	t.Helper()
 	for _, route := range r.cfg.Routes {
@@ -50,7 +49,7 @@ func stallingHolder(t testing.TB, r *replica, id routeID) (released chan struct{
 	return nil
 }
 
-// await waits for what closes or gets a value.
+// await waits for a value, or until the channel is closed.
 func await[T any](t testing.TB, what string, c <-chan T) {
 	t.Helper()
 	select {
@@ -60,7 +59,7 @@ func await[T any](t testing.TB, what string, c <-chan T) {
 	}
 }
 
-// intact checks that a stored body is the one that an event names.
+// intact checks a stored body that an event names, and returns it.
 func intact(t testing.TB, r *replica, ref *genbusv1.BlobRef) []byte {
 	t.Helper()
 	data, err := r.Bodies.Get(t.Context(), publisher.BodyOf(ref))
@@ -70,7 +69,7 @@ func intact(t testing.TB, r *replica, ref *genbusv1.BlobRef) []byte {
 	return data
 }
 
-// onlyObjects waits until the tenant's object store has nothing but what is named.
+// onlyObjects waits until the tenant's object store has exactly these objects.
 func onlyObjects(t testing.TB, b *broker.Broker, refs ...*genbusv1.BlobRef) {
 	t.Helper()
 	var want []string
@@ -106,9 +105,8 @@ func admit(t testing.TB, r *replica, kind subject.Kind, requestID string, raw []
 	}
 }
 
-// TestALateHolderLeavesTheReply: a holder stalls during its call for longer than
-// AckWait, and another replica completes the chat. What the late holder then stores
-// changes nothing of the reply that the terminal event names, and goes again.
+// TestALateHolderLeavesTheReply proves that a late holder leaves the reply of the terminal event
+// intact and removes its own.
 func TestALateHolderLeavesTheReply(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -146,8 +144,8 @@ func TestALateHolderLeavesTheReply(t *testing.T) {
 	})
 }
 
-// TestALateHolderLeavesTheCopies is TestALateHolderLeavesTheReply for the copies of a
-// video's results and its long metadata.
+// TestALateHolderLeavesTheCopies proves the same for the copies of a video's results and long
+// metadata.
 func TestALateHolderLeavesTheCopies(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -196,9 +194,8 @@ func TestALateHolderLeavesTheCopies(t *testing.T) {
 	})
 }
 
-// TestALateHolderOfAnErasedChat: before the late holder has its reply, another replica
-// has completed the chat, and the chat was erased. The holder lets go of it, and nothing
-// of it is back.
+// TestALateHolderOfAnErasedChat proves that a late holder restores nothing of a chat that was
+// completed and erased.
 func TestALateHolderOfAnErasedChat(t *testing.T) {
 	t.Parallel()
 	b, begun, goOn := brokertest.Single(t), make(chan struct{}), make(chan struct{})
@@ -222,13 +219,13 @@ func TestALateHolderOfAnErasedChat(t *testing.T) {
 	}
 }
 
-// infoOf is the subject on which the info of a stored body is.
+// infoOf returns the subject of a stored body's info.
 func infoOf(ref *genbusv1.BlobRef) string {
 	return "$O." + ref.GetBucket() + ".M." + base64.URLEncoding.EncodeToString([]byte(ref.GetName()))
 }
 
-// TestABodyThatIsMissedOnce: the leader of the object store does not know the request's
-// body at first, and then it does. No attempt was used up, and the job completes.
+// TestABodyThatIsMissedOnce proves that a job completes in its first attempt although its body was
+// missing at first.
 func TestABodyThatIsMissedOnce(t *testing.T) {
 	t.Parallel()
 	for _, kind := range subject.Kinds {
@@ -267,7 +264,7 @@ func TestABodyThatIsMissedOnce(t *testing.T) {
 	}
 }
 
-// TestABodyThatIsLost ends its job, which never reaches the upstream.
+// TestABodyThatIsLost proves that a job without its body ends and never reaches the upstream.
 func TestABodyThatIsLost(t *testing.T) {
 	t.Parallel()
 	for _, kind := range subject.Kinds {
@@ -292,7 +289,7 @@ func TestABodyThatIsLost(t *testing.T) {
 	}
 }
 
-// largeRequest is a body that goes to the object store, in several chunks.
+// largeRequest returns a body that the object store takes in several chunks.
 func largeRequest(kind subject.Kind) []byte {
 	format := `{"model":"sandbox-video","prompt":"a cat","image":%q}`
 	if kind == subject.Chat {
@@ -301,8 +298,8 @@ func largeRequest(kind subject.Kind) []byte {
 	return fmt.Appendf(nil, format, strings.Repeat("x", 3<<19))
 }
 
-// TestTwoSendsOfOneLargeRequest: every request is sent twice at once, to two replicas.
-// All jobs complete: neither send takes the other's body away.
+// TestTwoSendsOfOneLargeRequest proves that two concurrent sends of one request do not remove each
+// other's body.
 func TestTwoSendsOfOneLargeRequest(t *testing.T) {
 	t.Parallel()
 	const requests, atOnce = 16, 4

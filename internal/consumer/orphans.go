@@ -11,11 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// orphansEvery is how often orphans are counted.
+// orphansEvery is the interval of the counts of unconfigured routes.
 const orphansEvery = time.Minute
 
-// watchOrphans counts the accepted jobs whose route is not configured (docs/adr/0015),
-// until ctx ends: soon again after the start, when routes are most likely to have gone.
+// watchOrphans counts the accepted jobs of unconfigured routes until ctx ends (docs/adr/0015). The
+// second count follows soon after startup, when routes are most likely to have been removed.
 func (c *counter) watchOrphans(ctx context.Context) {
 	var said []queue.OrphanedRoute
 	for rest := c.every; ; rest = orphansEvery {
@@ -33,7 +33,7 @@ func (c *counter) watchOrphans(ctx context.Context) {
 	}
 }
 
-// countOrphans sets the metric, and logs what differs from what was said.
+// countOrphans sets the metric and logs changes since said.
 func (c *counter) countOrphans(found, said []queue.OrphanedRoute) {
 	counts := make([]telemetry.OrphanedJobs, len(found))
 	text := make([]string, len(found))

@@ -22,14 +22,14 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// removes makes a configuration one whose routes all have other names.
+// removes renames all routes of a configuration.
 func removes(c *config.Config) {
 	for i := range c.Routes {
 		c.Routes[i].Name = "new-" + c.Routes[i].Name
 	}
 }
 
-// slotsOf bounds what the routes of a configuration hold.
+// slotsOf sets max_in_flight of the video and chat routes.
 func slotsOf(videos, chats int) func(*config.Config) {
 	return func(c *config.Config) {
 		for i := range c.Routes {
@@ -41,13 +41,13 @@ func slotsOf(videos, chats int) func(*config.Config) {
 	}
 }
 
-// orphans settles the jobs of routes that the replica does not have.
+// orphans returns a Settler, which ends jobs of unconfigured routes.
 func (r *replica) orphans() orphans.Settler {
 	return orphans.Settler{Log: r.log, Queue: r.Queue, DeadLetters: r.holder.DeadLetters, Logger: r.Logger}
 }
 
-// failOrphans ends all jobs of a route, and gives the sum. As an operator, it calls
-// again while the broker is away: a cluster may be without a leader.
+// failOrphans ends all jobs of a route and returns the totals. Like an operator, it retries while
+// the broker is unavailable, because a cluster may lack a leader.
 func (r *replica) failOrphans(t testing.TB, kind subject.Kind, route string) *genbusv1.OrphansSettled {
 	t.Helper()
 	sum := &genbusv1.OrphansSettled{}
@@ -69,14 +69,13 @@ func (r *replica) failOrphans(t testing.TB, kind subject.Kind, route string) *ge
 	}
 }
 
-// failGone ends the videos of the route that is gone.
 func (r *replica) failGone(t testing.TB) *genbusv1.OrphansSettled {
 	t.Helper()
 	return r.failOrphans(t, subject.Video, "gone")
 }
 
-// TestJobsWithoutARouteAreLeftAlone: the process starts, counts them, says so and serves
-// its routes; nothing touches the jobs, until their route is back and serves them.
+// TestJobsWithoutARouteAreLeftAlone proves that jobs of an unconfigured route are counted and stay
+// untouched until the route is back and runs them.
 func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSentBodies(t), telemetry.NewMetrics("test")
@@ -118,8 +117,8 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestWaitingOrphanEndsAtItsDeadline: nothing serves its route, and it ends once, as any
-// job that waits.
+// TestWaitingOrphanEndsAtItsDeadline proves that a waiting job of an unconfigured route ends once,
+// at its queue deadline.
 func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -138,7 +137,6 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestManyOrphansAreSettledInPages, each once.
 func TestManyOrphansAreSettledInPages(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
@@ -157,8 +155,8 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 	}
 }
 
-// TestUnfoundOrphanLeavesItsLetter: an attached job was cancelled while it waited on a
-// route that is gone.
+// TestUnfoundOrphanLeavesItsLetter proves that failing the jobs of an unconfigured route restores
+// the dead letter of a cancelled attached job.
 func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -177,9 +175,8 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	}
 }
 
-// TestOrphanedItemThatIsNotNeededEndsNothing: during a rolling deploy two
-// configurations stored items of one id on two routes, one of which is gone. The job
-// goes on by the other one.
+// TestOrphanedItemThatIsNotNeededEndsNothing proves that failing an unconfigured route does not end
+// a job with a second item on a configured one.
 func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ orphan, log string }{

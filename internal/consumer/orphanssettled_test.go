@@ -19,15 +19,15 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// submittedAs is a task's past up to the upstream's id.
+// submittedAs returns a video's past up to its upstream ID.
 func submittedAs(id string) []transition {
 	return []transition{submittingTo(config.SandboxUpstream), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 		return task.Submitted(v, now, task.Receipt{UpstreamID: id, Status: "queued"})
 	}}
 }
 
-// TestOrphanOfAnErasedJob: the item was dispatched on a removed route while its
-// job was erased. Nothing of it is run, and nothing brings the job back.
+// TestOrphanOfAnErasedJob proves that the item of an erased job on an unconfigured route is removed
+// and does not restore the job.
 func TestOrphanOfAnErasedJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -49,8 +49,8 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 	})
 }
 
-// TestOrphanWhoseLogIsLost: the job was in a log that the stream does not have any
-// more. Whether it was submitted is not known, so that it is not, wherever it was.
+// TestOrphanWhoseLogIsLost proves that a job of an unconfigured route whose log is lost fails with
+// a dead letter and is not submitted.
 func TestOrphanWhoseLogIsLost(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
@@ -65,8 +65,8 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 	r.noItems(t, joblog.NameOf(item))
 }
 
-// TestTwoReplicasSettleTheSameJobs, ready and in the backlog, at the same time: each ends
-// once, and none is submitted.
+// TestTwoReplicasSettleTheSameJobs proves that each job ends once, unsubmitted, if two replicas
+// fail a route concurrently.
 func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -101,7 +101,8 @@ func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 	})
 }
 
-// TestSubmittedOrphan ends as removed, with a letter that has its id.
+// TestSubmittedOrphan proves that a submitted job of an unconfigured route leaves a dead letter
+// with its upstream ID.
 func TestSubmittedOrphan(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -121,7 +122,8 @@ func TestSubmittedOrphan(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestUnreadableOrphanIsKept as a dead letter, and its job ends.
+// TestUnreadableOrphanIsKept proves that an unreadable item of an unconfigured route becomes a dead
+// letter and its job ends.
 func TestUnreadableOrphanIsKept(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -15,8 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// deliver has a work item delivered so often to a client that returns it, as
-// often as processes died that held it.
+// deliver fetches and returns a work item, like holders that died with it.
 func deliver(t *testing.T, b *broker.Broker, times int) {
 	t.Helper()
 	deliverOf(t, b, "video-sandbox-video", times)
@@ -35,7 +34,7 @@ func deliverOf(t *testing.T, b *broker.Broker, durable string, times int) {
 	}
 }
 
-// submittedVideo is a task that an upstream has and never ends, and that no replica holds.
+// submittedVideo returns a video that its upstream never ends and no replica holds.
 func submittedVideo(t *testing.T, b *broker.Broker) (id, url string) {
 	t.Helper()
 	url = newSlowUpstream(t).url
@@ -46,8 +45,8 @@ func submittedVideo(t *testing.T, b *broker.Broker) (id, url string) {
 	return id, url
 }
 
-// TestManyCrashesDoNotPoisonWhatIsHandled: processes that die of something else,
-// again and again, must not end the tasks that they happen to hold.
+// TestManyCrashesDoNotPoisonWhatIsHandled proves that many deaths of holders do not poison a job if
+// a step finishes in between.
 func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -59,7 +58,7 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newReplica(t, b, testConfig(t, url))
-		// The first poll is over: its holder says that it lives.
+		// The event after the first poll resets the poison count.
 		for e, err := range r.log.Follow(t.Context(), before.Name(), before.Version()) {
 			if err != nil || e.Terminal() {
 				t.Fatalf("%v, %v", e.Job.GetError(), err)
@@ -73,9 +72,8 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 	}
 }
 
-// TestASecondSendDoesNotPoisonItsJob: two sends of one request were stored on two routes, and
-// the second item came again and again while the job was held by the first one. Then the
-// holder dies, and the second one comes before the first.
+// TestASecondSendDoesNotPoisonItsJob proves that deliveries of a second item of the same request do
+// not poison the job after its holder's death.
 func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -105,7 +103,7 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		brokertest.Next(t, c) // by a replica that dies with it, so that the second one comes first
+		brokertest.Next(t, c) // by a replica that dies with it, so that the second item comes first
 		if err := next.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -117,8 +115,8 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 	})
 }
 
-// TestWhatKillsItsHoldersIsPoisoned, with a letter by which it can be attached
-// again: it may be paid for.
+// TestWhatKillsItsHoldersIsPoisoned proves that a poisoned video leaves a dead letter with which
+// its task can be attached.
 func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -133,8 +131,8 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestWhatKillsItsHoldersDuringASubmissionIsUnknown: its upstream may have it, and
-// the operator who redrives it must know that.
+// TestWhatKillsItsHoldersDuringASubmissionIsUnknown proves that a video that kills its holders
+// during a submission ends as unknown.
 func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -152,7 +150,7 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestAChatThatKillsItsHoldersIsPoisoned before its first attempt, as a video is.
+// TestAChatThatKillsItsHoldersIsPoisoned proves the same for a chat before its first attempt.
 func TestAChatThatKillsItsHoldersIsPoisoned(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -10,18 +10,15 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
-// reclaimAckWait is the AckWait for a moment after the start of an embedded
-// server.
+// reclaimAckWait is the AckWait right after the start of an embedded server.
 const reclaimAckWait = 2 * time.Second
 
 // durable creates or updates a durable consumer.
 //
-// An embedded server that starts again remembers which messages were delivered,
-// but neither that they were given back nor that their holder, this process's
-// predecessor, is gone: they would wait for AckWait. No other process holds them, so
-// AckWait is short until they have come back (docs/adr/0002). (Another replica that uses the
-// embedded server from outside may be delivered a message twice; the log lets one
-// of the two go on.)
+// A restarted embedded server remembers which messages were delivered, but neither that they were
+// returned nor that the previous process is gone: they would wait for AckWait. No other process
+// holds them, so AckWait is short until they have been redelivered (docs/adr/0002). If a replica
+// that connects from outside holds one, the log lets only one of the two continue.
 func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	cons, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg)
 	if err != nil || !c.Config.Now().NATS.Embedded() || cfg.AckWait <= reclaimAckWait || cons.CachedInfo().NumAckPending == 0 {
@@ -38,7 +35,7 @@ func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.Con
 }
 
 func (c *Consumer) restoreAckWait(stream string, cfg jetstream.ConsumerConfig) {
-	// An end of the process is no reason to leave the short AckWait standing.
+	// The AckWait must be restored even if the process is stopping.
 	_ = broker.Wait(c.holder.Fetching, reclaimAckWait+reclaimAckWait/4)
 	for {
 		ctx, cancel := context.WithTimeout(c.holder.Working, broker.ReadTimeout)

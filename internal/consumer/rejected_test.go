@@ -16,10 +16,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// garbage is data that is no request, of so many bytes.
+// garbage returns data that is not a request.
 func garbage(size int) []byte { return bytes.Repeat([]byte{0xff}, size) }
 
-// publishGarbage puts messages into a tenant's inbox that no one can read.
+// publishGarbage puts unreadable messages into a tenant's inbox.
 func publishGarbage(t testing.TB, b *broker.Broker, tenant string, count, size int) {
 	t.Helper()
 	const atOnce = 32 // three nodes do not confirm very many in time under -race
@@ -43,7 +43,7 @@ func publishGarbage(t testing.TB, b *broker.Broker, tenant string, count, size i
 	}
 }
 
-// countOn counts what a stream has on a pattern.
+// countOn counts the messages of a stream on a pattern.
 func countOn(t testing.TB, b *broker.Broker, stream, filter string) (n uint64) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), stream)
@@ -60,8 +60,8 @@ func countOn(t testing.TB, b *broker.Broker, stream, filter string) (n uint64) {
 	return n
 }
 
-// TestGarbagePushesOutNoLetter: one tenant's garbage costs no one the letter of a job
-// that may be paid for, nor another tenant the letters of its own rejected requests.
+// TestGarbagePushesOutNoLetter proves that one tenant's unreadable requests displace neither dead
+// letters of jobs nor those of other tenants.
 func TestGarbagePushesOutNoLetter(t *testing.T) {
 	t.Parallel()
 	limits := broker.Limits{DeadMaxBytes: 4 << 20, RejectedMaxBytes: 64 << 20}
@@ -88,8 +88,7 @@ func TestGarbagePushesOutNoLetter(t *testing.T) {
 	}
 }
 
-// checkLetterOf checks that GENBUS_DEAD has the letter of a job, with its request, and
-// no other.
+// checkLetterOf checks that the only dead letter in GENBUS_DEAD is the job's, with its request.
 func checkLetterOf(t testing.TB, b *broker.Broker, id string) {
 	t.Helper()
 	if n := countOn(t, b, b.Names().Dead(), ">"); n != 1 {
@@ -105,8 +104,8 @@ func checkLetterOf(t testing.TB, b *broker.Broker, id string) {
 	}
 }
 
-// TestARejectedRequestThatIsTooLargeIsCut, and its letter says what it was. One that is
-// not stays whole, so that it can be redriven.
+// TestARejectedRequestThatIsTooLargeIsCut proves that the dead letter of a large rejected request
+// is cut and describes it, and that a smaller one stays whole for a redrive.
 func TestARejectedRequestThatIsTooLargeIsCut(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

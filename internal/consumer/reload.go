@@ -8,21 +8,20 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Plan is a reload that nothing can fail any more.
+// Plan is a prepared reload, which cannot fail.
 type Plan struct {
 	c       *Consumer
 	changed []config.Route
 }
 
-// askWithin bounds what each step of a reload asks the broker for.
+// askWithin bounds the broker requests of Prepare.
 const askWithin = 20 * time.Second
 
-// Prepare tells the broker the bounds of the routes that have another max_in_flight. The
-// other configuration has the same routes. It fails, and nothing is changed in this
-// process, where the broker does not answer. Then the broker is told the old bounds
-// again, within another revertWithin; what it does not hear it is told with the next
-// reload, or the next start. ctx ends with the process's work: a stop waits for nothing of
-// this. Reloads come one after the other, after Start and before Drain.
+// Prepare applies changed max_in_flight values in the broker. next must have the same routes. If
+// the broker does not answer, Prepare fails, leaves this process unchanged and tries for up to
+// revertWithin to restore the old values. The next reload or start repeats failed changes. ctx must
+// end with the process's work, so that a stop waits for none of this. Reloads run one at a time,
+// between Start and Drain.
 func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, error) {
 	p := &Plan{c: c}
 	asking, cancel := context.WithTimeout(ctx, askWithin)
@@ -43,12 +42,11 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 	return p, nil
 }
 
-// revertWithin bounds how long a reload that failed asks the broker to forget it.
 const revertWithin = 5 * time.Second
 
-// revert tells the broker the bounds that are in force, where it was told others. It is
-// best effort: the broker may be why the reload failed. After a stop it is told nothing:
-// the next start tells it what the file says then.
+// revert restores the broker's values after a failed reload. It is best effort: the broker may be
+// why the reload failed. During a stop it does nothing, because the next start applies the file's
+// values.
 func (c *Consumer) revert(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, revertWithin)
 	defer cancel()
@@ -63,8 +61,8 @@ func (c *Consumer) revert(ctx context.Context) {
 	}
 }
 
-// applyMaxAckPending has the broker's consumer of a route be as r asks. An embedded server's
-// consumer is not hurried as at a start: what is held is held by this process.
+// applyMaxAckPending updates the broker's consumer of a route to r. It does not shorten AckWait, as
+// a start with an embedded server does, because this process holds the messages.
 func (c *Consumer) applyMaxAckPending(ctx context.Context, run *running, r config.Route) error {
 	run.appliedMaxAckPending = 0
 	_, err := c.ensureRoute(ctx, r, c.Broker.Streams().EnsureConsumer)
@@ -74,8 +72,7 @@ func (c *Consumer) applyMaxAckPending(ctx context.Context, run *running, r confi
 	return err
 }
 
-// Apply puts the plan into effect: swap replaces the configuration and the routes of
-// the whole process.
+// Apply puts the plan into effect. swap replaces the configuration and routes of the whole process.
 func (p *Plan) Apply(swap func()) {
 	swap()
 	for _, r := range p.changed {

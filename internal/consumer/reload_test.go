@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// maxAckPending is how many jobs the broker gives to all replicas of a video route.
+// maxAckPending returns the broker's limit of held jobs for a video route.
 func (r *replica) maxAckPending(t *testing.T, route string) int {
 	t.Helper()
 	cons, err := r.Broker.Consumer(t.Context(), r.Broker.Names().Work(), subject.WorkDurable(subject.Video, route))
@@ -28,7 +28,7 @@ func (r *replica) maxAckPending(t *testing.T, route string) int {
 	return cons.CachedInfo().Config.MaxAckPending
 }
 
-// reload puts another configuration into effect, as the service does.
+// reload applies another configuration, as the service does.
 func (r *replica) reload(t *testing.T, next *config.Config) {
 	t.Helper()
 	plan, err := r.Prepare(t.Context(), next)
@@ -42,9 +42,8 @@ func (r *replica) reload(t *testing.T, next *config.Config) {
 	plan.Apply(func() { swap(); r.Config.Set(next) })
 }
 
-// TestRefusedReloadIsForgotten: the broker takes the new bound of a route and refuses that
-// of the route behind it. It is told the old bound again, and the new one by the next
-// reload.
+// TestRefusedReloadIsForgotten proves that a limit applied before another route's was refused is
+// reverted, and applied by the next reload.
 func TestRefusedReloadIsForgotten(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -79,8 +78,7 @@ func TestRefusedReloadIsForgotten(t *testing.T) {
 	}
 }
 
-// toldAnotherBound is a replica that may have 3 videos in flight, and whose broker was
-// told 7.
+// toldAnotherBound returns a replica with a limit of 3 videos whose broker has 7.
 func toldAnotherBound(t *testing.T, b *broker.Broker) *replica {
 	t.Helper()
 	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", slotsOf(3, 3)))
@@ -93,8 +91,8 @@ func toldAnotherBound(t *testing.T, b *broker.Broker) *replica {
 	return r
 }
 
-// TestBrokerThatKeptARefusedBound is told the one that is in force by the next reload,
-// although that changes nothing in this process.
+// TestBrokerThatKeptARefusedBound proves that the next reload corrects the broker's limit, even if
+// it changes nothing in this process.
 func TestBrokerThatKeptARefusedBound(t *testing.T) {
 	t.Parallel()
 	r := toldAnotherBound(t, brokertest.Single(t))
@@ -106,8 +104,8 @@ func TestBrokerThatKeptARefusedBound(t *testing.T) {
 	}
 }
 
-// TestStopAsksTheBrokerForNothing: a reload that a stop has cut takes none of its time to
-// put a bound back. The broker is told at the next start.
+// TestStopAsksTheBrokerForNothing proves that a reload cut off by a stop does not revert limits,
+// and that the next start corrects them.
 func TestStopAsksTheBrokerForNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -126,7 +124,7 @@ func TestStopAsksTheBrokerForNothing(t *testing.T) {
 	}
 }
 
-// refuseEvents has the log refuse every write while it is on.
+// refuseEvents makes the log refuse every write, or accept them again.
 func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 	s, err := b.Stream(ctx, b.Names().Tasks())
 	if err != nil {
@@ -140,9 +138,8 @@ func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 	return err
 }
 
-// TestJobThatIsGivenBackForgetsNoCreate: the answer of a create is lost, its job's end
-// cannot be stored, and the job is given back. The process that sent the request is given
-// the job again, and does not send it again.
+// TestJobThatIsGivenBackForgetsNoCreate proves that a process which gets back a job whose create
+// had no answer does not send it again.
 func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

@@ -14,10 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// resubmitting has the video routes repeat a create whose outcome is not known.
 func resubmitting(r *config.Route) { r.OnUnknownOutcome = config.OnUnknownResubmit }
 
-// cutCreates is an upstream that cuts off every create, after each has been told to noted.
+// cutCreates starts an upstream that cuts off every create after calling noted.
 func cutCreates(t *testing.T, noted func()) (url string, times func() []time.Time) {
 	t.Helper()
 	var mu sync.Mutex
@@ -38,8 +37,8 @@ func cutCreates(t *testing.T, noted func()) (url string, times func() []time.Tim
 	}
 }
 
-// TestNoCreateIsSentAfterTheDeadline: the wait before a create is repeated, 0.8 s at least, goes
-// beyond it.
+// TestNoCreateIsSentAfterTheDeadline proves that a create is not repeated if the delay, at least
+// 0.8 s, ends after the deadline.
 func TestNoCreateIsSentAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	url, times := cutCreates(t, func() {})
@@ -59,7 +58,7 @@ func TestNoCreateIsSentAfterTheDeadline(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-// TestAReloadReachesWhatIsResubmitted: the route gives up what it repeated before.
+// TestAReloadReachesWhatIsResubmitted proves that a reload can stop resubmissions of a held job.
 func TestAReloadReachesWhatIsResubmitted(t *testing.T) {
 	t.Parallel()
 	sent, reloaded := make(chan struct{}), make(chan struct{})

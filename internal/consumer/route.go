@@ -11,16 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ensureRoute makes sure of what a route needs in the broker, by ensure.
+// ensureRoute creates a route's durable consumers in the broker, by ensure.
 func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure queue.Ensure) (jetstream.Consumer, error) {
 	return c.Queue.Route(subject.Kind(r.Kind), r.Name).Ensure(ctx, r, ensure)
 }
 
-// restoreWithin bounds one try to make again what was deleted in the broker.
+// restoreWithin bounds one attempt to recreate deleted consumers.
 const restoreWithin = 10 * time.Second
 
-// restoreRoute makes again what a route needs in the broker, where that was deleted. It
-// changes nothing that is there. A route that is configured no more needs nothing.
+// restoreRoute recreates missing durable consumers of a configured route, and changes no existing
+// one.
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
 	r, ok := c.Config.Now().RouteNamed(string(id.kind), id.name)
 	if !ok {

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// slots bounds what one route of this process holds. A slot is reserved before a
-// message is fetched, because a fetched message that waits burns its AckWait.
+// slots bounds the messages that one route of this process holds. Reserve a slot before fetching: a
+// fetched message that waits uses up its AckWait.
 type slots struct {
 	mu    sync.Mutex
-	all   int           // that there are
-	free  int           // below zero after there were made fewer than are taken
-	freed chan struct{} // has a token when free may have grown
+	all   int           // total
+	free  int           // below zero after a resize below the slots in use
+	freed chan struct{} // has a token if free may have grown
 
-	releaseOne func() // made once, as each held job has it; a job calls it once
+	releaseOne func() // created once for all held jobs; each calls it once
 }
 
 func newSlots(n int) *slots {
@@ -53,7 +53,7 @@ func (s *slots) release(n int) {
 	}
 }
 
-// resize makes another number of slots. Those that are taken stay so.
+// resize changes the total. Slots in use stay in use.
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	more := n - s.all

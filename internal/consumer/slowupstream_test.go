@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// slowUpstream is an upstream whose tasks and streams end when the test says so.
+// slowUpstream is an upstream whose tasks and streams end when the test decides.
 type slowUpstream struct {
 	url  string
-	done chan struct{} // closed: all is completed
+	done chan struct{} // closing it completes everything
 
 	mu      sync.Mutex
 	creates map[string]int  // by Idempotency-Key
@@ -61,7 +61,6 @@ func newSlowUpstream(t testing.TB) *slowUpstream {
 	return u
 }
 
-// end completes these tasks.
 func (u *slowUpstream) end(ids ...string) {
 	u.count(func() {
 		for _, id := range ids {
@@ -76,14 +75,13 @@ func (u *slowUpstream) count(f func()) {
 	f()
 }
 
-// number reads a counter.
 func (u *slowUpstream) number(f func() int) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return f()
 }
 
-// askedOnce checks that each job was created once, and the chat called once.
+// askedOnce checks that each job was created once, and the number of chat calls.
 func (u *slowUpstream) askedOnce(t testing.TB, videos, chats int) {
 	t.Helper()
 	u.mu.Lock()

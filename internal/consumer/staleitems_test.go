@@ -29,7 +29,7 @@ import (
 )
 
 // sentBodies is an upstream that completes every task at once, unless unfinished is set, and
-// keeps which prompts came for which key.
+// records the prompts by idempotency key.
 type sentBodies struct {
 	url        string
 	unfinished atomic.Bool
@@ -79,7 +79,7 @@ func (s *sentBodies) all() []string {
 	return slices.Clone(s.order)
 }
 
-// noItems waits until a job has no work item any more.
+// noItems waits until a job has no work item.
 func (r *replica) noItems(t testing.TB, n subject.JobName) {
 	t.Helper()
 	r.eventually(t, "no work item is left", func() bool {
@@ -88,10 +88,9 @@ func (r *replica) noItems(t testing.TB, n subject.JobName) {
 	})
 }
 
-// TestTwoBodiesUnderOneID: two requests with one id and different bodies were both
-// stored, ready, in the backlog, or on two routes, and their admissions died after
-// each step. The log decides, or the first writer where it is empty; the job
-// ends, one body is sent, once, and no item is left.
+// TestTwoBodiesUnderOneID proves that of two stored requests with one ID and different bodies
+// exactly one is sent, once: the logged one or, without a log, the first to be logged. No item is
+// left.
 func TestTwoBodiesUnderOneID(t *testing.T) {
 	t.Parallel()
 	const route, other = config.SandboxVideoRoute, "other"
@@ -102,7 +101,7 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 		cases := map[string]struct {
 			cat, dog func(subject.Kind, string, string, string) string
 			dogRoute string
-			recorded string // by its admission; empty for none
+			recorded string // by its admission, or empty
 		}{
 			"backlog and ready, none recorded":                        {room, line, route, ""},
 			"backlog and ready, the first recorded":                   {room, line, route, "cat"},
@@ -138,9 +137,8 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 	})
 }
 
-// TestRacingBodies: two replicas admit requests with one id and two bodies, ready
-// and in the backlog, and many of them die at any moment. Every job that a client
-// was told of ends; its body, and no other, is sent, and once.
+// TestRacingBodies proves the same for concurrent admissions that may be cut off at any time: every
+// accepted job ends, and only its body is sent, once.
 func TestRacingBodies(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -183,7 +181,7 @@ func TestRacingBodies(t *testing.T) {
 		for round := range rounds {
 			for _, prompt := range []string{"cat", "dog"} {
 				_, err := admit(t.Context(), replicas[0], round, prompt)
-				// A busy broker may take longer than an admission has. The caller repeats it.
+				// A busy broker may exceed the time of an admission. The caller repeats it.
 				for code := errcode.CodeOf(err); (code == errcode.BrokerUnavailable || code == errcode.AcceptanceUnknown) && broker.Wait(t.Context(), 50*time.Millisecond) == nil; code = errcode.CodeOf(err) {
 					_, err = admit(t.Context(), replicas[0], round, prompt)
 				}
@@ -204,10 +202,8 @@ func TestRacingBodies(t *testing.T) {
 	})
 }
 
-// TestRecordedItemWithoutALogIsNotRun: its job was erased while it came into the
-// line. It is no new job, and no event of it is written. Where the log has not
-// reached the place at which the job stood in it, or has another job there, the log
-// was lost, and the job has an end.
+// TestRecordedItemWithoutALogIsNotRun proves that a marked item without a log does not run: it is
+// dropped if its job was erased, and fails if the log was lost.
 func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 	t.Parallel()
 	for _, kind := range subject.Kinds {
@@ -241,8 +237,8 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 	}
 }
 
-// TestTheItemOfAnErasedJobThatThisProcessAdmitted: what it knows of the job is of before
-// the erase, which came while the item was being dispatched.
+// TestTheItemOfAnErasedJobThatThisProcessAdmitted proves that an item whose job was erased during
+// the dispatch does not run at the replica that had admitted it.
 func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
@@ -291,8 +287,8 @@ func recordedItem(t testing.TB, kind subject.Kind, request string) *genbusv1.Wor
 	return item
 }
 
-// putRecorded puts an item among the ready jobs as it comes from GENBUS_WAIT, its job having
-// stood at a sequence of the log.
+// putRecorded stores an item as dispatched from GENBUS_WAIT, with the sequence of its job's last
+// event.
 func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq uint64) {
 	t.Helper()
 	data, err := proto.Marshal(item)
@@ -306,7 +302,8 @@ func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq ui
 	}
 }
 
-// TestStaleChatItemIsNotCalled: the log has another request's chat under the id.
+// TestStaleChatItemIsNotCalled proves that an item does not run if the log has another request's
+// chat under its ID.
 func TestStaleChatItemIsNotCalled(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
@@ -322,7 +319,7 @@ func TestStaleChatItemIsNotCalled(t *testing.T) {
 	}
 }
 
-// otherRoute adds a route of a kind to the sandbox's.
+// otherRoute adds a second route of a kind.
 func otherRoute(kind string) func(*config.Config) {
 	return func(c *config.Config) {
 		r := config.NewRoute("other", kind, config.SandboxUpstream, "other")
@@ -340,7 +337,7 @@ func putSecondSend(t testing.TB, b *broker.Broker, first *genbusv1.WorkItem) {
 	putItemAt(t, b, b.Names().WorkItem(subject.Kind(item.GetKind()), "other", "acme", item.GetId()), item)
 }
 
-// otherItems are those of the other route.
+// otherItems returns the number of a job's items on the other route.
 func otherItems(t testing.TB, r *replica, n subject.JobName) (found int) {
 	t.Helper()
 	items, err := r.Queue.Items.All(t.Context(), n)
@@ -355,10 +352,8 @@ func otherItems(t testing.TB, r *replica, n subject.JobName) (found int) {
 	return found
 }
 
-// TestASecondItemOnAnotherRouteGivesWay: while replicas were restarted with a model on
-// another route, two sends of one request were stored on both. The job was made of the first
-// item, and a replica without the other route has it in its call. A replica that has both drops
-// the second item, and the chat is called once.
+// TestASecondItemOnAnotherRouteGivesWay proves that a second item of a running chat on another
+// route is dropped and not called.
 func TestASecondItemOnAnotherRouteGivesWay(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -392,8 +387,8 @@ func TestASecondItemOnAnotherRouteGivesWay(t *testing.T) {
 	})
 }
 
-// TestAnotherItemOfAHeldJobIsKept until the job is let go: it may be that of a later
-// job under the id.
+// TestAnotherItemOfAHeldJobIsKept proves that another item of a held job is not removed before the
+// job is dropped, because it may be a later job's.
 func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

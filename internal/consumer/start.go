@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Start creates the durable consumers, and begins to take work.
+// Start creates the durable consumers and starts taking work.
 func (c *Consumer) Start(ctx context.Context) error {
 	c.Log.OnNotice(c.holder.Notice)
 	c.Broker.OnReconnect(c.reconnected)
@@ -44,8 +44,8 @@ func shortestAckWait(routes []config.Route) time.Duration {
 	return shortest
 }
 
-// startRoute begins to fetch from a route's consumer and to dispatch its backlog, and returns
-// what is needed to count its jobs.
+// startRoute starts to fetch a route's jobs and to dispatch its backlog, and returns what its
+// counts need.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedRoute {
 	id := idOf(r)
 	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
@@ -60,7 +60,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedR
 	return &countedRoute{id: id, metrics: metrics, idle: f.idle}
 }
 
-// take begins to work on the jobs of a route.
+// take returns a function that begins work on the jobs of a route.
 func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 	begin := c.videos.Runner(id.name, metrics).Take
 	if id.kind == subject.Chat {
@@ -70,7 +70,7 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 	return func(m jetstream.Msg, release func()) {
 		d, item, ok := c.open(m)
 		switch d.Count {
-		case 0: // it is no delivery
+		case 0: // not a delivery
 		case 1:
 			jobs.Taken(1)
 		default:

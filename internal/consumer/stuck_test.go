@@ -13,15 +13,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// stuckAfter is how long after its deadline a job is looked for, and sweepSpread how much
-// later that may be.
+// stuckAfter is the delay after its deadline before a job is checked, and sweepSpread the maximum
+// added to it.
 const (
 	stuckAfter  = time.Minute
 	sweepSpread = 500 * time.Millisecond
 )
 
-// TestAStrandedJobEnds: no replica holds it, and no work item is left that would bring it
-// to one.
+// TestAStrandedJobEnds proves that a started job without a holder and a work item ends.
 func TestAStrandedJobEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,8 +69,8 @@ func TestAStrandedJobEnds(t *testing.T) {
 	}
 }
 
-// TestAStrandedJobEndsAfterItsLetter: where the letter cannot be stored, the job stays
-// until it can.
+// TestAStrandedJobEndsAfterItsLetter proves that a stuck job does not end before its dead letter is
+// stored.
 func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -95,8 +94,8 @@ func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
 	}
 }
 
-// TestAStrandedJobIsFinishedAgain: its end is stored, and what follows it fails. No holder
-// is given the job, so the sweeper makes up for it.
+// TestAStrandedJobIsFinishedAgain proves that the sweeper retries the usage and feed copy of a
+// stuck job after its end was stored.
 func TestAStrandedJobIsFinishedAgain(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -122,7 +121,7 @@ func TestAStrandedJobIsFinishedAgain(t *testing.T) {
 	})
 }
 
-// limit bounds a stream to so many bytes for each message; -1: no bound.
+// limit sets a stream's maximum message size; -1 removes the limit.
 func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), stream)
@@ -136,7 +135,8 @@ func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
 	}
 }
 
-// TestAJobWithAnItemIsNotStranded: the holder of the item ends the job.
+// TestAJobWithAnItemIsNotStranded proves that the sweeper leaves a job with a work item to its
+// holder.
 func TestAJobWithAnItemIsNotStranded(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
@@ -153,12 +153,13 @@ func TestAJobWithAnItemIsNotStranded(t *testing.T) {
 	}
 }
 
-// TestStartedJobsAreLookedForAfterTheirDeadline: every replica knows when, also one
-// that starts later.
+// TestStartedJobsAreLookedForAfterTheirDeadline proves that a replica that starts later knows the
+// deadline of a started job.
 func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
-	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 10 * time.Minute }) // a sweeper with nothing to do looks every hour
+	// An idle sweeper looks every hour.
+	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 10 * time.Minute })
 	e := strand(t, b, up.url, subject.Video, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, func() {}, soon)
 	r := newReplica(t, b, testConfig(t, up.url))
 	by := e.Job.GetExecution().GetDeadline().AsTime().Add(stuckAfter)
@@ -168,8 +169,8 @@ func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
 	})
 }
 
-// TestAnInlineChatWhoseEndWasDropped ends, and says no more than what is known: its
-// events are best effort, and it never has a work item.
+// TestAnInlineChatWhoseEndWasDropped proves that the sweeper ends such a chat without a dead
+// letter, and with an error that claims only known facts.
 func TestAnInlineChatWhoseEndWasDropped(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

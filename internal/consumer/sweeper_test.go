@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// oneAtATime has one job in work, and so many ready.
+// oneAtATime sets one job in flight, and the given number of ready jobs.
 func oneAtATime(places int) func(*config.Config) {
 	return func(c *config.Config) {
 		for i := range c.Routes {
@@ -28,12 +28,11 @@ func oneAtATime(places int) func(*config.Config) {
 	}
 }
 
-// neverReady is an upstream that accepts tasks and never ends them.
+// neverReady starts an upstream that accepts tasks and never ends them.
 func neverReady(t testing.TB) string {
 	return scripted(t, map[string]http.HandlerFunc{createPath: acceptsByPrompt, pollPath: says(`{"task_id":"x","status":"processing"}`)})
 }
 
-// admitVideo accepts a video of a tenant.
 func admitVideo(t testing.TB, r *replica, tenant, prompt string, change ...func(*admission.Request)) joblog.Entry {
 	t.Helper()
 	request := admission.Request{Kind: subject.Video, Tenant: tenant, Body: body.Parse(fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt))}
@@ -64,8 +63,8 @@ func entryOf(t testing.TB, r *replica, n subject.JobName) joblog.Entry {
 	return out
 }
 
-// TestJobsThatWaitEndAtTheirStartDeadline, although their items were not delivered:
-// one is in the ready window, one in the backlog. What the end takes from is as stated.
+// TestJobsThatWaitEndAtTheirStartDeadline proves that undelivered jobs, ready or in the backlog,
+// end at their start deadline.
 func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]struct {
@@ -87,7 +86,7 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 				r.begun(t, running)
 				var waiting []joblog.Entry
 				behind := false
-				for i := range 5 { // each replica may have found a place in the window for one
+				for i := range 5 { // each replica may have found a slot in the window for one
 					waiting = append(waiting, admitVideo(t, r, "acme", fmt.Sprint("waiting", i), limit.change))
 					if _, err := b.Next(t.Context(), b.Names().Wait(), b.Names().WaitPattern(), 1); err == nil {
 						behind = true // now: a busy machine may accept the last one when the first one is over
@@ -116,7 +115,7 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 	}
 }
 
-// begun waits until a job is with its upstream.
+// begun waits until a job was started.
 func (r *replica) begun(t testing.TB, e joblog.Entry) {
 	t.Helper()
 	r.eventually(t, "the job has begun", func() bool {
@@ -125,7 +124,7 @@ func (r *replica) begun(t testing.TB, e joblog.Entry) {
 	})
 }
 
-// eventually asks until it is so.
+// eventually polls is until it returns true.
 func (r *replica) eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); {
@@ -135,7 +134,7 @@ func (r *replica) eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// items counts what a stream has on a pattern.
+// items counts the messages of a stream on a pattern.
 func items(t testing.TB, b *broker.Broker, stream, pattern string) int {
 	t.Helper()
 	n := 0
@@ -148,7 +147,6 @@ func items(t testing.TB, b *broker.Broker, stream, pattern string) int {
 	}
 }
 
-// inFeed checks that the feed has a job's end.
 func inFeed(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	n := end.Name()
@@ -166,7 +164,7 @@ func inFeed(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	}
 }
 
-// TestWaitingChatsEndAtTheirStartDeadline too.
+// TestWaitingChatsEndAtTheirStartDeadline proves the same for chats.
 func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -201,7 +199,8 @@ func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 	}
 }
 
-// TestJobsThatWaitedBeforeTheStartAreSweptToo: another process accepted them.
+// TestJobsThatWaitedBeforeTheStartAreSweptToo proves that the sweeper ends jobs that were accepted
+// before its start.
 func TestJobsThatWaitedBeforeTheStartAreSweptToo(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

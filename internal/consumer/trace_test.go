@@ -25,7 +25,7 @@ const (
 	callerParent = "00-" + callerTrace + "-" + callerSpan + "-01"
 )
 
-// traced gives a replica an exporter of its own.
+// traced gives a replica a separate exporter.
 func traced(t testing.TB) (spans *tracetest.InMemoryExporter, change func(*parts.Options)) {
 	t.Helper()
 	spans = tracetest.NewInMemoryExporter()
@@ -50,7 +50,7 @@ func publishTraced(t testing.TB, b *broker.Broker, kind subject.Kind, requestID 
 	return subject.JobID(kind, "acme", "request\x00"+requestID)
 }
 
-// parents reads the spans that the messages on a subject name. Each is of the
+// parents returns the spans that the messages on a subject name, and checks that they belong to the
 // caller's trace.
 func parents(t testing.TB, b *broker.Broker, stream, subj string) []string {
 	t.Helper()
@@ -75,7 +75,7 @@ func parents(t testing.TB, b *broker.Broker, stream, subj string) []string {
 	}
 }
 
-// named gives the only span with a name.
+// named returns the only span with a name.
 func named(t testing.TB, spans *tracetest.InMemoryExporter, name string) tracetest.SpanStub {
 	t.Helper()
 	var found []tracetest.SpanStub
@@ -102,7 +102,7 @@ func attributeOf(s tracetest.SpanStub, key string) string {
 	return ""
 }
 
-// happened gives the span's events: transitions by phase and polls by outcome.
+// happened returns the span's events: transitions by phase and polls by outcome.
 func happened(s tracetest.SpanStub) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.Events {
@@ -115,7 +115,7 @@ func happened(s tracetest.SpanStub) map[string]bool {
 	return out
 }
 
-// endOf waits until a job's feed has its end, and its holder let go of it.
+// endOf waits until the feed has a job's end and its holder has dropped it.
 func endOf(t testing.TB, b *broker.Broker, r *replica, id string) string {
 	t.Helper()
 	end := last(follow(t, r.log, id))
@@ -124,9 +124,8 @@ func endOf(t testing.TB, b *broker.Broker, r *replica, id string) string {
 	return end.Job.GetError().GetCode()
 }
 
-// TestOneTraceAcrossTwoReplicas: a task is handed over, or its holder dies. Both
-// holders' work is below the span that admitted the request, and every event
-// names a span of that trace.
+// TestOneTraceAcrossTwoReplicas proves that the spans of both holders are below the span that
+// admitted the request, and that every event names a span of that trace.
 func TestOneTraceAcrossTwoReplicas(t *testing.T) {
 	t.Parallel()
 	for name, graceful := range map[string]bool{"handed over": true, "taken over": false} {
@@ -142,7 +141,7 @@ func TestOneTraceAcrossTwoReplicas(t *testing.T) {
 			exported := spansOfFirst.GetSpans().Snapshots()
 			first.stop(graceful)
 			close(up.done)
-			if !graceful { // a process that is killed exports nothing more
+			if !graceful { // a killed process exports nothing more
 				spansOfFirst.Reset()
 				if err := spansOfFirst.ExportSpans(t.Context(), exported); err != nil {
 					t.Fatal(err)
@@ -158,7 +157,7 @@ func TestOneTraceAcrossTwoReplicas(t *testing.T) {
 			if inbox.Parent.SpanID().String() != callerSpan || !inbox.Parent.IsRemote() {
 				t.Errorf("the inbox's span is below %s", inbox.Parent.SpanID())
 			}
-			// The first event is written by admission, or by a holder that was faster.
+			// The first event is written by admission, or by a faster holder.
 			events := parents(t, b, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", id))
 			create := named(t, spansOfFirst, "genbus.video.create")
 			admitted := inbox.SpanContext.SpanID().String()
@@ -186,8 +185,8 @@ func TestOneTraceAcrossTwoReplicas(t *testing.T) {
 	}
 }
 
-// checkFirstHold: the hold of a replica that stops ends as given back. One that
-// dies takes its span along.
+// checkFirstHold checks that the span of a stopped holder ends as returned, and a dead one's is
+// missing.
 func checkFirstHold(t *testing.T, spans *tracetest.InMemoryExporter, graceful bool, inbox, create tracetest.SpanStub) {
 	t.Helper()
 	if !graceful {
@@ -204,8 +203,7 @@ func checkFirstHold(t *testing.T, spans *tracetest.InMemoryExporter, graceful bo
 	}
 }
 
-// TestPollsAreEventsOfOneSpan: however many polls a task takes, they add no spans,
-// and those that say nothing new add no events.
+// TestPollsAreEventsOfOneSpan proves that polls add no spans, and unchanged polls no events.
 func TestPollsAreEventsOfOneSpan(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSandbox(t)
@@ -224,8 +222,8 @@ func TestPollsAreEventsOfOneSpan(t *testing.T) {
 	}
 }
 
-// TestAFailedJobsSpanIsAnError names the code, and not the message, which may
-// quote the upstream.
+// TestAFailedJobsSpanIsAnError proves that a failed job's span has the code and not the message,
+// which may quote the upstream.
 func TestAFailedJobsSpanIsAnError(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSandbox(t)
@@ -238,7 +236,6 @@ func TestAFailedJobsSpanIsAnError(t *testing.T) {
 	}
 }
 
-// TestDeadLettersNameTheTrace of the request that they hold.
 func TestDeadLettersNameTheTrace(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSandbox(t)

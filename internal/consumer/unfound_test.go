@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// attachedTo is the work item of a job that was attached to a task that is not there,
-// by a letter that named another one.
+// attachedTo returns the work item of a job attached to a task that does not exist, from a dead
+// letter that named another task.
 func attachedTo(upstream, route string) *genbusv1.WorkItem {
 	item := itemOf("v", route, "a cat")
 	item.Attached = &genbusv1.AttachedTask{
@@ -25,8 +25,8 @@ func attachedTo(upstream, route string) *genbusv1.WorkItem {
 	return item
 }
 
-// checkUnfound checks that a job ended with a code, and that the letter that it was
-// made of is there again, and no other one.
+// checkUnfound checks that a job ended with a code and that the only dead letter is the one it was
+// made from.
 func checkUnfound(t *testing.T, b *broker.Broker, end joblog.Entry, code string) {
 	t.Helper()
 	if end.Job.GetError().GetCode() != code {
@@ -38,8 +38,8 @@ func checkUnfound(t *testing.T, b *broker.Broker, end joblog.Entry, code string)
 	}
 }
 
-// TestAnIDThatItsUpstreamDoesNotKnow: the upstream says so with a word that fails the
-// task, and with HTTP 200. The id may be wrong, so the letter is there again.
+// TestAnIDThatItsUpstreamDoesNotKnow proves that the dead letter of an attached job returns if the
+// upstream reports the task as failed because it does not know it.
 func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"not_found", "EXPIRED"} {
@@ -55,8 +55,8 @@ func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestEveryEndOfAnUnfoundTaskLeavesItsLetter, with the code and the upstream's id that
-// it had, and no letter of the end itself.
+// TestEveryEndOfAnUnfoundTaskLeavesItsLetter proves that every failure of an attached job whose
+// task was never found restores its dead letter with the original code and ID, and adds no other.
 func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
 	t.Parallel()
 	for code, c := range map[string]struct {
@@ -77,7 +77,6 @@ func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
 	}
 }
 
-// endTaken has a replica take a job.
 func endTaken(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	pastOf(t, forerunner(t, b), item)
@@ -85,24 +84,25 @@ func endTaken(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1
 	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
 }
 
-// endPoisoned has a replica take a job whose holders died often.
+// endPoisoned makes a replica take a job whose holders died often.
 func endPoisoned(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
-	newReplica(t, b, cfg).stop(true) // makes the consumer
+	newReplica(t, b, cfg).stop(true) // creates the consumer
 	pastOf(t, forerunner(t, b), item)
 	putItem(t, b, item)
 	deliver(t, b, 10+2)
 	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
 }
 
-// endWithoutLog has a replica take a job that the log has lost.
+// endWithoutLog makes a replica take a job that the log has lost.
 func endWithoutLog(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	putRecorded(t, b, item, 1000)
 	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
 }
 
-// TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter, whether or not the log has it.
+// TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter proves the same for failing the job of an
+// unconfigured route.
 func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
 	t.Parallel()
 	for name, recorded := range map[string]bool{"recorded": true, "not recorded": false} {
@@ -123,8 +123,8 @@ func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
 	}
 }
 
-// TestAStrandedUnfoundTaskLeavesItsLetter, though its work item is gone: the log knows
-// what the letter said.
+// TestAStrandedUnfoundTaskLeavesItsLetter proves that the log suffices to restore the dead letter
+// if the work item is gone.
 func TestAStrandedUnfoundTaskLeavesItsLetter(t *testing.T) {
 	t.Parallel()
 	b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)

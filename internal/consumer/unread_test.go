@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestHeldJobsEndWhileNothingCanBeRead: events and acknowledgements go by the connection for
-// writes, and need no read.
+// TestHeldJobsEndWhileNothingCanBeRead proves that held jobs can end with only the connection for
+// writes.
 func TestHeldJobsEndWhileNothingCanBeRead(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)

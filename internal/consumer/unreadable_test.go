@@ -14,7 +14,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// saysEncoded answers with a Content-Encoding.
 func saysEncoded(encoding, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -23,8 +22,8 @@ func saysEncoded(encoding, body string) http.HandlerFunc {
 	}
 }
 
-// TestATaskOfAnUpstreamThatCompresses: with gzip all is well. Where no poll can be read until
-// the deadline, the end says so, and why.
+// TestATaskOfAnUpstreamThatCompresses proves that gzip answers are read, and that the error of a
+// job whose polls were unreadable until the deadline explains why.
 func TestATaskOfAnUpstreamThatCompresses(t *testing.T) {
 	t.Parallel()
 	brotli := "\x0b\x04\x80{}\x03"
@@ -66,7 +65,8 @@ func TestATaskOfAnUpstreamThatCompresses(t *testing.T) {
 	}
 }
 
-// TestALostResultSaysWhy: the upstream had finished, and its answers can be read no more.
+// TestALostResultSaysWhy proves that the error of a finished task with unreadable polls explains
+// why.
 func TestALostResultSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

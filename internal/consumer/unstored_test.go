@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// limitedServer is a server outside of genbus's process, with streams and messages as they are allowed.
+// limitedServer starts a server outside of genbus's process, with the given max_payload.
 func limitedServer(t *testing.T, maxPayload int32) (*server.Server, *server.Options, *broker.Broker) {
 	t.Helper()
 	o := &server.Options{ServerName: "limited", JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: maxPayload}
@@ -28,7 +28,7 @@ func limitedServer(t *testing.T, maxPayload int32) (*server.Server, *server.Opti
 	return s, o, brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
 }
 
-// repliesOf is an upstream of chats that answers with this many bytes of text, and counts its calls.
+// repliesOf starts a chat upstream that replies with size bytes of text, and counts its calls.
 func repliesOf(t *testing.T, size int, before func()) (url string, calls *atomic.Int64, reply string) {
 	t.Helper()
 	calls = new(atomic.Int64)
@@ -41,9 +41,9 @@ func repliesOf(t *testing.T, size int, before func()) (url string, calls *atomic
 	}}), calls, reply
 }
 
-// TestAReplyThatNATSRefusesIsInItsLetter: the account may not have the tenant's object store. The
-// chat, which is paid for, is called once, and its dead letter has the reply, or its digest where the
-// reply is too long for a message and nobody has raised the limit by the deadline.
+// TestAReplyThatNATSRefusesIsInItsLetter proves that the dead letter has the paid reply if the
+// account cannot create an object store, or its digest if the reply exceeds a message until the
+// deadline.
 func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"kept": 300 << 10, "kept with a long request": 300 << 10, "digest": 2 << 20} {
@@ -88,8 +88,8 @@ func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
 	}
 }
 
-// TestALongReplyFitsIntoWhatNATSTakes: where max_payload is small, or becomes small while a chat is
-// called, the reply is in the object store, and the chat is called once.
+// TestALongReplyFitsIntoWhatNATSTakes proves that a reply goes to the object store, after a single
+// call, if max_payload is small or becomes small during the call.
 func TestALongReplyFitsIntoWhatNATSTakes(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]struct{ first, then int32 }{"always small": {64 << 10, 64 << 10}, "smaller than before": {8 << 20, 64 << 10}} {

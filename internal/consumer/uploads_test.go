@@ -9,9 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestAnUploadGoesWithItsMessage: it is removed when its request was accepted, and
-// kept for the dead letter of one that was refused. The same request, sent whole,
-// attaches.
+// TestAnUploadGoesWithItsMessage proves that the upload of an accepted request is removed and that
+// of a refused one kept, and that resending the accepted request inline attaches.
 func TestAnUploadGoesWithItsMessage(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -35,8 +34,7 @@ func TestAnUploadGoesWithItsMessage(t *testing.T) {
 	}
 }
 
-// TestALostUploadIsADeadLetter: it was never there, so that the message comes again
-// and was not accepted.
+// TestALostUploadIsADeadLetter proves that a request without its upload becomes a dead letter.
 func TestALostUploadIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

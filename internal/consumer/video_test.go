@@ -92,7 +92,7 @@ func TestSubmissionOutcomes(t *testing.T) {
 	}
 }
 
-// sameOrFaster allows a task to end before a poll saw it in progress.
+// sameOrFaster allows a job to end before a poll saw it in progress.
 func sameOrFaster(got, want string) bool {
 	return got == want || got == strings.Replace(want, "in_progress ", "", 1)
 }
@@ -117,7 +117,7 @@ func TestResubmitWhereTheUpstreamHonoursTheKey(t *testing.T) {
 	}
 }
 
-// cancel ends a job as a client's call does.
+// cancelJob ends a job as a client's call does.
 func cancelJob(t testing.TB, l *joblog.Log, e joblog.Entry) joblog.Entry {
 	t.Helper()
 	for {
@@ -149,7 +149,8 @@ func TestCancelStopsTheHolder(t *testing.T) {
 	})
 }
 
-// TestCancelDuringTheCreate: the upstream's id has no job any more, and is kept.
+// TestCancelDuringTheCreate proves that the upstream ID of a job cancelled during its create is
+// kept.
 func TestCancelDuringTheCreate(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -173,8 +174,8 @@ func TestCancelDuringTheCreate(t *testing.T) {
 	}
 }
 
-// TestCleanStopHandsOver: every job goes on at another replica at once, and none
-// is submitted again.
+// TestCleanStopHandsOver proves that all jobs of a stopped replica continue at another one at once,
+// without another create.
 func TestCleanStopHandsOver(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -182,7 +183,7 @@ func TestCleanStopHandsOver(t *testing.T) {
 		cfg := testConfig(t, up.URL(), func(c *config.Config) {
 			c.NATS.URL = "nats://127.0.0.1:4222" // as on a cluster: nothing is taken back at the start
 			for i := range c.Routes {
-				c.Routes[i].AckWait = 10 * time.Minute // and nothing comes back by itself
+				c.Routes[i].AckWait = 10 * time.Minute // nothing comes back by itself
 			}
 		})
 		first := newReplica(t, open(t), cfg)
@@ -211,8 +212,7 @@ func TestCleanStopHandsOver(t *testing.T) {
 	})
 }
 
-// TestCrashIsTakenOver: a replica dies with its jobs; the work items come back
-// after AckWait, and the jobs are resumed from their logs.
+// TestCrashIsTakenOver proves that a dead replica's jobs resume at another one after AckWait.
 func TestCrashIsTakenOver(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -233,7 +233,6 @@ func TestCrashIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestTwoReplicasShareOneQueue: every task is submitted once, and both work.
 func TestTwoReplicasShareOneQueue(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -290,7 +289,7 @@ func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:hang", "a cat"))
 	submitting := last(follow(t, first.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING))
 	<-arrived
-	first.stop(false) // dies in the middle of the create
+	first.stop(false) // dies during the create
 	second := newReplica(t, b, cfg)
 	end := last(follow(t, second.log, id))
 	if end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(deadLetters(t, b)) != 1 {
@@ -305,7 +304,8 @@ func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 	}
 }
 
-// TestAnAnswerJustAfterTheCreateTimeout is recorded: the request left in time.
+// TestAnAnswerJustAfterTheCreateTimeout proves that a late answer to a request sent in time is
+// recorded.
 func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

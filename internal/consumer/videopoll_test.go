@@ -14,9 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestAFullLogDoesNotMultiplyThePolls: the upstream's answer cannot be committed. It is kept
-// and committed as soon as there is room, and the upstream is asked no more often than the
-// route says.
+// TestAFullLogDoesNotMultiplyThePolls proves that an answer that a full log refuses is committed
+// later, without more polls than the route's interval allows.
 func TestAFullLogDoesNotMultiplyThePolls(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]string{"completed": "completed", "failed": "failed"} {
@@ -30,7 +29,7 @@ func TestAFullLogDoesNotMultiplyThePolls(t *testing.T) {
 }
 
 func testPollsOfAFullLog(t *testing.T, b *broker.Broker, status string) {
-	const interval = 2 * time.Second // twice as long as a commit that failed waits
+	const interval = 2 * time.Second // twice the delay after a failed commit
 	var mu sync.Mutex
 	var polls []time.Time
 	ended := false

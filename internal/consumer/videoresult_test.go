@@ -12,19 +12,19 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestArchive: the result is copied before the task completes; a copy that fails
-// for good does not fail the task, and is visible.
+// TestArchive proves that a result is copied before the job completes, and that a permanent failure
+// of the copy is visible and does not fail the job.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		model  string
 		code   string
-		within time.Duration // until a copy that does not succeed is given up
+		within time.Duration // until an unsuccessful copy is given up
 	}{
 		"by URL":     {"sandbox-video", "", jobtest.Patience},
 		"by the id":  {"sandbox-videos", "", jobtest.Patience},
 		"a redirect": {"sandbox-videos:content=redirect", "", jobtest.Patience},
-		"expired":    {"sandbox-videos:content=expired", "content_expired", 3900 * time.Millisecond}, // over when it would be tried again
+		"expired":    {"sandbox-videos:content=expired", "content_expired", 3900 * time.Millisecond}, // over before the retry
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestOneTenantsQueueDoesNotHoldUpAnother: one tenant has very many jobs. The first
-// of another one is sent after those in work, the ready ones, and one more.
+// TestOneTenantsQueueDoesNotHoldUpAnother proves that the first job of another tenant only waits
+// for jobs in flight or ready, and for one more.
 func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	t.Parallel()
 	const inFlight, places, movers, many = 2, 4, 8, 60
@@ -27,7 +27,7 @@ func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) {
 		r.MaxInFlight, r.ReadyJobs, r.Poll.Interval = inFlight, places, 20*time.Millisecond
 	})))
-	up.unfinished.Store(true) // until the other tenant's job is accepted, those in work stay
+	up.unfinished.Store(true) // jobs in flight stay until the other tenant's job is accepted
 	for i := range many {
 		admitVideo(t, r, "acme", fmt.Sprint("acme", i))
 	}
@@ -41,9 +41,8 @@ func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 	r.eventually(t, "all jobs are sent", func() bool { return len(up.all()) == many+1 })
 }
 
-// TestErasedJobIsNeverRun: jobs are cancelled and erased while two replicas
-// dispatch them. What was erased before it began is not run, and leaves nothing
-// behind.
+// TestErasedJobIsNeverRun proves that jobs erased before their start never run while two replicas
+// dispatch, and leave nothing behind.
 func TestErasedJobIsNeverRun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -74,7 +73,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 				}
 				end, err := r.log.Commit(t.Context(), next, current.Seq)
 				if err != nil {
-					return // it began
+					return // it was started
 				}
 				if err := errors.Join(r.Queue.RemoveAfter(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
 					t.Error(err)
@@ -100,7 +99,6 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 	})
 }
 
-// TestWaitingJobsOutliveAReplica that dies while it dispatches them.
 func TestWaitingJobsOutliveAReplica(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -118,7 +116,7 @@ func TestWaitingJobsOutliveAReplica(t *testing.T) {
 		for _, job := range jobs {
 			end := entryOf(t, r, job.Name())
 			sent := up.of(job.Job.GetId())
-			// One that was cut off in its create is not sent again, whether or not the upstream has read it.
+			// A create that was cut off is not sent again, whether or not the upstream has read it.
 			unknown := end.Job.GetError().GetCode() == "submission_outcome_unknown"
 			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED && !unknown || len(sent) > 1 || len(sent) == 0 && !unknown {
 				t.Errorf("%s ended %v, sent %v", job.Job.GetId(), end.Job.GetError(), sent)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// newSandbox starts an upstream whose videos take a short while.
+// newSandbox starts an upstream with short videos.
 func newSandbox(t testing.TB) *sandbox.Server {
 	t.Helper()
 	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 300 * time.Millisecond, ChunkInterval: time.Millisecond})
@@ -43,7 +43,7 @@ func newSandbox(t testing.TB) *sandbox.Server {
 	return s
 }
 
-// replica is one process's worth of genbus, without its servers.
+// replica is a process of genbus without its servers.
 type replica struct {
 	*Consumer
 	cfg    *config.Config
@@ -61,10 +61,10 @@ func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...fu
 	return r
 }
 
-// lookUpsOfTests has an upstream asked as often as defaults have it.
+// lookUpsOfTests has as many look-ups as the default, with shorter delays.
 var lookUpsOfTests = []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}
 
-// idleReplica is one that takes no work.
+// idleReplica returns a replica that has not started to take work.
 func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*parts.Options)) *replica {
 	t.Helper()
 	p := jobtest.NewProcess(t, b, cfg, change...)
@@ -108,11 +108,10 @@ func (r *replica) shutDown(t testing.TB, endLog func(), graceful bool) {
 	r.Routes.Close()
 }
 
-// mute makes a replica die without handing anything over: what it says of its messages
-// from now on reaches no one.
+// mute makes a replica die without a handover: its further settlements are lost.
 func (r *replica) mute() {
 	r.holder.Each(func(j hold.Held) {
-		if j.Job().Name().Kind != subject.Video { // a chat's call is cut, and its message returned
+		if j.Job().Name().Kind != subject.Video { // a chat's call is cut off, and its message returned
 			return
 		}
 		d, err := hold.NewDelivery(r.Broker.Conn(), unheardOf{seq: j.Job().Message.Delivery().Seq})
@@ -125,15 +124,15 @@ func (r *replica) mute() {
 	})
 }
 
-// again is a held job that is delivered once more.
+// again is the redelivery of a held job.
 type again struct {
 	hold.Held
 	job *hold.Job
 }
 
-func (a again) Message() *hold.Message { return &a.job.Message }
+func (a again) Job() *hold.Job { return a.job }
 
-// unheardOf is a delivery to whose reply no one listens.
+// unheardOf is a delivery whose settlement is lost.
 type unheardOf struct {
 	jetstream.Msg
 	seq uint64
@@ -153,8 +152,8 @@ func chatRequest(requestID, model string, stream bool) *genbusv1.ChatRequest {
 	}}}
 }
 
-// doneOnce checks that the feed of finished jobs has the job once, with the
-// ce-id of its terminal event, and that its work item is gone.
+// doneOnce checks that the feed has the job once, with the ce-id of its terminal event, and that
+// its work item is gone.
 func doneOnce(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	n := end.Name()

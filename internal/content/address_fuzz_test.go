@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzAddress: what is called has a scheme and a host that are its own, and is
-// still the same address when it is written and read again, as the request does.
+// FuzzAddress checks that every accepted address is http or https with a host, and has the same
+// origin after the round trip through String that a request makes.
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{
 		"", "http://h", "HTTP://H:80/x", "https://h:443", "http://h:/", "http://[::1]:8080/", "http://[::1%25lo]/", "http://user:password@h/", "http://h\\@evil.example/", "http://h#@evil.example/", "http://evil.example%2f@h/",
@@ -33,8 +33,8 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzIsPublic: whatever carries an address of this machine or of a private
-// network is not public, in any of its forms.
+// FuzzIsPublic checks that no form of an address of this machine or of a private network counts as
+// public.
 func FuzzIsPublic(f *testing.F) {
 	for _, seed := range []string{
 		"127.0.0.1", "::1", "10.0.0.1", "169.254.169.254", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::1", "fe80::1%lo", "2600::1", "8.8.8.8", "0.0.0.0", "255.255.255.255", "fc00::", "ff02::1", "2001:0:1:2::",

@@ -14,18 +14,17 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxText is how much of an answer is read that is no content: a JSON answer or
-// an error, in bytes.
+// maxText bounds the bytes read of a JSON answer or an error.
 const maxText = 1 << 20
 
-// accept reads an answer of class 2xx: the content, or JSON that names its URL.
+// accept reads a 2xx answer: the content, or JSON that names the content's URL.
 func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 	defer func() {
 		if f == nil {
 			_ = resp.Body.Close()
 		}
 	}()
-	// The lengths and ranges of a file are those of the bytes sent; JSON is read here.
+	// Decode only JSON, which is read here: a file's length and ranges refer to the bytes as sent.
 	if resp.StatusCode != http.StatusPartialContent && declaredType(resp.Header.Get("Content-Type")) == typeJSON {
 		upstream.Decode(resp)
 	}
@@ -65,8 +64,8 @@ func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 	return w.want.sized(f, 0), "", nil
 }
 
-// hasContent tells the statuses that come with the content from the others of
-// their class, such as 202 and 204. A video has bytes.
+// hasContent reports whether a 2xx status carries content, unlike 202 or 204. An empty body is not
+// a video.
 func hasContent(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusPartialContent:
@@ -76,8 +75,8 @@ func hasContent(resp *http.Response) bool {
 	}
 }
 
-// part reads what a 206 is a part of; nil for everything else, and for a 206 that
-// was not asked for but is the whole.
+// part returns the range of a 206. It is nil for any other status, and for an unrequested 206 that
+// covers the whole content.
 func (w *walk) part(resp *http.Response) (*contentRange, error) {
 	if resp.StatusCode != http.StatusPartialContent {
 		return nil, nil
@@ -95,11 +94,11 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 	return part, nil
 }
 
-// holder reads the URL out of a JSON answer. What has none is an error, whatever
-// the status says.
+// holder extracts the content's URL from a JSON answer. JSON without a URL is an error, whatever
+// the status.
 func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxText+1))
-	if _, ours := errors.AsType[*errcode.Error](err); err != nil && !ours { // not the stream's, but of its gzip data
+	if _, ours := errors.AsType[*errcode.Error](err); err != nil && !ours { // damaged gzip data, not a failed connection
 		return "", w.unavailable(resp, "sent invalid JSON instead of a video: "+err.Error())
 	}
 	if err != nil {
@@ -120,11 +119,11 @@ func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	return "", e
 }
 
-// refusal reads an answer of another class. A host that the upstream named, and
-// that knows no key of ours, refuses when the URL's signature has expired.
+// refusal converts an error answer to an error. A foreign host gets no credentials from us, so its
+// 401 or 403 means that the URL's signature has expired.
 func (w *walk) refusal(resp *http.Response) *errcode.Error {
 	upstream.Decode(resp)
-	// What has come of a broken answer is enough.
+	// If the answer breaks off, use the part that arrived.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxText))
 	said, readable := upstream.ParseErrorBody(raw)
 	text := "answered " + statusText(resp)
@@ -133,7 +132,7 @@ func (w *walk) refusal(resp *http.Response) *errcode.Error {
 	}
 	own := w.owns(resp.Request.URL)
 	code := refusalCode(resp.StatusCode, own)
-	// Amazon S3 says so when the signature's own credentials have expired.
+	// Amazon S3 sends this when the credentials that signed the URL have expired.
 	if !own && bytes.Contains(raw, []byte("<Code>ExpiredToken</Code>")) {
 		code = errcode.ContentExpired
 	}
@@ -157,7 +156,6 @@ func refusalCode(status int, own bool) errcode.Code {
 	}
 }
 
-// unavailable is an answer that is of no use.
 func (w *walk) unavailable(resp *http.Response, text string) *errcode.Error {
 	e := w.failed(errcode.ContentUnavailable, resp.Request.URL, text, nil)
 	e.UpstreamHTTPStatus, e.UpstreamRequestID = resp.StatusCode, upstream.RequestID(resp.Header)

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// accessDenied is how S3 and TOS answer an expired signature.
+// accessDenied is the answer of S3 and TOS to an expired signature.
 const accessDenied = `<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Request has expired</Message><X-Signature>hunter2hunter2</X-Signature></Error>`
 
 func TestRefusals(t *testing.T) {
@@ -41,7 +41,7 @@ func TestRefusals(t *testing.T) {
 		{503, flat, errcode.ContentUnavailable, errcode.ContentUnavailable},
 		{304, "", errcode.ContentUnavailable, errcode.ContentUnavailable},
 		{300, flat, errcode.ContentUnavailable, errcode.ContentUnavailable},
-		{416, "", errcode.ContentUnavailable, errcode.ContentUnavailable}, // no range was asked for
+		{416, "", errcode.ContentUnavailable, errcode.ContentUnavailable}, // without a Range
 	} {
 		w := newWorld(t)
 		handler := func(rw http.ResponseWriter, r *http.Request) {
@@ -68,8 +68,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestErrorsGiveNothingAway: an answer may repeat what it was sent, and URLs that
-// are worth as much.
+// TestErrorsGiveNothingAway checks that errors reveal neither keys nor signed URLs, even if an
+// answer repeats them.
 func TestErrorsGiveNothingAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -79,19 +79,19 @@ func TestErrorsGiveNothingAway(t *testing.T) {
 	if strings.Count(e.Message, "[redacted]") != 3 {
 		t.Errorf("got %q", e.Message)
 	}
-	// The same for what comes with a success.
+	// In an error sent with status 200.
 	w.own.mux.HandleFunc("/json", answer(200, "application/json", `{"code":"c","message":"`+testKey+` hunter2hunter2"}`))
 	w.wantError(w.at(w.own.URL+"/json"+signed), errcode.ContentUnavailable, "[redacted] [redacted]")
-	// And for a stranger that only the redirect named.
+	// In an answer of a foreign host that only a redirect named.
 	w.foreign.mux.HandleFunc("/file", answer(403, "application/json", `{"message":"hunter2hunter2"}`))
 	w.own.mux.Handle("/redirect", redirect(302, w.foreign.URL+"/file"+signed))
 	w.wantError(w.at(w.own.URL+"/redirect"), errcode.ContentExpired, "403 Forbidden: [redacted]")
-	// And where there is no server at all.
+	// In a failed connection.
 	w.foreign.Close()
 	w.wantError(w.at(strings.Replace(w.foreign.URL, "http://", "http://user:hunter2hunter2@", 1)+"/file"+signed), errcode.ContentUnavailable, "no answer: dial: ")
 }
 
-// signer is an Authorizer, whose secrets are as secret as a key.
+// signer is an Authorizer whose secrets must not appear in errors.
 type signer struct{}
 
 func (signer) Authorize(req *http.Request, body []byte) error {
@@ -168,7 +168,7 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 	}
 }
 
-// zipped is answer with gzip, and with a word in place of its end.
+// zipped is answer compressed with gzip, with end in place of its last bytes.
 func zipped(status int, contentType, body, end string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		var b strings.Builder
@@ -180,7 +180,8 @@ func zipped(status int, contentType, body, end string) http.HandlerFunc {
 	}
 }
 
-// TestGzipJSONThatNamesTheURL, on the upstream and on another host.
+// TestGzipJSONThatNamesTheURL checks that gzipped JSON that names the URL is decoded, both from the
+// upstream and from another host.
 func TestGzipJSONThatNamesTheURL(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -256,7 +257,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestShortBody: a body that is cut off is never taken for the whole.
+// TestShortBody checks that a truncated body never passes as complete.
 func TestShortBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -297,8 +298,8 @@ func TestNotReached(t *testing.T) {
 	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, errcode.ContentUnavailable, "no clock")
 }
 
-// TestOtherServersAreNotQuoted: a result's URL may lead to any port, and what
-// listens there is not for the caller to know.
+// TestOtherServersAreNotQuoted checks that an error does not quote a server that speaks no HTTP: a
+// result's URL may lead to any port, and callers must not learn what listens there.
 func TestOtherServersAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,10 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// OpenArchive is Reader.Open for content that was archived, with the type that
-// Archive gave. A range that begins late costs reading all before it.
-// Errors are *errcode.Error: ContentExpired when the object is gone, and
-// BrokerUnavailable.
+// OpenArchive is Reader.Open for archived content, with the type returned by Archive. A range costs
+// reading everything before it. Errors are *errcode.Error: ContentExpired if the object is lost,
+// else BrokerUnavailable.
 func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, contentType string, q Request) (*File, error) {
 	body, err := bodies.Open(ctx, ref)
 	switch {
@@ -31,11 +30,11 @@ func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, co
 	return newWant(q).of(f), nil
 }
 
-// Archive copies content into an object of its own in the object store of a tenant,
-// while it comes, and gives its reference and its type. The name begins with prefix. Beyond limit bytes (0 for no limit) it fails
-// with broker.ErrBodyTooLarge in the chain. Errors are *errcode.Error: those of Open
-// when the content cannot be read to its end, and ArchiveFailed when it cannot be
-// stored. After an error nothing stays behind.
+// Archive streams content into a new object in a tenant's object store and returns its reference
+// and type. The object's name begins with prefix. Content longer than limit bytes (0 for no limit)
+// fails with broker.ErrBodyTooLarge in the chain. Errors are *errcode.Error: those of Open if the
+// content cannot be read to its end, and ArchiveFailed if it cannot be stored. A failed call leaves
+// no object behind.
 func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, tenant, prefix string, limit int64) (broker.Body, string, error) {
 	f, err := r.Open(ctx, p, Request{})
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// pattern is a file of any size that is never in memory; each byte depends on its
-// place.
+// pattern generates a file of any size without holding it in memory. Each byte depends on its
+// offset.
 type pattern struct{ at, size int64 }
 
 func (p *pattern) Read(b []byte) (int, error) {
@@ -37,7 +37,6 @@ func (p *pattern) Read(b []byte) (int, error) {
 
 func patternAt(i int64) byte { return byte(i*31 + i>>13) }
 
-// servePattern serves a file of size bytes.
 func servePattern(size int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "video/mp4")
@@ -46,7 +45,6 @@ func servePattern(size int64) http.HandlerFunc {
 	}
 }
 
-// messages counts what lies in a tenant's object store.
 func messages(t *testing.T, b *broker.Broker, tenant string) uint64 {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), "OBJ_"+b.Names().Bodies(tenant))
@@ -104,8 +102,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// compare reads r and says whether it is the pattern from a place on, and how
-// long it is.
+// compare reports whether r yields the pattern starting at offset from, and how many bytes r has.
 func compare(r io.Reader, from int64) (same bool, n int64, err error) {
 	same = true
 	buf := make([]byte, 64<<10)
@@ -178,7 +175,7 @@ func TestLostArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What was archived as a page, by whatever way, is not served as one.
+	// Content archived with the type of a web page is not served as one.
 	for _, kind := range []string{"text/html", "application/json", "", "image/svg+xml"} {
 		f, err := content.OpenArchive(ctx, bodies, ref, kind, content.Request{HeadOnly: true})
 		if err != nil || f.Type != "application/octet-stream" {

@@ -11,10 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/content"
 )
 
-// large is the size of the file that is copied, in bytes.
 const large = 256 << 20
 
-// serveLarge costs the test little, in time and in memory.
+// serveLarge sends zeros, which costs the test little time and memory.
 func serveLarge(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "video/mp4")
 	w.Header().Set("Content-Length", "268435456")
@@ -27,7 +26,7 @@ func serveLarge(w http.ResponseWriter, _ *http.Request) {
 
 var block [64 << 10]byte
 
-// watcher notes how large the heap grows while bytes go by.
+// watcher is a writer that tracks the peak size of the heap.
 type watcher struct {
 	written, next int64
 	base, peak    uint64
@@ -52,10 +51,10 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// growth is how much larger the heap became, in bytes.
 func (w *watcher) growth() int64 { return int64(w.peak) - int64(w.base) }
 
-// TestMemoryStaysSmall is not parallel: what others allocate would count.
+// TestMemoryStaysSmall checks that reading content does not grow the heap with its size. It is not
+// parallel because allocations of other tests would count.
 func TestMemoryStaysSmall(t *testing.T) {
 	w := newWorld(t)
 	w.own.mux.HandleFunc("/file", serveLarge)
@@ -78,8 +77,8 @@ func TestMemoryStaysSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkCopy is one download of 256 MiB through a Reader, with the server that
-// gives it. peak-B is how much the heap grew.
+// BenchmarkCopy downloads 256 MiB through a Reader, including the cost of the server. peak-B is the
+// growth of the heap.
 func BenchmarkCopy(b *testing.B) {
 	w := newWorld(b)
 	w.foreign.mux.HandleFunc("/file", serveLarge)
@@ -99,8 +98,8 @@ func BenchmarkCopy(b *testing.B) {
 	b.ReportMetric(float64(watch.growth()), "peak-B")
 }
 
-// BenchmarkArchive copies 256 MiB into the object store of the embedded server
-// and out again. peak-B holds the server's own cache as well.
+// BenchmarkArchive copies 256 MiB into the object store of the embedded server and out again.
+// peak-B includes the server's own cache.
 func BenchmarkArchive(b *testing.B) {
 	w := newWorld(b)
 	w.foreign.mux.HandleFunc("/file", serveLarge)

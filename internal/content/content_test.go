@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brok
 
 const testKey = "sk-test-0123456789"
 
-// video is a file whose every byte depends on its place.
+// video is a file in which each byte depends on its offset.
 var video = func() []byte {
 	out := make([]byte, 100_000)
 	for i := range out {
@@ -35,7 +35,6 @@ var video = func() []byte {
 
 var videoTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is an upstream, a foreign host and a Reader.
 type world struct {
 	t            testing.TB
 	own, foreign *host
@@ -43,7 +42,7 @@ type world struct {
 	reader       *content.Reader
 }
 
-// host is a real server that remembers what it was asked.
+// host is an HTTP server that records its requests.
 type host struct {
 	*httptest.Server
 	mux  *http.ServeMux
@@ -65,7 +64,6 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// requests gives what the host was asked so far.
 func (h *host) requests() []*http.Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,13 +82,12 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// use replaces the reader.
 func (w *world) use(o content.Options) {
 	w.reader = content.NewReader(o)
 	w.t.Cleanup(w.reader.Close)
 }
 
-// at is a place that allows private addresses, because every test server has one.
+// at returns a place that allows private addresses, because test servers listen on those.
 func (w *world) at(url string) content.Place {
 	return content.Place{Endpoint: w.endpoint, URL: url, PrivateOK: true}
 }
@@ -101,7 +98,6 @@ func serveVideo(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", videoTime, bytes.NewReader(video))
 }
 
-// answer serves one fixed answer.
 func answer(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if contentType == "" {
@@ -114,7 +110,6 @@ func answer(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// open opens a place and reads it whole.
 func (w *world) open(p content.Place, q content.Request) (*content.File, []byte, error) {
 	w.t.Helper()
 	f, err := w.reader.Open(w.t.Context(), p, q)
@@ -128,7 +123,6 @@ func (w *world) open(p content.Place, q content.Request) (*content.File, []byte,
 	return f, data, errors.Join(err, f.Body.Close())
 }
 
-// wantVideo reads the whole video from a place.
 func (w *world) wantVideo(p content.Place) {
 	w.t.Helper()
 	f, data, err := w.open(p, content.Request{})
@@ -140,13 +134,13 @@ func (w *world) wantVideo(p content.Place) {
 	}
 }
 
-// wantError wants a failure of Open, and that its text gives nothing away.
+// wantError fails unless Open fails with code and these texts, and reveals no secret.
 func (w *world) wantError(p content.Place, code errcode.Code, texts ...string) {
 	w.t.Helper()
 	_ = w.failure(p, code, texts...)
 }
 
-// failure is wantError, and gives the failure.
+// failure is wantError, but returns the error.
 func (w *world) failure(p content.Place, code errcode.Code, texts ...string) *errcode.Error {
 	w.t.Helper()
 	_, _, err := w.open(p, content.Request{})
@@ -167,7 +161,7 @@ func (w *world) failure(p content.Place, code errcode.Code, texts ...string) *er
 	return e
 }
 
-// signed is the query of a URL that must not stand in an error.
+// signed is the query of a URL that must not appear in an error.
 const signed = "?X-Signature=hunter2hunter2&e=1"
 
 func TestPathIsReadWithTheKey(t *testing.T) {
@@ -190,7 +184,7 @@ func TestURLOnTheOwnOriginIsReadWithTheKey(t *testing.T) {
 	w.own.mux.HandleFunc("GET /elsewhere/file", serveVideo)
 	p := w.at(strings.Replace(w.own.URL, "http://", "HTTP://", 1) + "/elsewhere/file?a=b%20c")
 	p.PrivateOK = false
-	p.Path = "/v1/videos/x/content" // does not count next to a URL
+	p.Path = "/v1/videos/x/content" // ignored next to a URL
 	w.wantVideo(p)
 	if r := w.own.requests()[0]; r.Header.Get("Authorization") != "Bearer "+testKey || r.URL.RawQuery != "a=b%20c" {
 		t.Errorf("%s with %v", r.URL, r.Header)
@@ -210,7 +204,7 @@ func TestForeignURLIsReadWithoutKey(t *testing.T) {
 	}
 }
 
-// wantNoSecrets checks what a stranger gets to see.
+// wantNoSecrets fails if a foreign host got more than harmless headers.
 func wantNoSecrets(t testing.TB, r *http.Request) {
 	t.Helper()
 	for name := range r.Header {
@@ -232,7 +226,8 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// TestHeadReadsNothing: the upstream sees a GET, but not that anybody reads it.
+// TestHeadReadsNothing checks that HeadOnly sends a GET to the upstream and closes the answer
+// unread.
 func TestHeadReadsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

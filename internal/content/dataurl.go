@@ -18,10 +18,9 @@ func isDataURL(s string) bool {
 	return len(s) >= len(scheme) && strings.EqualFold(s[:len(scheme)], scheme)
 }
 
-// dataURL is a URL that is its own content (RFC 2397). The text is decoded while
-// it is read.
+// dataURL is a URL that contains its content (RFC 2397). The text is decoded while it is read.
 type dataURL struct {
-	kind   string // the media type, or empty
+	kind   string // media type, or empty
 	base64 bool
 	text   string
 }
@@ -50,8 +49,8 @@ func (d dataURL) open() io.Reader {
 	return base64.NewDecoder(base64.RawStdEncoding, &base64Reader{src: plain})
 }
 
-// openData decodes twice: once to know the length and that nothing is wrong, and
-// once for the reader. That is cheaper than the memory to do it once.
+// openData decodes the text twice, first to validate it and to learn its length, then for the
+// reader. Decoding once would need memory for the whole content.
 func openData(s string, w want) (*File, error) {
 	d, ok := parseDataURL(s)
 	if !ok {
@@ -93,8 +92,8 @@ func (r *percentReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// base64Reader turns every spelling of Base64 into the standard one without
-// padding: the alphabet of URLs, padding, white space.
+// base64Reader converts URL-safe, padded or wrapped Base64 to the standard alphabet without
+// padding.
 type base64Reader struct {
 	src    io.Reader
 	padded bool
@@ -113,7 +112,7 @@ func (r *base64Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// keep normalises p in place. After padding nothing but padding may come.
+// keep normalises p in place. It is false if data follows the padding.
 func (r *base64Reader) keep(p []byte) (n int, ok bool) {
 	for _, c := range p {
 		switch c {

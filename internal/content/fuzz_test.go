@@ -13,8 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// FuzzRange: what is understood can be written and read again, and lies within
-// every file.
+// FuzzRange checks that a parsed range survives a round trip and lies within a file of any length.
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{"bytes=0-", "bytes=0-99", "bytes=-5", "bytes=5-1", "bytes=0-1,3-4", "bytes=99999999999999999999-", "bytes", "=-", "Bytes= 1-2 "} {
 		f.Add(s, int64(100))
@@ -34,7 +33,8 @@ func FuzzRange(f *testing.F) {
 	})
 }
 
-// FuzzContentRange: the same for what upstreams say.
+// FuzzContentRange checks that a parsed Content-Range survives a round trip and answers only ranges
+// that begin where it does.
 func FuzzContentRange(f *testing.F) {
 	for _, s := range []string{"bytes 0-99/100", "bytes 5-9/*", "bytes */100", "bytes 9-5/10", "bytes 0-9223372036854775807/*", "bytes 0-1/1", ""} {
 		f.Add(s, "bytes=0-")
@@ -53,8 +53,7 @@ func FuzzContentRange(f *testing.F) {
 	})
 }
 
-// FuzzDataURL: it never matters how large the reads are, and what was encoded
-// comes back.
+// FuzzDataURL checks that decoding does not depend on the size of reads and inverts encoding.
 func FuzzDataURL(f *testing.F) {
 	for _, s := range []string{"data:,a%20b", "data:video/mp4;base64,AAAA", "data:;base64,AA==", "data:;base64,_-8", "data:;base64,A A\nA=", "data:,%", "data:;base64,A=A", "data:a;base64;b,AA"} {
 		f.Add(s, []byte("\x00\xff"))
@@ -80,7 +79,7 @@ func FuzzDataURL(f *testing.F) {
 	})
 }
 
-// FuzzHolder: whatever an upstream sends, only URLs that can be called come out.
+// FuzzHolder checks that only callable URLs are found, whatever an upstream sends.
 func FuzzHolder(f *testing.F) {
 	files, err := filepath.Glob("testdata/holder/*.json")
 	if err != nil || len(files) == 0 {
@@ -101,7 +100,8 @@ func FuzzHolder(f *testing.F) {
 	})
 }
 
-// TestHolderCorpus: every seed names the same URL, or none where its name says so.
+// TestHolderCorpus checks that every seed yields the same URL, or none if its file name begins with
+// none-.
 func TestHolderCorpus(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/holder/*.json")
@@ -123,7 +123,7 @@ func TestHolderCorpus(t *testing.T) {
 	}
 }
 
-// FuzzMediaType: nothing that a browser runs gets through.
+// FuzzMediaType checks that a type that is passed on is stable, well-formed and not active content.
 func FuzzMediaType(f *testing.F) {
 	for _, s := range []string{"video/mp4", "text/html", "TEXT/HTML; charset=x", "image/svg+xml", "application/json", "a", "video/mp4; codecs=\"avc1\"", "text/html;a=b;a=c"} {
 		f.Add(s)

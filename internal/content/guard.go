@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// errPrivate is why the guard ends a connection before it is made.
+// errPrivate is the error of a connection refused by guard.
 var errPrivate = errors.New("the address is private")
 
-// guard is called with the address that a host's name was resolved to, before
-// the connection: what DNS says later makes no difference.
+// guard checks the resolved address just before the connection is made, so that a later DNS answer
+// cannot lead elsewhere.
 func guard(_ context.Context, _, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(at.Addr()) {
@@ -20,18 +20,16 @@ func guard(_ context.Context, _, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// special are the IPv4 blocks that are not the public internet (IANA's registry
-// of special-purpose addresses).
+// special lists the IPv4 blocks outside the public internet (IANA's special-purpose registry).
 var special = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
 	"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-	"168.63.129.16/32", // the host of Azure's virtual machines, which answers them only
+	"168.63.129.16/32", // Azure's host, reachable only from its virtual machines
 )
 
-// IPv6 is the other way round: what is not in global unicast is not public, and
-// neither are these blocks in it: protocol assignments with Teredo, and
-// documentation.
+// For IPv6, only global unicast is public, without the blocks for protocol assignments (which
+// include Teredo) and for documentation.
 var (
 	global        = netip.MustParsePrefix("2000::/3")
 	specialGlobal = prefixes("2001::/23", "2001:db8::/32", "3fff::/20")
@@ -47,8 +45,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// isPublic reports whether an address is on the public internet. Addresses that
-// carry an IPv4 address are judged by it.
+// isPublic reports whether an address is on the public internet. An IPv6 address that embeds an
+// IPv4 address is judged by the latter.
 func isPublic(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {

@@ -36,9 +36,9 @@ func TestIsPublic(t *testing.T) {
 	}
 }
 
-// TestProxiesOnlyWherePrivateAddressesAreAllowed: a proxy of the environment would
-// reach private addresses on our behalf. net/http reads the environment once in a
-// process, which is why this looks at the transports.
+// TestProxiesOnlyWherePrivateAddressesAreAllowed checks that only the transport for private
+// addresses uses the environment's proxies, since a proxy would reach private addresses for us. It
+// inspects the transports because net/http reads the environment only once per process.
 func TestProxiesOnlyWherePrivateAddressesAreAllowed(t *testing.T) {
 	t.Parallel()
 	r := NewReader(Options{})

@@ -10,18 +10,17 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// holderMembers are where servers put a result's URL: the names of URLs first,
-// then of what may hold one.
+// holderMembers lists where servers put a result's URL: members that hold a URL first, then members
+// that may contain one.
 var holderMembers = []string{
 	"url", "video_url", "result_url", "download_url", "content_url", "file_url", "signed_url", "unsigned_urls",
 	"data", "metadata", "content", "output", "outputs", "result", "task_result", "video", "videos", "file", "files",
 }
 
-// maxHolderDepth is how deep a URL may lie: {"data":{"task_result":{"videos":[{"url"}]}}}.
+// maxHolderDepth bounds how deep a URL may be nested, as in
+// {"data":{"task_result":{"videos":[{"url"}]}}}.
 const maxHolderDepth = 6
 
-// resultURL finds the URL of the content in a JSON answer; empty when there is
-// none.
 func resultURL(raw []byte) string {
 	return searchURL(raw, maxHolderDepth)
 }

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// byteRange is one range of a Range header: from first to last, or the last
-// suffix bytes.
+// byteRange is one range of a Range header: from first to last, or the last suffix bytes.
 type byteRange struct {
-	first, last int64 // both included; last is math.MaxInt64 for "to the end"
-	suffix      int64 // -1 where first and last count
+	first, last int64 // inclusive; last is math.MaxInt64 for "to the end"
+	suffix      int64 // -1 if first and last apply
 }
 
-// parseRange reads a Range header of one range, such as "bytes=0-99", "bytes=100-"
-// or "bytes=-500". It gives nil for all else, which RFC 9110 lets a server
-// ignore: several ranges, another unit, a mistake.
+// parseRange reads a Range header with one range, such as "bytes=0-99", "bytes=100-" or
+// "bytes=-500". It returns nil for anything that RFC 9110 lets a server ignore: several ranges,
+// another unit, a syntax error.
 func parseRange(header string) *byteRange {
 	unit, spec, ok := strings.Cut(header, "=")
 	if !ok || !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
@@ -46,8 +45,8 @@ func parseRange(header string) *byteRange {
 	return &r
 }
 
-// parseCount reads digits. A number that is too large for us is only larger than
-// every file.
+// parseCount reads digits. A number that overflows becomes math.MaxInt64, which is beyond the end
+// of any file.
 func parseCount(s string) (int64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -59,7 +58,7 @@ func parseCount(s string) (int64, bool) {
 	return n, true
 }
 
-// String is the header that parseRange reads.
+// String returns the header that parseRange reads.
 func (r byteRange) String() string {
 	switch {
 	case r.suffix >= 0:
@@ -71,8 +70,8 @@ func (r byteRange) String() string {
 	}
 }
 
-// within gives where the range lies in a file of length bytes; false when it has
-// nothing of it.
+// within returns the position of the range in a file of length bytes. It is false if they do not
+// overlap.
 func (r byteRange) within(length int64) (start, n int64, ok bool) {
 	if r.suffix >= 0 {
 		n = min(r.suffix, length)
@@ -84,13 +83,12 @@ func (r byteRange) within(length int64) (start, n int64, ok bool) {
 	return r.first, min(r.last, length-1) - r.first + 1, true
 }
 
-// contentRange is the Content-Range of a 206.
 type contentRange struct {
 	first, last int64
-	length      int64 // of the whole, -1 when not told
+	length      int64 // of the whole content, -1 if unknown
 }
 
-// parseContentRange reads "bytes 0-99/1000" and "bytes 0-99/*"; nil for all else.
+// parseContentRange reads "bytes 0-99/1000" and "bytes 0-99/*". It returns nil for anything else.
 func parseContentRange(header string) *contentRange {
 	unit, rest, ok := strings.Cut(strings.TrimSpace(header), " ")
 	if !ok || !strings.EqualFold(unit, "bytes") {
@@ -116,7 +114,7 @@ func parseContentRange(header string) *contentRange {
 	return &c
 }
 
-// String is the header that parseContentRange reads.
+// String returns the header that parseContentRange reads.
 func (c contentRange) String() string {
 	whole := "*"
 	if c.length >= 0 {
@@ -125,11 +123,10 @@ func (c contentRange) String() string {
 	return fmt.Sprintf("bytes %d-%d/%s", c.first, c.last, whole)
 }
 
-// size is how many bytes the part has.
 func (c contentRange) size() int64 { return c.last - c.first + 1 }
 
-// answers reports whether c is what was asked for. A server may send less than
-// that, but it begins where it was asked to.
+// answers reports whether c is a valid answer to r. A server may send less than requested, but must
+// start where requested.
 func (c contentRange) answers(r byteRange) bool {
 	if c.length < 0 {
 		return r.suffix >= c.size() || r.suffix < 0 && c.first == r.first && c.last <= r.last
@@ -138,8 +135,8 @@ func (c contentRange) answers(r byteRange) bool {
 	return ok && c.first == start && c.size() <= n
 }
 
-// parseUnsatisfied reads the Content-Range of a 416, "bytes */1000", and gives it
-// as it should be; empty for all else.
+// parseUnsatisfied normalises the Content-Range of a 416, such as "bytes */1000". It returns "" if
+// the header is invalid.
 func parseUnsatisfied(header string) string {
 	if n, ok := unsatisfiedLength(header); ok {
 		return unsatisfied(n)
@@ -147,7 +144,6 @@ func parseUnsatisfied(header string) string {
 	return ""
 }
 
-// unsatisfiedLength gives the length in the Content-Range of a 416.
 func unsatisfiedLength(header string) (n int64, ok bool) {
 	unit, rest, _ := strings.Cut(strings.TrimSpace(header), " ")
 	length, ok := strings.CutPrefix(strings.TrimSpace(rest), "*/")
@@ -157,5 +153,4 @@ func unsatisfiedLength(header string) (n int64, ok bool) {
 	return parseCount(length)
 }
 
-// unsatisfied is the Content-Range of a 416 for a file of length bytes.
 func unsatisfied(length int64) string { return fmt.Sprintf("bytes */%d", length) }

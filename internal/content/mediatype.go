@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// The types that mean something other than content, and the one that means
-// nothing.
+// Types that mark an answer as not content, or its type as unknown.
 const (
 	typeJSON    = "application/json"
 	typeHTML    = "text/html"
 	typeUnknown = "application/octet-stream"
 )
 
-// sniffed is how many bytes of a file are looked at.
+// sniffed is how many bytes are examined to detect a type.
 const sniffed = 512
 
-// identify gives the type to pass on: the declared one where it says something,
-// else what the first bytes look like, if body is at the start of the file.
-// typeJSON and typeHTML mean that this is no video.
+// identify returns the type to pass on: the declared one if it is meaningful, else the one detected
+// from the first bytes if body is at the start of the file. typeJSON and typeHTML mean that the
+// answer is not a video.
 func identify(body *bufio.Reader, declared string, atStart bool) (string, error) {
 	if kind := declaredType(declared); kind != "" || !atStart {
 		if kind == "" {
@@ -37,9 +36,9 @@ func identify(body *bufio.Reader, declared string, atStart bool) (string, error)
 	return sniff(head), nil
 }
 
-// declaredType reads a Content-Type; empty when it says nothing. Types that a
-// browser would run or render as a page are replaced: a server of the
-// content under its own name must not serve foreign scripts.
+// declaredType reads a Content-Type and returns "" if it is not meaningful. It replaces types that
+// a browser would run or render as a page: genbus serves content from its own origin and must not
+// serve foreign scripts there.
 func declaredType(header string) string {
 	kind, params, err := mime.ParseMediaType(header)
 	switch {
@@ -70,7 +69,6 @@ func isActive(kind string) bool {
 	}
 }
 
-// sniff tells the containers of video from JSON and pages.
 func sniff(head []byte) string {
 	switch {
 	case bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("{")):
@@ -81,7 +79,7 @@ func sniff(head []byte) string {
 		}
 		return "video/mp4"
 	case len(head) >= 8 && (string(head[4:8]) == "moov" || string(head[4:8]) == "mdat" || string(head[4:8]) == "wide"):
-		return "video/quicktime" // as files of before ftyp begin
+		return "video/quicktime" // a file without ftyp, as old QuickTime writes it
 	case bytes.HasPrefix(head, []byte("\x1a\x45\xdf\xa3")):
 		if bytes.Contains(head, []byte("webm")) {
 			return "video/webm"

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// failed makes an error about what u gave. It names the upstream or the host, and
-// never the rest of the URL.
+// failed returns an error about an answer from u. It names the upstream or the host, but never the
+// rest of the URL.
 func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *errcode.Error {
 	who := "host " + u.Host
 	if w.owns(u) {
@@ -21,8 +21,8 @@ func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *
 	return &errcode.Error{Code: code, Message: w.clean(who + ": " + text), Err: cause}
 }
 
-// broken says why there was no answer, or no more of it. ctx is the caller's,
-// callCtx the call's own, which knows why we ended it.
+// broken returns the error for a missing or truncated answer. ctx is the caller's context. callCtx
+// is the call's own, whose cause says why genbus ended it.
 func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *errcode.Error {
 	err = bare(err)
 	reason := upstream.Reason(err)
@@ -39,8 +39,7 @@ func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err
 	}
 }
 
-// bare takes off what others put around a transport's error: *url.Error repeats
-// the whole URL.
+// bare unwraps a transport error, because *url.Error repeats the whole URL.
 func bare(err error) error {
 	if said, ok := errors.AsType[*upstream.Error](err); ok && said.Err != nil {
 		err = said.Err
@@ -51,16 +50,16 @@ func bare(err error) error {
 	return err
 }
 
-// In a text from outside: what follows a URL's path, and what precedes its host.
+// Parts of URLs to cut from foreign texts: the query and fragment, and the user information.
 var (
 	urlQuery = regexp.MustCompile(`(?i)(https?://[^\s"'<>?#]*)[?#][^\s"'<>]*`)
 	urlUser  = regexp.MustCompile(`(?i)(https?://)[^\s"'<>/@]*@`)
 )
 
-// clean removes what must not stand in an error, from the texts of others too:
-// keys, and the queries of URLs, which hold signatures.
+// clean removes secrets from a text, including one that an upstream wrote: keys, and URL queries,
+// which hold signatures.
 func (w *walk) clean(text string) string {
-	const minSecret = 8 // shorter ones would cut holes into ordinary words
+	const minSecret = 8 // shorter secrets would match inside ordinary words
 	for _, secret := range w.secrets() {
 		if len(secret) >= minSecret {
 			text = strings.ReplaceAll(text, secret, "[redacted]")

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// origin is a scheme, a host and a port. A key that belongs to one is of no
-// concern to any other.
+// origin is a scheme, a host and a port. A key is sent only to the origin that it belongs to.
 type origin struct{ scheme, host, port string }
 
-// originOf gives the zero origin, which equals none that is called, for a URL
-// that is neither http nor https.
+// originOf returns the origin of an http or https URL. For any other URL it returns the zero
+// origin, which no callable URL has.
 func originOf(u *url.URL) origin {
 	scheme, port := strings.ToLower(u.Scheme), u.Port()
 	switch {
@@ -24,15 +23,14 @@ func originOf(u *url.URL) origin {
 	return origin{scheme, strings.ToLower(u.Hostname()), port}
 }
 
-// SameOrigin reports whether two absolute http or https URLs have the scheme, the
-// host and the port in common; a port that is left out is the scheme's. What is no
-// such URL has no origin.
+// SameOrigin reports whether two absolute http or https URLs have the same scheme, host and port. A
+// missing port is the scheme's default. It is false if either is not such a URL.
 func SameOrigin(a, b string) bool {
 	x, y := parseAddress(a), parseAddress(b)
 	return x != nil && y != nil && originOf(x) == originOf(y)
 }
 
-// parseAddress parses an absolute http or https URL; nil when it is none.
+// parseAddress parses an absolute http or https URL. It returns nil for anything else.
 func parseAddress(s string) *url.URL {
 	u, err := url.Parse(s)
 	if err != nil || originOf(u) == (origin{}) {

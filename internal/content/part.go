@@ -10,9 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// want is a Request as it is understood.
 type want struct {
-	part     *byteRange // nil for the whole
+	part     *byteRange // nil for the whole content
 	ifRange  string
 	headOnly bool
 }
@@ -28,8 +27,8 @@ func newWant(q Request) want {
 	return w
 }
 
-// setHeader asks an upstream for the same. Compressed content could neither be
-// cut nor counted.
+// setHeader passes the request on to an upstream. It asks for uncompressed content, because
+// compressed content cannot be cut or measured.
 func (w want) setHeader(h http.Header) {
 	h.Set("Accept", "*/*")
 	h.Set("Accept-Encoding", "identity")
@@ -42,9 +41,8 @@ func (w want) setHeader(h http.Header) {
 	}
 }
 
-// of makes the answer out of a whole file: all of it, or the part, which is
-// possible where the length is known and the file is still the one that the
-// client has the beginning of.
+// of turns a whole file into the answer: the requested range if the length is known and If-Range
+// matches, else all of it.
 func (w want) of(f *File) *File {
 	if w.part == nil || f.Length < 0 || !f.matches(w.ifRange) {
 		f.Status, f.Range = http.StatusOK, ""
@@ -60,8 +58,7 @@ func (w want) of(f *File) *File {
 	return w.sized(f, start)
 }
 
-// sized holds the body to its length, after skip bytes; with headOnly it lets go
-// of it.
+// sized limits the body to f.Length bytes after skip. With headOnly it closes the body instead.
 func (w want) sized(f *File, skip int64) *File {
 	switch {
 	case w.headOnly:
@@ -73,13 +70,12 @@ func (w want) sized(f *File, skip int64) *File {
 	return f
 }
 
-// notInFile is the answer to a range that has nothing of the file.
 func notInFile(contentRange string) *File {
 	return &File{Status: http.StatusRequestedRangeNotSatisfiable, Range: contentRange, Body: http.NoBody}
 }
 
-// matches reports whether an If-Range header, which may be empty, lets a range
-// apply to f: an equal strong ETag or an equal date.
+// matches reports whether an If-Range header allows a range of f: it is empty, an equal strong ETag
+// or an equal date.
 func (f *File) matches(ifRange string) bool {
 	if ifRange == "" {
 		return true
@@ -92,8 +88,8 @@ func (f *File) matches(ifRange string) bool {
 	return errors.Join(err, askedErr) == nil && has.Equal(asked)
 }
 
-// section is a part of a body whose length is known. The beginning is skipped
-// when the part is read, so that the headers need not wait for it.
+// section is a part of a body, with a known length. It skips the beginning on the first read, so
+// that the headers need not wait for that.
 type section struct {
 	src        io.ReadCloser
 	skip, left int64
@@ -116,9 +112,9 @@ func (s *section) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// notEnd turns an end that came too early into a failure.
+// notEnd turns a premature io.EOF into an error.
 func notEnd(err error) error {
-	if err == io.EOF { //nolint:errorlint // a failure that wraps io.EOF is no end
+	if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is a failure, not the end
 		return errcode.New(errcode.ContentUnavailable, "the content ended too early: %w", io.ErrUnexpectedEOF)
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// serveWhole knows no ranges, as many upstreams do.
+// serveWhole ignores ranges, as many upstreams do.
 func serveWhole(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "video/mp4")
 	w.Header().Set("Content-Length", fmt.Sprint(len(video)))
@@ -20,15 +20,14 @@ func serveWhole(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(video)
 }
 
-// serveChunked knows neither ranges nor the length.
+// serveChunked ignores ranges and sends no length.
 func serveChunked(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "video/mp4")
 	_ = http.NewResponseController(w).Flush()
 	_, _ = w.Write(video)
 }
 
-// TestRanges: the client gets the same from an upstream that knows ranges and
-// from one that does not.
+// TestRanges checks that a client gets the same answer whether or not the upstream supports ranges.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,7 +37,7 @@ func TestRanges(t *testing.T) {
 	size := int64(len(video))
 	for _, row := range []struct {
 		ask, ifRange string
-		from, to     int64 // to is excluded; from -1: 416
+		from, to     int64 // to is exclusive; from is -1 for a 416
 		status       int
 	}{
 		{"", "", 0, size, 200},
@@ -77,7 +76,7 @@ func TestRanges(t *testing.T) {
 			}
 			from, to, status, wantRange := row.from, row.to, row.status, ""
 			switch {
-			case path == "/chunked": // nothing can be cut from what has no known length
+			case path == "/chunked": // without a length, no range can be cut
 				from, to, status = 0, size, 200
 			case status == 206:
 				wantRange = fmt.Sprintf("bytes %d-%d/%d", from, to-1, size)
@@ -97,8 +96,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestPartsThatWereNotAskedFor: a part that is wrong would be mixed with others by
-// the client.
+// TestPartsThatWereNotAskedFor checks that a range other than the requested one is refused, because
+// the client would merge it with its other parts.
 func TestPartsThatWereNotAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -108,7 +107,7 @@ func TestPartsThatWereNotAskedFor(t *testing.T) {
 	}{
 		{"bytes=5-9", "bytes 5-9/100", 5, true},
 		{"bytes=5-9", "bytes 5-9/*", 5, true},
-		{"bytes=5-9", "bytes 5-7/100", 3, true}, // a server may send less
+		{"bytes=5-9", "bytes 5-7/100", 3, true}, // shorter than requested is allowed
 		{"bytes=-5", "bytes 95-99/100", 5, true},
 		{"bytes=-5", "bytes 95-99/*", 5, true},
 		{"bytes=-500", "bytes 0-99/100", 100, true},
@@ -126,8 +125,8 @@ func TestPartsThatWereNotAskedFor(t *testing.T) {
 		{"bytes=5-9", "bytes 5/100", 5, false},
 		{"bytes=5-9", "bytes 5-9/x", 5, false},
 		{"bytes=5-9", "", 5, false},
-		{"bytes=5-9", "bytes 5-9/100", 4, false}, // with another Content-Length
-		{"", "bytes 0-99/100", 100, true},        // unasked, but the whole
+		{"bytes=5-9", "bytes 5-9/100", 4, false}, // Content-Length differs
+		{"", "bytes 0-99/100", 100, true},        // unrequested, but complete
 		{"", "bytes 0-98/100", 99, false},
 		{"", "bytes 0-99/*", 100, false},
 	} {
@@ -169,8 +168,7 @@ func TestUpstreamsOwn416(t *testing.T) {
 	}
 }
 
-// TestTypeOfAPart: the first bytes say what a file is only where they are the
-// first.
+// TestTypeOfAPart checks that the type is detected only from bytes at the start of the file.
 func TestTypeOfAPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,9 +184,8 @@ func TestTypeOfAPart(t *testing.T) {
 	}
 }
 
-// TestRangeOfAHolder: a server that keeps to ranges does so for JSON that names
-// the URL, too. That is asked for once more, whole; what it names is asked for
-// the range.
+// TestRangeOfAHolder checks that a range of JSON that names the URL makes the reader fetch the JSON
+// whole and apply the range to the named content.
 func TestRangeOfAHolder(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]string{"typed": "application/json", "untyped": "application/octet-stream"} {
@@ -206,7 +203,7 @@ func TestRangeOfAHolder(t *testing.T) {
 			calls    int
 		}{
 			{"bytes=0-9", 0, 10, 2},
-			{"bytes=0-", 0, len(video), 1}, // the whole of the JSON came
+			{"bytes=0-", 0, len(video), 1}, // the JSON came whole
 			{"bytes=1000-1999", 1000, 2000, 2},
 			{"bytes=-200", len(video) - 200, len(video), 1},
 			{"bytes=200000-", -1, 0, 2},
@@ -236,15 +233,15 @@ func TestRangeOfAHolder(t *testing.T) {
 	}
 }
 
-// TestA416IsKept: it is requested again only if its body may be JSON, and
-// remains unless it is.
+// TestA416IsKept checks that a 416 is passed on unless the answer without a range is JSON, which is
+// fetched only if the reported length is small or unknown.
 func TestA416IsKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		length string // of the Content-Range
 		whole  http.HandlerFunc
 		calls  int
-		code   errcode.Code // of what is behind it
+		code   errcode.Code // of the error expected instead of the 416
 	}{
 		"a film":               {"bytes */2000000", nil, 1, ""},
 		"a small film":         {"bytes */1000", answer(200, "video/mp4", "film"), 2, ""},

@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// hang answers with some bytes, or not even a header, and then nothing.
+// hang sends some bytes, or not even a header, and then stalls.
 func hang(header bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if header {
@@ -85,7 +85,8 @@ func TestCallerGone(t *testing.T) {
 	}
 }
 
-// TestAnswersThatDrip: what is no content comes whole and in time, or not at all.
+// TestAnswersThatDrip checks that a slow error or a slow JSON answer is bounded by HeaderTimeout,
+// while slow content is not.
 func TestAnswersThatDrip(t *testing.T) {
 	t.Parallel()
 	drip := func(status int, kind, first string) http.HandlerFunc {
@@ -113,7 +114,7 @@ func TestAnswersThatDrip(t *testing.T) {
 	w.own.mux.HandleFunc("/error", drip(500, "application/json", `{"message":`))
 	w.own.mux.HandleFunc("/holder", drip(200, "application/json", `{"url":`))
 	w.own.mux.HandleFunc("/untyped", drip(200, "", ""))
-	// A busy machine may not bring a header in time. The answer comes again and again.
+	// Retry, because a busy machine may not send the header in time.
 	w.until("an error that drips is told", func() bool {
 		_, _, err := w.open(w.at(w.own.URL+"/error"), content.Request{})
 		return errcode.CodeOf(err) == errcode.ContentUnavailable && strings.Contains(err.Error(), "answered 500")
@@ -121,7 +122,7 @@ func TestAnswersThatDrip(t *testing.T) {
 	w.wantError(w.at(w.own.URL+"/holder"), errcode.ContentUnavailable, "no answer within 300ms")
 	w.wantError(w.at(w.own.URL+"/untyped"), errcode.ContentUnavailable, "no answer within 300ms")
 
-	// Content takes its time.
+	// Content may take longer.
 	w.own.mux.HandleFunc("/film", func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "video/mp4")
 		for i := range 10 {
@@ -139,7 +140,6 @@ func TestAnswersThatDrip(t *testing.T) {
 	})
 }
 
-// until asks again until it is so.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); <-time.After(5 * time.Millisecond) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// silence is a body that gives nothing until its request ends.
+// silence is a body that blocks until its request ends.
 type silence struct{ ctx context.Context }
 
 func (s silence) Read([]byte) (int, error) {
@@ -38,7 +38,7 @@ func TestStreamEndsAStalledBody(t *testing.T) {
 	})
 }
 
-// TestStreamWaitsForItsReader: a client that reads slowly is no stalled upstream.
+// TestStreamWaitsForItsReader checks that a slow client does not count as a stalled upstream.
 func TestStreamWaitsForItsReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestStreamWaitsForItsReader(t *testing.T) {
 			if n, err := s.Read(make([]byte, 1)); n != 1 || err != nil {
 				t.Fatalf("read %d, %v", n, err)
 			}
-			time.Sleep(time.Hour) //nolint:forbidigo // the time of the bubble is fake
+			time.Sleep(time.Hour) //nolint:forbidigo // time is fake in the bubble
 		}
 		if _, err := s.Read(make([]byte, 1)); err != io.EOF || ctx.Err() != nil {
 			t.Errorf("at the end: %v, context %v", err, ctx.Err())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limits of connections to hosts that upstreams name.
+// Limits for connections to hosts that upstreams name.
 const (
 	dialTimeout         = 10 * time.Second
 	tlsHandshakeTimeout = 10 * time.Second
@@ -16,21 +16,21 @@ const (
 	maxHeaderBytes      = 64 << 10
 )
 
-// toPublic dials public addresses only. It uses no proxy, because a proxy would
-// make the connection for us, to an address that we never see.
+// toPublic returns a transport that dials public addresses only. It uses no proxy: a proxy would
+// dial for us, to an address that guard never sees.
 func toPublic(roots *tls.Config) *http.Transport {
 	return transport(roots, &net.Dialer{Timeout: dialTimeout, ControlContext: guard})
 }
 
-// toAnywhere dials every address, through the environment's proxies.
+// toAnywhere returns a transport that dials any address, through the environment's proxies.
 func toAnywhere(roots *tls.Config) *http.Transport {
 	t := transport(roots, &net.Dialer{Timeout: dialTimeout})
 	t.Proxy = http.ProxyFromEnvironment
 	return t
 }
 
-// transport speaks HTTP/1.1 only: on HTTP/2 a body that is not read yet would
-// take up to 4 MiB, and large files would share one connection.
+// transport speaks HTTP/1.1 only. With HTTP/2 an unread body would buffer up to 4 MiB, and large
+// files would share one connection.
 func transport(roots *tls.Config, d *net.Dialer) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -46,8 +46,8 @@ func transport(roots *tls.Config, d *net.Dialer) *http.Transport {
 	}
 }
 
-// clientOf has no cookie jar and follows nothing on its own, so it sends no
-// Referer either.
+// clientOf returns a client without a cookie jar that follows no redirects, so it sends no Referer
+// either.
 func clientOf(t http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport:     legible{t},
@@ -55,8 +55,8 @@ func clientOf(t http.RoundTripper) *http.Client {
 	}
 }
 
-// legible takes a Location away that is no URL. http.Client would fail on it,
-// with an error that repeats it.
+// legible drops a Location that does not parse. http.Client would fail on it with an error that
+// repeats it.
 type legible struct{ http.RoundTripper }
 
 func (l legible) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -11,26 +11,24 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxRedirects counts HTTP redirects and JSON answers that name a URL alike.
+// maxRedirects bounds HTTP redirects and JSON answers that name a URL, counted together.
 const maxRedirects = 5
 
-// op names the call in errors of the endpoint.
 const op = "content"
 
-// walk is the way from a place to its content, over redirects.
+// walk follows redirects from a place to its content.
 type walk struct {
 	reader  *Reader
 	place   Place
 	want    want
-	asked   want // of the address that is visited: want, or the whole
+	asked   want // for the current address: want, or the whole content
 	visited []*url.URL
-	// trusted is true as long as only the upstream itself has had a say in where to
-	// go. After that its own origin is called without the key too: a stranger must
-	// not choose what the key reads.
+	// trusted is true while only the upstream itself has chosen the address. After that, even its
+	// own origin is called without the key, because a foreign host must not choose a target for the
+	// key.
 	trusted bool
 }
 
-// open visits one address after the other until one has the content.
 func (w *walk) open(ctx context.Context) (*File, error) {
 	address := w.place.URL
 	if address == "" {
@@ -49,8 +47,8 @@ func (w *walk) open(ctx context.Context) (*File, error) {
 	return nil, w.failed(errcode.ContentUnavailable, w.last(), fmt.Sprintf("redirected more than %d times", maxRedirects), nil)
 }
 
-// visit gives the content, or the next address. JSON that names one is asked for
-// whole where only a part of it came.
+// visit returns the content or the next address. If an address answers a range with a part of JSON,
+// visit fetches the JSON whole.
 func (w *walk) visit(ctx context.Context, address string) (f *File, next string, err error) {
 	if isDataURL(address) {
 		f, err := openData(address, w.want)
@@ -71,12 +69,10 @@ func (w *walk) visit(ctx context.Context, address string) (f *File, next string,
 	return f, next, err
 }
 
-// errPartOfJSON says that a part of JSON came, which the client's range is not
-// meant for.
+// errPartOfJSON says that the client's range was applied to JSON instead of content.
 var errPartOfJSON = errors.New("a part of JSON came")
 
-// ask calls one address. What comes in place of content is read within
-// HeaderTimeout once more.
+// ask calls one address. Anything other than content must arrive within another HeaderTimeout.
 func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err error) {
 	resp, late, err := w.call(ctx, u)
 	if err != nil {
@@ -99,8 +95,8 @@ func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err e
 	}
 }
 
-// beyond reads a 416. It may be about JSON that names the content, which is much
-// smaller than content; only asking for the whole tells.
+// beyond handles a 416, which may be about a small JSON answer that names the content. Only a
+// request without a range can tell.
 func (w *walk) beyond(ctx context.Context, said *http.Response) (f *File, next string, err error) {
 	f = notInFile(parseUnsatisfied(said.Header.Get("Content-Range")))
 	if length, known := unsatisfiedLength(said.Header.Get("Content-Range")); known && length > maxText {
@@ -133,9 +129,8 @@ func (w *walk) owns(u *url.URL) bool {
 	return err == nil && originOf(base) == originOf(u)
 }
 
-// call sends the request and gives the answer, whatever its status, with a
-// stream for its body. The timer, which the caller stops, ends an answer that
-// takes HeaderTimeout once more.
+// call sends the request and returns the answer, whatever its status, with a stream as its body.
+// The caller must stop the returned timer, which ends the answer after another HeaderTimeout.
 func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, *time.Timer, error) {
 	limit := w.reader.opts.HeaderTimeout
 	callCtx, cancel := context.WithCancelCause(ctx)
@@ -172,7 +167,7 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 	if err != nil {
 		return nil, err
 	}
-	// The URL is called as it was given: it need not lie below the base URL.
+	// The result's URL need not be below the base URL.
 	req.URL, req.Host = u, u.Host
 	w.asked.setHeader(req.Header)
 	ep := *w.place.Endpoint
@@ -180,8 +175,8 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 	return ep.DoRaw(op, req)
 }
 
-// transport chooses the connections for a call without the key: the upstream's
-// own origin is always allowed.
+// transport returns the transport for a call without the key. The upstream's own origin is always
+// allowed.
 func (w *walk) transport(u *url.URL) http.RoundTripper {
 	switch {
 	case w.owns(u):
@@ -203,8 +198,8 @@ func isRedirect(status int) bool {
 	}
 }
 
-// redirect gives where a redirect leads. A data URL, which a JSON answer may
-// name, is no place to be redirected to.
+// redirect returns the target of a redirect. Unlike a JSON answer, a redirect must not lead to a
+// data URL.
 func (w *walk) redirect(resp *http.Response) (string, error) {
 	location := resp.Header.Get("Location")
 	next, err := resp.Request.URL.Parse(location)

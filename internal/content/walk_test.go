@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// redirect answers with a Location that is not changed in any way.
+// redirect sends a redirect with Location exactly as given.
 func redirect(status int, to string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", to)
@@ -57,8 +57,8 @@ func TestRedirectOnTheOwnOriginKeepsTheKey(t *testing.T) {
 	}
 }
 
-// TestStrangerCannotUseTheKey: a foreign host that redirects back to the
-// upstream, or names it in JSON, would choose what the key reads.
+// TestStrangerCannotUseTheKey checks that a foreign host cannot make the reader use the key by
+// sending it back to the upstream, by redirect or in JSON.
 func TestStrangerCannotUseTheKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -72,13 +72,13 @@ func TestStrangerCannotUseTheKey(t *testing.T) {
 	}
 }
 
-// TestDowngradeLosesTheKey: the same host without TLS is a stranger.
+// TestDowngradeLosesTheKey checks that the same host without TLS gets no key.
 func TestDowngradeLosesTheKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.foreign.mux.HandleFunc("GET /file", serveVideo)
 	secure := httptest.NewUnstartedServer(redirect(302, w.foreign.URL+"/file"))
-	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // a refused certificate is logged
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // the server logs the refused certificate
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	roots := x509.NewCertPool()
@@ -90,7 +90,7 @@ func TestDowngradeLosesTheKey(t *testing.T) {
 	w.wantVideo(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true})
 	wantNoSecrets(t, w.foreign.requests()[0])
 
-	// And as a foreign host it is read with the roots of the options.
+	// As a foreign host, it is read with the roots of the options.
 	w.use(content.Options{TLS: trust})
 	w.endpoint.BaseURL = w.own.URL
 	w.wantVideo(w.at(secure.URL + "/"))

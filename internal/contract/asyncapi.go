@@ -6,17 +6,16 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// message is one payload of the document. Those that end in JSON are the same in
-// another form.
+// message is a payload of the document. A name with suffix JSON is the same message in JSON.
 type message struct {
 	summary string
-	// headers names a set of headerSets.
+	// headers names one of headerSets.
 	headers string
-	// payload are the schemas that it may have.
+	// payload lists the possible schemas.
 	payload []string
 }
 
-// payloads are all messages, by name.
+// payloads has all messages by name.
 var payloads = map[string]message{
 	"VideoRequest": {"Requests one video task.", "RequestHeaders", []string{"genbus.v1.VideoRequest"}},
 	"VideoRequestJSON": {
@@ -54,8 +53,8 @@ const asyncDescription = `Requests in, and every step out as an event, by NATS J
 
 The HTTP paths are in /openapi.json.`
 
-// AsyncAPI is the document of every subject, header and message, as AsyncAPI 3.0.
-// An error is a mistake in the embedded files.
+// AsyncAPI returns the AsyncAPI 3.0 document of every subject, header and message. It fails only on
+// a mistake in the embedded files.
 func AsyncAPI(n subject.Space) ([]byte, error) {
 	schemas, err := asyncSchemas()
 	if err != nil {
@@ -80,8 +79,8 @@ func AsyncAPI(n subject.Space) ([]byte, error) {
 	return write(document)
 }
 
-// asyncSchemas are those of the Protobuf messages, of HTTP bodies that NATS
-// carries too, and of headers.
+// asyncSchemas returns the schemas of the Protobuf messages, of the HTTP bodies that NATS also
+// carries, and of the headers.
 func asyncSchemas() (object, error) {
 	document, err := parts()
 	if err != nil {
@@ -98,7 +97,7 @@ func asyncSchemas() (object, error) {
 	for _, event := range []string{"VideoTaskEvent", "ChatEvent", "ChatChunk", "UsageEvent"} {
 		at(all, event, "properties")["protobuf"] = object{"type": "string", "format": "byte", "description": "The same data as Protobuf, which genbus reads back. Readers ignore it."}
 	}
-	// By HTTP a long reply is in the answer.
+	// HTTP answers include long replies, so the HTTP schema lacks this field.
 	at(schemas, "ChatJob", "properties")["reply_ref"] = object{
 		"allOf": []any{object{"$ref": "#/components/schemas/BlobRef"}}, "description": "Reference to a reply above 256 KiB.",
 	}
@@ -108,7 +107,7 @@ func asyncSchemas() (object, error) {
 	return schemas, merge(schemas, all)
 }
 
-// allowNulls writes OpenAPI's nullable as JSON Schema has it, everywhere in v.
+// allowNulls converts OpenAPI's nullable to JSON Schema everywhere in v.
 func allowNulls(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -125,7 +124,7 @@ func allowNulls(v any) {
 	}
 }
 
-// AllowNull changes a schema of OpenAPI 3.0 that is nullable to JSON Schema.
+// AllowNull converts a nullable OpenAPI 3.0 schema to JSON Schema, in place.
 func AllowNull(schema map[string]any) {
 	wanted := object{}
 	for name, value := range schema {
@@ -156,7 +155,7 @@ func messageObjects() object {
 	return out
 }
 
-// addTo adds the channel, that of its replies, and its operations.
+// addTo adds the channel, its reply channel and its operations to the document.
 func (c channel) addTo(document object) {
 	all := at(document, "channels")
 	all[c.id] = c.object()
@@ -202,7 +201,7 @@ func channelRefs(id string, names []string) (out []any) {
 	return out
 }
 
-// streams says what each stream is for.
+// streams describes every stream.
 func streams(n subject.Space) []any {
 	var out []any
 	for _, s := range []struct{ name, means string }{

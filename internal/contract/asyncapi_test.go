@@ -37,8 +37,7 @@ func TestAsyncAPIIsInDocs(t *testing.T) {
 	contract.SameFile(t, "../../docs/asyncapi.json", raw)
 }
 
-// addresses are those of all channels, with the subjects that they stand for as
-// expressions.
+// addresses maps the channels' addresses to expressions that match their subjects.
 func addresses(d *contracttest.Document) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	channels, _ := d.Find("channels").(map[string]any)
@@ -51,9 +50,8 @@ func addresses(d *contracttest.Document) map[string]*regexp.Regexp {
 	return out
 }
 
-// TestEverySubjectHasAChannel calls every builder and pattern of internal/subject:
-// what it makes is a channel or a stream of the document, and every channel is
-// made by one.
+// TestEverySubjectHasAChannel checks that every name built by internal/subject is a channel or
+// stream of the document, and that every channel can be built.
 func TestEverySubjectHasAChannel(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"genbus", "team-a.video"} {
@@ -72,7 +70,7 @@ func TestEverySubjectHasAChannel(t *testing.T) {
 				continue
 			}
 			if strings.HasPrefix(made1, prefix+".internal.") {
-				continue // what replicas tell each other
+				continue // messages between replicas
 			}
 			fits := false
 			for address, pattern := range known {
@@ -92,15 +90,14 @@ func TestEverySubjectHasAChannel(t *testing.T) {
 	}
 }
 
-// built is what every method of a space makes of an example of its arguments, by
-// method and kind.
+// built returns the result of every method of a space for sample arguments, by method and kind.
 func built(n subject.Space) map[string]string {
 	out := map[string]string{}
 	v := reflect.ValueOf(n)
 	for i := range v.NumMethod() {
 		m, name := v.Method(i), v.Type().Method(i).Name
 		if name == "Prefix" || name == "StreamOf" || m.Type().NumOut() != 1 || m.Type().Out(0).Kind() != reflect.String {
-			continue // parsers, and what is part of every name
+			continue // parsers, and the prefix common to all names
 		}
 		for _, k := range subject.Kinds {
 			var args []reflect.Value
@@ -117,7 +114,7 @@ func built(n subject.Space) map[string]string {
 	return out
 }
 
-// covers reports whether a pattern with wildcards takes subjects of an address.
+// covers reports whether a pattern with wildcards matches subjects of an address.
 func covers(pattern, address string) bool {
 	want, have := strings.Split(pattern, "."), strings.Split(address, ".")
 	for i, token := range want {
@@ -140,8 +137,8 @@ func hasStream(d *contracttest.Document, name string) bool {
 	})
 }
 
-// TestEveryHeaderIsInTheDocument: each constant of internal/subject that is a
-// header is one of a message, and each header of a message is such a constant.
+// TestEveryHeaderIsInTheDocument checks that the header constants of internal/subject and the
+// headers of the messages are the same.
 func TestEveryHeaderIsInTheDocument(t *testing.T) {
 	t.Parallel()
 	_, d := asyncAPI(t, subject.Default())
@@ -166,7 +163,7 @@ func TestEveryHeaderIsInTheDocument(t *testing.T) {
 	}
 }
 
-// headerConstants are the values of all constants Header... of internal/subject.
+// headerConstants returns the values of all Header constants of internal/subject.
 func headerConstants(t *testing.T) (out []string) {
 	t.Helper()
 	const dir = "../subject"
@@ -200,7 +197,8 @@ func headerConstants(t *testing.T) (out []string) {
 	return out
 }
 
-// TestAsyncReferencesResolve, and every message is of some channel.
+// TestAsyncReferencesResolve checks that every reference resolves, and that every message belongs
+// to a channel.
 func TestAsyncReferencesResolve(t *testing.T) {
 	t.Parallel()
 	raw, d := asyncAPI(t, subject.Default())

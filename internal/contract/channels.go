@@ -6,18 +6,18 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// channel is one form of subjects.
+// channel is a family of subjects.
 type channel struct {
 	id, address, title, description string
-	// stream keeps its messages; empty for none.
+	// stream keeps its messages; empty for core NATS.
 	stream string
-	// action is what genbus does there: "send", "receive", or both.
+	// action is genbus's role: "send", "receive", or both.
 	action string
-	// messages may come there, and replies go back.
+	// messages lists the messages of the channel, replies the possible replies.
 	messages, replies []string
 }
 
-// Words that stand in an address for what varies.
+// Placeholders in addresses.
 const (
 	aKind   = subject.Kind("{kind}")
 	aTenant = "{tenant}"
@@ -32,7 +32,7 @@ const (
 
 var statuses = []any{"queued", "in_progress", "completed", "failed", "cancelled"}
 
-// parameters say what varies in an address.
+// parameters describes the placeholders.
 var parameters = map[string]object{
 	"slot":   {"description": "A number, or \"large\" for dead letters above 4 KiB. It limits the dead letters kept per tenant."},
 	"kind":   {"description": "Kind of the job.", "enum": []any{"video", "chat"}},
@@ -44,7 +44,7 @@ var parameters = map[string]object{
 	"sequence": {"description": "Sequence of the dead letter, in decimal; 0 for an action without a valid one."},
 }
 
-// channels are all subjects. Those of a kind have messages of that kind.
+// channels returns all channels. Where messages differ by kind, each kind has its own.
 func channels(n subject.Space) []channel {
 	var out []channel
 	for _, k := range subject.Kinds {
@@ -99,12 +99,13 @@ func channels(n subject.Space) []channel {
 	}...)
 }
 
-// withTenant is the address of a letter; their builders take legal tenants only.
+// withTenant inserts the tenant placeholder, because the builders of dead letter subjects accept
+// only legal tenants.
 func withTenant(address string) string {
 	return strings.Replace(address, ".tenant.", "."+aTenant+".", 1)
 }
 
-// both are the forms of a message that events.encoding chooses from.
+// both returns the two encodings of a message; events.encoding selects one.
 func both(message string) []string { return []string{message, message + "JSON"} }
 
 func ofKind(n subject.Space, k subject.Kind) []channel {

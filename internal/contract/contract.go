@@ -1,6 +1,5 @@
-// Package contract describes genbus to tools and people: every HTTP path as
-// OpenAPI 3.0, everything on NATS as AsyncAPI 3.0, and a page that shows both. It
-// serves these and nothing else; what it says is held to the code by tests.
+// Package contract describes genbus's API to tools and people: HTTP as OpenAPI 3.0, NATS as
+// AsyncAPI 3.0, and a page that shows both. Tests keep the documents in line with the code.
 package contract
 
 import (
@@ -12,29 +11,28 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Options are what the documents depend on.
+// Options are the settings that the documents depend on.
 type Options struct {
-	// Segments are the first segments of the vendors' paths, by protocol; one that
-	// is missing is the vendor's own.
+	// Segments are the first path segments of vendors' APIs, by protocol. Default: the vendor's own
+	// segment.
 	Segments map[string]string
-	// PublicURL is the address at which clients reach HTTP; empty for the one that
-	// the document came from.
+	// PublicURL is the HTTP address for clients; empty for the address of the document.
 	PublicURL string
 	// Names are the subjects and streams.
 	Names subject.Space
 }
 
-// data/messages.json are the schemas of the Protobuf messages, written by
-// TestMessagesAreTheProtos: at run time the comments are gone.
+// data/messages.json has the schemas of the Protobuf messages. TestMessagesAreTheProtos writes it,
+// because comments are not available at run time.
 //
 //go:embed data openapi page
 var files embed.FS
 
-// object is a JSON object of a document.
+// object is a JSON object in a document.
 type object = map[string]any
 
-// messages gives the schemas of all Protobuf messages: by their full name those
-// of the canonical JSON form, by their bare name those of events.
+// messages returns the schemas of all Protobuf messages: in canonical JSON under the full name, in
+// the form of events under the bare name.
 func messages() (object, error) {
 	raw, err := files.ReadFile("data/messages.json")
 	if err != nil {
@@ -47,7 +45,7 @@ func messages() (object, error) {
 	return out, nil
 }
 
-// write gives a document as JSON. People read it, so <, > and & stand as they are.
+// write encodes a document as JSON without escaping <, > and &, because people read it.
 func write(document object) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -59,7 +57,7 @@ func write(document object) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// at gives the object below some names, which is made where it is missing.
+// at returns the object at a path of names, creating it if necessary.
 func at(o object, names ...string) object {
 	for _, name := range names {
 		next, ok := o[name].(object)

@@ -2,13 +2,13 @@ package contract
 
 import "github.com/genbus/genbus/internal/subject"
 
-// header is one NATS header of ours.
+// header is a documented NATS header.
 type header struct {
 	name, description string
 	enum              []any
 }
 
-// headers are all of internal/subject; a test holds them to it.
+// headers lists all headers of internal/subject; a test checks it.
 var headers = []header{
 	{name: subject.HeaderContentType, description: "Encoding of the payload.", enum: []any{subject.ContentTypeProtobuf, subject.ContentTypeJSON}},
 	{name: subject.HeaderRequestID, description: "Idempotency key of a JSON request, 1 to 255 printable ASCII characters."},
@@ -38,13 +38,12 @@ var headers = []header{
 	{name: subject.HeaderCEDataContentType, description: "Encoding of the payload.", enum: []any{subject.ContentTypeProtobuf, subject.ContentTypeJSON}},
 	{name: subject.HeaderCETraceParent, description: "As traceparent."},
 	{name: subject.HeaderCETraceState, description: "As tracestate."},
-	// Of the micro framework of NATS.
+	// From the micro framework of NATS.
 	{name: "Nats-Service-Error", description: "The error's message in one line, up to 512 bytes."},
 	{name: "Nats-Service-Error-Code", description: "The error's HTTP status."},
 }
 
-// headerSet is the headers of some messages: those that all have, and those that
-// some have.
+// headerSet lists the headers that messages always have, and those they may have.
 type headerSet struct {
 	always, some []string
 }
@@ -58,7 +57,7 @@ var (
 	}
 )
 
-// headerSets are schemas of the document, by name.
+// headerSets has the header schemas of the document, by name.
 var headerSets = map[string]headerSet{
 	"RequestHeaders": {some: []string{subject.HeaderContentType, subject.HeaderTraceParent, subject.HeaderTraceState}},
 	"JSONRequestHeaders": {
@@ -80,8 +79,8 @@ var headerSets = map[string]headerSet{
 	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded}, traced...)},
 }
 
-// schema is the schema of the headers of a message. Those that begin with Nats-
-// are JetStream's, and there may be any of them.
+// schema returns the schema of the set's headers. Headers that begin with Nats- belong to JetStream
+// and are allowed in addition.
 func (s headerSet) schema() object {
 	properties := object{}
 	for _, h := range headers {

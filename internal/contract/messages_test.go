@@ -16,12 +16,11 @@ import (
 
 var update = flag.Bool("update", false, "write data/messages.json, docs/openapi.json and docs/asyncapi.json")
 
-// wirePrefix begins the names of schemas of the Protobuf messages in their
-// canonical JSON form. Without it they are of the plain form, that of events.
+// wirePrefix begins the schema names of messages in canonical JSON. Names without it are for the
+// form of events.
 const wirePrefix = "genbus.v1."
 
-// TestMessagesAreTheProtos: data/messages.json is what proto/ says, comments
-// included.
+// TestMessagesAreTheProtos checks that data/messages.json matches proto/, including the comments.
 func TestMessagesAreTheProtos(t *testing.T) {
 	t.Parallel()
 	all := map[string]any{}
@@ -42,7 +41,7 @@ func TestMessagesAreTheProtos(t *testing.T) {
 	SameFile(t, "data/messages.json", data)
 }
 
-// protos compiles all of proto/, with the comments.
+// protos compiles proto/ with its comments.
 func protos(t *testing.T) []protoreflect.FileDescriptor {
 	t.Helper()
 	const dir = "../../proto"
@@ -68,7 +67,7 @@ func protos(t *testing.T) []protoreflect.FileDescriptor {
 	return out
 }
 
-// plain adds a message in the form of events, and what it refers to.
+// plain adds a message in the form of events, and the messages that it refers to.
 func plain(t *testing.T, name string, all map[string]any) {
 	t.Helper()
 	for _, file := range protos(t) {
@@ -80,11 +79,11 @@ func plain(t *testing.T, name string, all map[string]any) {
 	t.Errorf("there is no message %s", name)
 }
 
-// form is how messages are written as JSON: the canonical form where it has a
-// prefix, and else that of internal/body.EventJSON.
+// form is the JSON form of messages: canonical with a prefix, otherwise as in
+// internal/body.EventJSON.
 type form struct{ prefix string }
 
-// add adds a message of the plain form under its own name.
+// add adds a message in the form of events under its bare name.
 func (f form) add(m protoreflect.MessageDescriptor, all map[string]any) {
 	if _, there := all[string(m.Name())]; there {
 		return
@@ -135,7 +134,8 @@ func (f form) field(field protoreflect.FieldDescriptor) map[string]any {
 	}
 }
 
-// described adds the comment; OpenAPI 3.0 ignores siblings of a $ref.
+// described adds the field's comment. OpenAPI 3.0 ignores siblings of $ref, so a reference is
+// wrapped in allOf.
 func described(field protoreflect.FieldDescriptor, schema map[string]any) map[string]any {
 	if _, refers := schema["$ref"]; refers {
 		schema = map[string]any{"allOf": []any{schema}}
@@ -184,8 +184,8 @@ func (f form) values(e protoreflect.EnumDescriptor) (names []any) {
 	return names
 }
 
-// words are the values of an enum as people write them, without the unspecified
-// one: it is left out.
+// words returns an enum's values in readable form, without the unspecified value, which is never
+// written.
 func words(e protoreflect.EnumDescriptor) (names []any) {
 	first := string(e.Values().Get(0).Name())
 	prefix := strings.TrimSuffix(first, "UNSPECIFIED")
@@ -195,12 +195,12 @@ func words(e protoreflect.EnumDescriptor) (names []any) {
 	return names
 }
 
-// comment is the leading comment, as one paragraph.
+// comment returns the leading comment as one paragraph.
 func comment(d protoreflect.Descriptor) string {
 	return strings.Join(strings.Fields(d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments), " ")
 }
 
-// SameFile holds a file to what was made of the code, or with -update writes it.
+// SameFile compares a file with generated content, or writes it with -update.
 func SameFile(t *testing.T, name string, want []byte) {
 	t.Helper()
 	if *update {

@@ -11,12 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/protocol"
 )
 
-// methods are those that the document has.
+// methods lists the HTTP methods in the document.
 var methods = []string{"get", "head", "post", "delete"}
 
-// OpenAPI is the document of every HTTP path: 3.0.3, because that is what
-// generators of clients read without exceptions. An error is a mistake in the
-// embedded files.
+// OpenAPI returns the document of every HTTP path. It uses version 3.0.3, which all client
+// generators read. It fails only on a mistake in the embedded files.
 func OpenAPI(o Options) ([]byte, error) {
 	document, err := parts()
 	if err != nil {
@@ -45,7 +44,7 @@ func OpenAPI(o Options) ([]byte, error) {
 	return write(document)
 }
 
-// parts puts the files under openapi together.
+// parts merges the files below openapi.
 func parts() (object, error) {
 	document := object{}
 	names, err := fs.Glob(files, "openapi/*.yaml")
@@ -68,7 +67,7 @@ func parts() (object, error) {
 	return document, nil
 }
 
-// merge adds the members of from, and those of objects that both have.
+// merge adds the members of from to into, recursively for objects. Other duplicates are an error.
 func merge(into, from object) error {
 	for name, value := range from {
 		there, both := into[name]
@@ -88,8 +87,7 @@ func merge(into, from object) error {
 	return nil
 }
 
-// addMessages adds the schemas of the Protobuf messages as HTTP answers show
-// them: without the execution.
+// addMessages adds the Protobuf schemas as in HTTP answers, without the execution.
 func addMessages(document object) error {
 	all, err := messages()
 	if err != nil {
@@ -101,8 +99,7 @@ func addMessages(document object) error {
 	return merge(at(document, "components", "schemas"), all)
 }
 
-// finish adds what operations have in common: the errors that are listed by
-// name, and the header of every answer.
+// finish adds the errors that an operation lists by name, and the header of every answer.
 func finish(document, operation object) error {
 	if err := addErrors(document, operation); err != nil {
 		return err
@@ -115,7 +112,7 @@ func finish(document, operation object) error {
 	return nil
 }
 
-// renamed gives the paths with the first segments that the configuration says.
+// renamed returns the paths with the configured first segments.
 func renamed(paths object, segments map[string]string) object {
 	out := make(object, len(paths))
 	for where, item := range paths {

@@ -10,10 +10,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// sets are errors that stand together, by the name that operations list them by.
+// sets groups errors under the names that operations list.
 var sets = map[string][]errcode.Code{
 	"keyed": {errcode.InvalidAPIKey, errcode.InvalidRequest, errcode.RateLimited, errcode.ShuttingDown, errcode.Internal},
-	// Of all operators' operations, instead of "keyed": no rate limit counts them.
+	// For operator operations, instead of "keyed": no rate limit applies to them.
 	operatorErrors: {
 		errcode.InvalidAPIKey, errcode.OperatorRequired, errcode.InvalidRequest, errcode.BrokerUnavailable, errcode.ShuttingDown, errcode.Internal,
 	},
@@ -23,7 +23,7 @@ var sets = map[string][]errcode.Code{
 	"read":   {errcode.BrokerUnavailable},
 	"list":   {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
 	"task":   {errcode.BrokerUnavailable, errcode.TaskNotFound},
-	// A chat's id is looked up as the job that it is.
+	// A chat's ID is looked up as a job ID.
 	"chatJob": {errcode.BrokerUnavailable, errcode.ChatNotFound, errcode.InputLost},
 	"body":    {errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia},
 	"create": {
@@ -37,7 +37,7 @@ var sets = map[string][]errcode.Code{
 		errcode.DeadLettersFull, errcode.ClockWrong, errcode.AcceptanceUnknown,
 	},
 	"erasure": {errcode.StillHeld, errcode.NotTerminal, errcode.AcceptanceUnknown},
-	// How a chat can end that its caller waits for.
+	// Possible ends of a chat whose caller waits.
 	"chat": {
 		errcode.RoutePaused, errcode.SlowReader, errcode.StreamEnded, errcode.Cancelled, errcode.Expired, errcode.QueueTimeout, errcode.DeadlineExceeded, errcode.Poisoned,
 		errcode.LogLost, errcode.NotEnqueued, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
@@ -46,11 +46,11 @@ var sets = map[string][]errcode.Code{
 	},
 }
 
-// operatorErrors is the set that all operators' operations list.
+// operatorErrors is the set listed by all operator operations.
 const operatorErrors = "operator"
 
-// addErrors makes the answers of the errors that an operation lists. They stand
-// among the document's own, as many operations list the same.
+// addErrors adds responses for the errors that an operation lists. They go into the document's
+// components, because many operations share them.
 func addErrors(document, operation object) error {
 	listed, _ := operation["errors"].([]any)
 	surface := text(operation["x-genbus-surface"])
@@ -70,7 +70,7 @@ func addErrors(document, operation object) error {
 	named, responses := at(document, "components", "responses"), at(operation, "responses")
 	for status, group := range byStatus(codes, surface) {
 		if _, there := responses[status]; there {
-			continue // an answer that is no refusal
+			continue // a documented answer that is not a refusal
 		}
 		name := refusalName(listed, surface) + "." + status
 		named[name] = refusal(group, surface)
@@ -79,7 +79,7 @@ func addErrors(document, operation object) error {
 	return nil
 }
 
-// refusalName is such as "task.404", or "kling.create.429".
+// refusalName returns a name such as "task.404" or "kling.create.429".
 func refusalName(listed []any, surface string) string {
 	var words []string
 	if surface != "" {
@@ -107,8 +107,8 @@ func expand(listed []any) ([]errcode.Code, error) {
 	return slices.Compact(codes), nil
 }
 
-// byStatus groups codes by the HTTP status that they have on a path of a
-// vendor's surface, or with "" on genbus's own.
+// byStatus groups codes by their HTTP status on a vendor's surface, or on genbus's own if surface
+// is "".
 func byStatus(codes []errcode.Code, surface string) map[string][]errcode.Code {
 	groups := map[string][]errcode.Code{}
 	p, vendor := registry.Find(surface)
@@ -124,7 +124,7 @@ func byStatus(codes []errcode.Code, surface string) map[string][]errcode.Code {
 	return groups
 }
 
-// refusal is the answer of errors that have one status.
+// refusal returns the response for errors with the same status.
 func refusal(codes []errcode.Code, surface string) object {
 	var words []string
 	var enum []any
@@ -140,7 +140,7 @@ func refusal(codes []errcode.Code, surface string) object {
 	}
 	headers["Genbus-Error-Code"] = object{
 		"description": "Error code; see x-genbus-errors.",
-		// A failed task of that vendor is an HTTP 400 without being an error.
+		// Jimeng reports a failed task with HTTP 400, which is not an error of the request.
 		"required": surface != "jimeng",
 		"schema":   object{"type": "string", "enum": enum},
 	}
@@ -151,7 +151,7 @@ func refusal(codes []errcode.Code, surface string) object {
 	}
 }
 
-// envelope names the schema of a refusal's body.
+// envelope returns the schema name of a refusal's body.
 func envelope(codes []errcode.Code, surface string) string {
 	switch {
 	case surface == "kling":
@@ -165,7 +165,7 @@ func envelope(codes []errcode.Code, surface string) string {
 	}
 }
 
-// errorTable is docs/errors.md.
+// errorTable returns the table of docs/errors.md.
 func errorTable() []any {
 	var rows []any
 	for _, m := range errcode.Table() {

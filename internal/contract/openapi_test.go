@@ -28,8 +28,7 @@ func openAPI(t *testing.T, o contract.Options) ([]byte, *contracttest.Document) 
 	return raw, d
 }
 
-// TestOpenAPIIsInDocs: docs/openapi.json is the document under default names, for
-// reviewers and for tools that want a file.
+// TestOpenAPIIsInDocs checks that docs/openapi.json is the document with default names.
 func TestOpenAPIIsInDocs(t *testing.T) {
 	t.Parallel()
 	raw, _ := openAPI(t, contract.Options{Names: subject.Default()})
@@ -77,7 +76,7 @@ func declares(d *contracttest.Document, name string, where, method string) bool 
 	})
 }
 
-// parameters gives those of an operation, wherever they stand.
+// parameters returns an operation's parameters, resolving references.
 func parameters(d *contracttest.Document, where, method string) (out []map[string]any) {
 	list, _ := d.Find("paths", where, method, "parameters").([]any)
 	for _, p := range list {
@@ -90,7 +89,8 @@ func parameters(d *contracttest.Document, where, method string) (out []map[strin
 	return out
 }
 
-// TestIDsAreOfTheirKind: the page at /docs makes its lines for curl of these examples.
+// TestIDsAreOfTheirKind checks the example IDs, from which the page at /docs builds its curl
+// commands.
 func TestIDsAreOfTheirKind(t *testing.T) {
 	t.Parallel()
 	_, d := openAPI(t, contract.Options{})
@@ -101,7 +101,7 @@ func TestIDsAreOfTheirKind(t *testing.T) {
 			kind = "chat_"
 		}
 		for _, p := range parameters(d, where, method) {
-			if p["in"] != "path" || p["name"] != "id" || strings.Contains(where, "/operations/") { // of a job
+			if p["in"] != "path" || p["name"] != "id" { // only job IDs
 				continue
 			}
 			seen[kind]++
@@ -115,7 +115,7 @@ func TestIDsAreOfTheirKind(t *testing.T) {
 	}
 }
 
-// TestExamplesAreValid: those of bodies are as their schemas want them.
+// TestExamplesAreValid checks that the examples of bodies match their schemas.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	_, d := openAPI(t, contract.Options{})
@@ -167,7 +167,7 @@ func examples(media map[string]any) map[string]any {
 	return out
 }
 
-// TestEveryReferenceResolves, and every schema is used.
+// TestEveryReferenceResolves checks that every reference resolves, and that every schema is used.
 func TestEveryReferenceResolves(t *testing.T) {
 	t.Parallel()
 	raw, d := openAPI(t, contract.Options{})
@@ -182,7 +182,7 @@ func TestEveryReferenceResolves(t *testing.T) {
 	}
 }
 
-// references are all that a document refers to.
+// references returns everything that a document refers to.
 func references(t *testing.T, raw []byte, d *contracttest.Document) map[string]bool {
 	t.Helper()
 	var root any
@@ -231,16 +231,16 @@ func TestVendorsSegmentsAreFollowed(t *testing.T) {
 	}
 }
 
-// TestEveryErrorOfHTTPIsSomewhere: an error that no path lists can only be one of
-// gRPC, NATS, dead letters or failed jobs.
+// TestEveryErrorOfHTTPIsSomewhere checks that some path lists every error, except those that HTTP
+// never returns.
 func TestEveryErrorOfHTTPIsSomewhere(t *testing.T) {
 	t.Parallel()
 	_, d := openAPI(t, contract.Options{})
 	elsewhere := []errcode.Code{
-		errcode.MethodNotAllowed,                                                     // of every path
-		errcode.CallerGone,                                                           // who went away reads no answer
-		errcode.CallerDeadline,                                                       // gRPC: requests of HTTP bring no deadline
-		errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.ArchiveFailed, // of videos, for which no caller waits
+		errcode.MethodNotAllowed,                                                     // every path
+		errcode.CallerGone,                                                           // a disconnected caller reads no answer
+		errcode.CallerDeadline,                                                       // gRPC only: HTTP requests have no deadline
+		errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.ArchiveFailed, // videos, for which no caller waits
 	}
 	listed := map[string]bool{}
 	refusals, _ := d.Find("components", "responses").(map[string]any)

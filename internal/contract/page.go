@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// page gives the page that shows the documents, and the policy under which a
-// browser opens it: its own script and style, the documents, and nothing else.
+// page returns the page that shows the documents, and its Content-Security-Policy: only its own
+// script and style, and requests to the documents.
 func page() (html []byte, policy string, err error) {
 	var parts [3]string
 	for i, name := range []string{"page.html", "page.css", "page.js"} {
@@ -23,7 +23,7 @@ func page() (html []byte, policy string, err error) {
 	return []byte(text), policy, nil
 }
 
-// hash names an inline script or style in a policy.
+// hash returns the policy source of an inline script or style.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

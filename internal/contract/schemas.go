@@ -2,12 +2,12 @@ package contract
 
 import "strings"
 
-// refPrefix begins a reference to a schema, in both documents.
+// refPrefix begins schema references in both documents.
 const refPrefix = "#/components/schemas/"
 
 func ref(schema string) object { return object{"$ref": refPrefix + schema} }
 
-// prune removes the schemas that nothing in the document refers to.
+// prune removes schemas without references in the document.
 func prune(document object) {
 	schemas := at(document, "components", "schemas")
 	delete(at(document, "components"), "schemas")
@@ -16,7 +16,7 @@ func prune(document object) {
 	at(document, "components")["schemas"] = used
 }
 
-// follow adds to used every schema that v leads to.
+// follow adds every schema reachable from v to used.
 func follow(v any, schemas, used object) {
 	switch v := v.(type) {
 	case []any:
@@ -36,7 +36,7 @@ func follow(v any, schemas, used object) {
 	}
 }
 
-// text is v where it is a string.
+// text returns v if it is a string, otherwise "".
 func text(v any) string {
 	s, _ := v.(string)
 	return s

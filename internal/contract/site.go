@@ -11,13 +11,12 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Site serves the documents and the page. What it serves is made when it is first
-// asked for, and kept.
+// Site serves the documents and the page. It builds each on its first request and keeps it.
 type Site struct {
 	openAPI, asyncAPI, page http.Handler
 }
 
-// NewSite gives the site for what o says.
+// NewSite returns the site for o.
 func NewSite(o Options) *Site {
 	return &Site{
 		openAPI: lazy(func() (*file, error) {
@@ -41,13 +40,13 @@ func NewSite(o Options) *Site {
 // OpenAPI serves the document of the HTTP paths.
 func (s *Site) OpenAPI() http.Handler { return s.openAPI }
 
-// AsyncAPI serves the document of what is on NATS.
+// AsyncAPI serves the document of NATS subjects and messages.
 func (s *Site) AsyncAPI() http.Handler { return s.asyncAPI }
 
-// Page serves the page that shows both. It requests them from its own folder.
+// Page serves the page that shows both documents. It requests them from its own folder.
 func (s *Site) Page() http.Handler { return s.page }
 
-// file is what is served: bytes, and the header that goes with them.
+// file is a body with its headers.
 type file struct {
 	body   []byte
 	header http.Header
@@ -57,7 +56,7 @@ func newFile(contentType string, body []byte) *file {
 	sum := sha256.Sum256(body)
 	return &file{body: body, header: http.Header{
 		"Content-Type":           {contentType},
-		"Cache-Control":          {"no-cache"}, // ask whether it has changed
+		"Cache-Control":          {"no-cache"}, // revalidate
 		"Etag":                   {`"` + hex.EncodeToString(sum[:16]) + `"`},
 		"X-Content-Type-Options": {"nosniff"},
 	}}
@@ -79,6 +78,6 @@ func lazy(build func() (*file, error)) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(len(f.body)))
-		_, _ = w.Write(f.body) // a client that went away is no error of ours
+		_, _ = w.Write(f.body) // the client may have disconnected
 	})
 }

@@ -45,8 +45,8 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// TestPageLoadsNothingFromOutside: the policy forbids it, and the page does not
-// try.
+// TestPageLoadsNothingFromOutside checks that the policy forbids external content and that the page
+// has none.
 func TestPageLoadsNothingFromOutside(t *testing.T) {
 	t.Parallel()
 	w := get(t, contract.NewSite(contract.Options{}).Page())
@@ -62,8 +62,8 @@ func TestPageLoadsNothingFromOutside(t *testing.T) {
 	}
 }
 
-// TestPolicyAllowsThePage: a browser hashes the text between the tags, byte for byte,
-// and runs nothing that the policy does not name: the page would stay blank.
+// TestPolicyAllowsThePage checks the hashes of the inline style and script: a browser ignores a
+// block that the policy does not name, and the page would stay blank.
 func TestPolicyAllowsThePage(t *testing.T) {
 	t.Parallel()
 	w := get(t, contract.NewSite(contract.Options{}).Page())

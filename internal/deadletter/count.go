@@ -13,49 +13,48 @@ import (
 )
 
 const (
-	// maxLookedAt and maxLookedAtBytes bound the letters whose codes are looked at. One read is
-	// one letter, whole: a consumer could leave the requests out, but genbus may make none of
-	// this stream.
+	// maxLookedAt and maxLookedAtBytes limit the dead letters whose codes are read. Each read
+	// returns a whole dead letter: a consumer could omit the bodies, but genbus may not create one
+	// on this stream.
 	maxLookedAt      = 500
 	maxLookedAtBytes = 8 << 20
-	// lookWithin is how long the codes are looked at. A caller has other parts to answer with.
+	// lookWithin bounds the read of the codes, because the caller also waits for other data.
 	lookWithin = 2 * time.Second
-	// pausePerLook is for how many times as long as they were looked at the codes are not looked
-	// at again, so that reading takes a small part of the time, also where it fails.
+	// pausePerLook is the ratio of the pause after a read of the codes to its duration, so that
+	// reads take a small share of the time even if they fail.
 	pausePerLook = 10
 )
 
-// Counts are all letters, by what they need.
+// Counts counts the dead letters by the action that they need.
 type Counts struct {
-	// OutcomeUnknown are those of jobs that an upstream may have, and Other those of other jobs.
+	// OutcomeUnknown counts jobs that an upstream may have accepted, and Other all other jobs.
 	OutcomeUnknown, Other uint64
-	// Uncounted are those of jobs behind the oldest ones, which were not looked at: there are so
-	// many, or so much, or reading them took too long or failed.
+	// Uncounted counts jobs whose codes were not read, because there are too many, they are too
+	// large, or the read was slow or failed.
 	Uncounted uint64
-	// Rejected are those of requests that were never accepted.
+	// Rejected counts requests that were never accepted.
 	Rejected uint64
 }
 
-// Counter counts letters, and remembers the count while the stream has no other letters. It is
-// safe for concurrent use. Streams is required.
+// Counter counts dead letters. It reuses a count until the stream changes. It is safe for
+// concurrent use. Streams is required.
 type Counter struct {
 	Streams Streams
 
-	within time.Duration // lookWithin, but for a test
+	within time.Duration // overrides lookWithin in tests
 
 	mu     sync.Mutex
 	counts Counts
 	of     streamState
-	until  time.Time // what was counted is used until then in any case
+	until  time.Time // keep the count until then in any case
 }
 
-// streamState tells one content of a stream from another one.
 type streamState struct {
 	created            time.Time
 	first, last, count uint64
 }
 
-// Count counts the letters. By code the count may be some seconds old.
+// Count counts the dead letters. The counts by code may be some seconds old.
 func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +72,7 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	if began := time.Now(); of != c.of && !began.Before(c.until) {
 		counts, whole := c.look(ctx)
 		if !whole {
-			of = streamState{} // look again at the same letters
+			of = streamState{} // retry with the same stream state
 		}
 		if whole || counts != (Counts{}) {
 			c.counts = counts
@@ -86,8 +85,8 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	return out, nil
 }
 
-// look looks at the codes of the oldest letters. It is whole unless a read failed; what was
-// looked at before counts in any case.
+// look counts the oldest dead letters by code. whole is false if a read failed; out is valid up to
+// that point.
 func (c *Counter) look(ctx context.Context) (out Counts, whole bool) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.within, lookWithin))
 	defer cancel()

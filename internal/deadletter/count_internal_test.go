@@ -27,8 +27,8 @@ func putLetters(t *testing.T, b *broker.Broker, letters, size int) {
 	}
 }
 
-// TestLettersThatWereLookedAtCount although the look was cut off, and the next look is not at
-// once.
+// TestLettersThatWereLookedAtCount proves that an interrupted look counts the dead letters that it
+// read, and that the next one is delayed.
 func TestLettersThatWereLookedAtCount(t *testing.T) {
 	t.Parallel()
 	const letters, cutAt = 400, 10
@@ -69,10 +69,10 @@ func TestLettersThatWereLookedAtCount(t *testing.T) {
 	}
 }
 
-// TestFewLargeLettersAreLookedAt, as each is read whole.
+// TestFewLargeLettersAreLookedAt proves that the bytes of a look are limited.
 func TestFewLargeLettersAreLookedAt(t *testing.T) {
 	t.Parallel()
-	const size = publisher.ClaimCheck // the largest that is in a letter
+	const size = publisher.ClaimCheck // largest inline body
 	const most = maxLookedAtBytes / size
 	const letters = most + 3
 	b := brokertest.Single(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestLettersAreCounted by what they need, the oldest of them by their codes.
+// TestLettersAreCounted proves that the oldest dead letters are counted by code.
 func TestLettersAreCounted(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -42,7 +42,7 @@ func TestLettersAreCounted(t *testing.T) {
 	for i := range 500 {
 		put(fmt.Sprint("n", i), "submission_outcome_unknown")
 	}
-	// More than are looked at: those are counted by their number alone.
+	// More than a look reads; the rest is counted without codes.
 	await(deadletter.Counts{OutcomeUnknown: 499, Other: 1, Uncounted: 2})
 	if err := c.Streams.Delete(t.Context(), 1); err != nil {
 		t.Fatal(err)

@@ -15,14 +15,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// jobTimeout bounds the write of one letter.
+// jobTimeout bounds the write of one dead letter.
 const jobTimeout = 30 * time.Second
 
-// PutJob stores the letter of an accepted job that ends with f; job is what its log says, nil
-// where the log has not begun, and lookUps are those for its task. One attempt has one letter
-// with one code, whoever stores it. The end of an attached job whose task no poll has found says
-// nothing of that task: its letter is the one that it was made of. The end of ctx does not cut a
-// letter short.
+// PutJob stores the dead letter of an accepted job that ends with f. job is its logged state, or
+// nil if it was never logged. lookUps are the lookups of its task. Concurrent holders produce one
+// dead letter per attempt and code. An attached job whose task was never found gets back the dead
+// letter from which it was made. The end of ctx does not interrupt the write.
 func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, lookUps ...*genbusv1.LookUp) error {
 	if job == nil {
 		job = task.FromWork(item).Job
@@ -38,8 +37,8 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 	return d.Put(ctx, letter, item.GetId(), attempt)
 }
 
-// PutReply stores the letter of a chat whose reply fits neither its event nor the object store. The
-// letter contains the reply or, with digest, only its size and SHA-256.
+// PutReply stores the dead letter of a chat whose reply fits neither its event nor the object
+// store. It contains the reply or, with digest, only its size and SHA-256.
 func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, reply []byte, digest bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
 	defer cancel()
@@ -52,7 +51,7 @@ func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.J
 	return d.Put(ctx, letter, item.GetId(), attempt)
 }
 
-// PutEnd stores the letter that the end of a job leaves (task.LeavesDeadLetter).
+// PutEnd stores the dead letter that a job's end requires (task.LeavesDeadLetter).
 func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job, lookUps ...*genbusv1.LookUp) error {
 	end := errcode.Code(job.GetError().GetCode())
 	if _, unfound := task.Unfound(job); unfound {
@@ -62,8 +61,8 @@ func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 		"job %s ended (%s) while it was unknown whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
 }
 
-// PutUnfound stores the letter that an attached job was made of as it was, but for the
-// job, which ends with a code: it names the upstream's id that it named then.
+// PutUnfound restores the dead letter from which an attached job was made, with the upstream ID
+// that it named then. end is the code with which the job ends.
 func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
 	code := job.GetExecution().GetUnconfirmed()
 	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s and ended (%s); no recorded poll found that task",
@@ -77,8 +76,7 @@ func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task
 	return nil
 }
 
-// Letter is the letter of an accepted job: its request, and where the request went. job is
-// what its log says.
+// Letter builds the dead letter of an accepted job from its work item and its logged state.
 func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.DeadLetter {
 	x := job.GetExecution()
 	letter := &genbusv1.DeadLetter{
@@ -86,10 +84,10 @@ func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.D
 		Upstream: x.GetUpstream(), UpstreamKey: x.GetUpstreamKey(), UpstreamTicket: x.GetUpstreamTicket(), Attempt: x.GetAttempt(),
 		OwnTaskId: x.GetOwnTaskId(),
 	}
-	if len(letter.GetData()) == 0 { // else it is in the object store only because its route keeps requests
+	if len(letter.GetData()) == 0 { // otherwise DataRef is only a copy that the route keeps
 		letter.DataRef = item.GetBodyRef()
 	}
-	// Of two items of one request the letter of the job is the same one.
+	// Two items of one request must produce the same dead letter.
 	if at := job.GetCreatedAt(); at != nil {
 		letter.Work.AcceptedAt = at
 	}
@@ -99,15 +97,15 @@ func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.D
 	return letter
 }
 
-// withoutBody copies an item without its body, which the letter has next to it.
+// withoutBody copies an item without its body, which the dead letter stores separately.
 func withoutBody(item *genbusv1.WorkItem) *genbusv1.WorkItem {
 	out := proto.CloneOf(item)
 	out.Body, out.BodyRef = nil, nil
 	return out
 }
 
-// WorkItemFromLog is what the log knows of a work item: everything that attaching the
-// upstream's task needs, and not the request.
+// WorkItemFromLog rebuilds a work item from the log. It suffices for attaching the upstream's task,
+// but lacks the request.
 func WorkItemFromLog(v *genbusv1.VideoTask) *genbusv1.WorkItem {
 	x := v.GetExecution()
 	item := &genbusv1.WorkItem{

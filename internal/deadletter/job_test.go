@@ -8,7 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestEndsThatHaveTheirLetter: package task, which knows no codes, names two by their words.
+// TestEndsThatHaveTheirLetter proves that the codes which package task spells out match package
+// errcode.
 func TestEndsThatHaveTheirLetter(t *testing.T) {
 	t.Parallel()
 	for _, code := range []errcode.Code{errcode.SubmissionUnknown, errcode.LogLost, errcode.Cancelled, errcode.Expired} {

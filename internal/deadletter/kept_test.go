@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestALetterOfAKeptRequest has the request itself: the stored one is the job's, and goes
-// with it.
+// TestALetterOfAKeptRequest proves that a dead letter contains the request instead of referring to
+// the kept copy, which belongs to the job.
 func TestALetterOfAKeptRequest(t *testing.T) {
 	t.Parallel()
 	ref := &genbusv1.BlobRef{Bucket: "b", Name: "video_x-request-1", Size: 2}

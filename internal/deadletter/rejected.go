@@ -19,11 +19,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Bounds of the requests of one kind and tenant that were never accepted. A letter of
-// up to rejectedWhole bytes is kept whole, so that it can be redriven; of a larger one
-// the first rejectedCut bytes are. JetStream keeps broker.RejectedPerSubject letters on
-// each subject. Small letters have rejectedSlots subjects and the others have one, so
-// that neither exceed 12.5 MiB.
+// Limits of rejected requests, per kind and tenant. A dead letter of up to rejectedWhole bytes is
+// stored whole, so that it can be redriven; a larger one is cut to rejectedCut bytes. JetStream
+// keeps broker.RejectedPerSubject messages per subject. Small dead letters share rejectedSlots
+// subjects and large ones use a single subject, so that each group stays below 12.5 MiB.
 const (
 	rejectedWhole = publisher.ClaimCheck
 	rejectedCut   = 4 << 10
@@ -32,10 +31,10 @@ const (
 	largeSlot     = "large"
 )
 
-// Reject stores the letter of an inbox message that was never accepted, by its sequence
-// and the time at which it was stored. Nothing is read while there is room, and the object
-// store is not used: garbage must cost little. A message that is rejected twice can have two
-// letters, which make one job: the message is named in their Nats-Msg-Id.
+// Reject stores the dead letter of an inbox message that was never accepted; seq and stored
+// identify the message. It reads nothing unless the stream is full, and does not use the object
+// store, because invalid requests must be cheap. A message that is rejected twice may have two dead
+// letters. Both name it in Nats-Msg-Id, so they produce one job.
 func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
 	switch size := proto.Size(letter); {
@@ -57,11 +56,12 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 	}
 }
 
-// envelope is what a stored letter takes beyond its own bytes, at most.
+// envelope is the largest overhead of a stored dead letter, in bytes.
 const envelope = 1 << 10
 
-// makeRoom removes the oldest letters for one of that size, and reports whether it did:
-// where its subject has all that it may have, those of its subject, and else of everybody.
+// makeRoom removes old dead letters to fit one of this size, and reports whether it removed any. If
+// the subject is at its limit, it removes from the subject, and otherwise the oldest of all
+// tenants.
 func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 	name, filter := d.Broker.Names().Rejected(), d.Broker.Names().RejectedPattern()
 	s, err := d.Broker.Stream(ctx, name)
@@ -69,7 +69,7 @@ func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 		return false
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subj))
-	// Letters that others are storing count for the server, and not yet for us.
+	// The server also counts messages in flight, which this state does not include.
 	if err != nil || info.State.Bytes < uint64(info.Config.MaxBytes/2) {
 		return false
 	}
@@ -90,7 +90,7 @@ func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 	return removed
 }
 
-// cut leaves the beginning of a message, and says what it was.
+// cut truncates a message and records its size and digest.
 func cut(letter *genbusv1.DeadLetter) {
 	data := letter.GetData()
 	sum := sha256.Sum256(data)

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestAFullStreamTakesLettersOfRejectedRequests: the oldest go, and those of a tenant that has
-// all that it may have go before those of others.
+// TestAFullStreamTakesLettersOfRejectedRequests proves that the oldest dead letters make way, first
+// within a tenant at its limit.
 func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -50,7 +50,7 @@ func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
 			}
 		}
 		reject("careful", 100)
-		for i := range 2 * broker.RejectedPerSubject { // a letter that is a byte longer takes the place of one
+		for i := range 2 * broker.RejectedPerSubject { // each is a byte longer than the one it replaces
 			reject("noisy", 20<<10+i)
 		}
 		have("noisy", broker.RejectedPerSubject)

@@ -21,7 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Store writes letters. All fields are required.
+// Store writes dead letters. All fields are required.
 type Store struct {
 	Broker  *broker.Broker
 	Bodies  *broker.Bodies
@@ -29,13 +29,12 @@ type Store struct {
 	Logger  *slog.Logger
 }
 
-// Put stores the letter of an accepted job. A letter that is written again with the
-// same id and occasion for the same accepted request (by the next holder of a job whose
-// holder died right here) is stored once.
+// Put stores the dead letter of an accepted job. It stores repeats with the same ID, occasion and
+// acceptance once, as when a holder dies here and the next one repeats the write.
 func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasion string) error {
 	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), id)
 	name := letter.GetError().GetCode() + "." + occasion
-	if at := letter.GetWork().GetAcceptedAt(); at != nil { // an id can have a later job, after an erasure
+	if at := letter.GetWork().GetAcceptedAt(); at != nil { // after an erasure, a later job may have this ID
 		name += "." + strconv.FormatInt(at.AsTime().UnixNano(), 10)
 	}
 	there, err := d.has(ctx, subj, name)
@@ -48,9 +47,8 @@ func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasio
 	return nil
 }
 
-// has reports whether the letter of that name is the last one on its subject. The
-// stream itself remembers names for two minutes only, and a dead holder's job may
-// be taken later than that.
+// has reports whether the last dead letter on a subject has this name. The stream itself
+// deduplicates for two minutes only, and a dead holder's job may be redelivered later.
 func (d Store) has(ctx context.Context, subj, name string) (bool, error) {
 	last, err := d.Broker.Last(ctx, d.Broker.Names().Dead(), subj)
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -59,8 +57,8 @@ func (d Store) has(ctx context.Context, subj, name string) (bool, error) {
 	return err == nil && last.Header.Get(jetstream.MsgIDHeader) == subj+"."+name, err
 }
 
-// put stores a letter with a body of its own. Where the letter certainly was not stored,
-// that body goes again: the next try stores another one.
+// put stores a dead letter with its own body. If the dead letter was certainly not stored, put
+// deletes the body, because a retry stores another one.
 func (d Store) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, id, name string) error {
 	data, ref := letter.GetData(), letter.GetDataRef()
 	if err := d.ownBody(ctx, letter, bodyName(id, name)); err != nil {
@@ -104,10 +102,10 @@ func (d Store) publish(ctx context.Context, letter *genbusv1.DeadLetter, subj, m
 	return nil
 }
 
-// ownBody brings a large body to the object store, under a name of the letter's
-// own. A body that is there already is the job's, and is removed when the job is
-// erased: the letter gets a copy. Where there can be none it names the job's: what
-// else it says, such as the id of a task that is paid for, must not wait for that.
+// ownBody moves a large body to the object store under a name that belongs to the dead letter. A
+// body that is already there belongs to the job and is removed with it, so the dead letter gets a
+// copy. If the copy fails, it refers to the job's body: its other data, such as the ID of a paid
+// task, must not wait.
 func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix string) error {
 	tenant := letter.GetTenant()
 	if subject.CheckToken(tenant) != nil {
@@ -116,11 +114,11 @@ func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix 
 	var ref broker.Body
 	var err error
 	switch {
-	case strings.HasPrefix(letter.GetDataRef().GetName(), prefix+"-"): // of an earlier try
+	case strings.HasPrefix(letter.GetDataRef().GetName(), prefix+"-"): // stored by an earlier try
 		return nil
 	case letter.GetDataRef() != nil:
 		if ref, err = d.Bodies.Copy(ctx, publisher.BodyOf(letter.GetDataRef()), tenant, prefix); err != nil {
-			return nil //nolint:nilerr // the comment above says why
+			return nil //nolint:nilerr // explained above
 		}
 	case len(letter.GetData()) > publisher.ClaimCheckOf(d.Broker):
 		ref, err = d.Bodies.Put(ctx, tenant, prefix, letter.GetData())
@@ -137,5 +135,5 @@ func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix 
 	return nil
 }
 
-// bodyName is what a letter has of its request.
+// bodyName returns the prefix for the names of a dead letter's bodies.
 func bodyName(id, name string) string { return publisher.LetterBodies + id + "-" + name }

@@ -19,7 +19,6 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// lettersOf reads every dead letter.
 func lettersOf(t *testing.T, b *broker.Broker) (out []*genbusv1.DeadLetter) {
 	t.Helper()
 	for seq := uint64(1); ; {
@@ -42,9 +41,8 @@ func letter(code string, accepted time.Time) *genbusv1.DeadLetter {
 	}
 }
 
-// TestALetterIsStoredOnce: also when the next holder of the job writes it again
-// after the stream has forgotten its name; another attempt, another reason and a
-// later job of the same id are letters of their own.
+// TestALetterIsStoredOnce proves that a repeat is stored once even after the stream's deduplication
+// window, and that other attempts, codes and later jobs with the ID are stored separately.
 func TestALetterIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -70,7 +68,7 @@ func TestALetterIsStoredOnce(t *testing.T) {
 			}
 		}
 		put("poisoned", "1", accepted, 1)
-		if err := broker.Wait(ctx, 300*time.Millisecond); err != nil { // what the stream remembers
+		if err := broker.Wait(ctx, 300*time.Millisecond); err != nil { // the deduplication window
 			t.Fatal(err)
 		}
 		put("poisoned", "1", accepted, 1)
@@ -80,8 +78,8 @@ func TestALetterIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestALetterThatCannotBeStoredLeavesNoBody: it is tried again and again, as a new letter or not,
-// while its stream is full. When there is room it is stored with a body that is there.
+// TestALetterThatCannotBeStoredLeavesNoBody proves that failed writes leave no bodies, and that the
+// final write has one.
 func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -127,8 +125,8 @@ func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 	}
 }
 
-// TestALetterTakesItsBodyWithIt: a stored body is copied for the letter, under a name
-// of its own; one that is gone leaves a letter without it.
+// TestALetterTakesItsBodyWithIt proves that a dead letter gets a copy of a stored body, and is
+// stored even if that body is gone.
 func TestALetterTakesItsBodyWithIt(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
@@ -169,8 +167,8 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 	}
 }
 
-// TestTwoWritersOfALetter: a late holder and the next one write one letter at
-// once. Neither takes away the body that the stored letter names.
+// TestTwoWritersOfALetter proves that concurrent writers of one dead letter keep the body that it
+// refers to.
 func TestTwoWritersOfALetter(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -182,7 +180,7 @@ func TestTwoWritersOfALetter(t *testing.T) {
 			l.Data = bytes.Repeat([]byte(text), 1<<20)
 			writers.Go(func() {
 				err := d.Put(t.Context(), l, "video_x", "1")
-				// A busy cluster may take a node to be away for a moment.
+				// A busy cluster may consider a node unavailable for a moment.
 				for (errors.Is(err, broker.ErrInFlight) || broker.Unavailable(err)) && broker.Wait(t.Context(), 10*time.Millisecond) == nil {
 					err = d.Put(t.Context(), l, "video_x", "1")
 				}
@@ -200,8 +198,8 @@ func TestTwoWritersOfALetter(t *testing.T) {
 	})
 }
 
-// TestALetterNamesTheTraceOfItsRequest, also where its writer has no
-// trace, or is in another one.
+// TestALetterNamesTheTraceOfItsRequest proves that a dead letter is in the trace of its request,
+// whatever the writer's trace.
 func TestALetterNamesTheTraceOfItsRequest(t *testing.T) {
 	t.Parallel()
 	const accepted, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

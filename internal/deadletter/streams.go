@@ -1,7 +1,6 @@
-// Package deadletter keeps what could not be processed, with the reason: accepted jobs, whole,
-// in GENBUS_DEAD, and requests that were never accepted in GENBUS_REJECTED. It is the only
-// code that names the two streams. How many letters a tenant may have is for quota, and what
-// becomes of a letter for operator.
+// Package deadletter stores failed work with the reason: accepted jobs in GENBUS_DEAD, and requests
+// that were never accepted in GENBUS_REJECTED. No other package names these streams. Package quota
+// limits dead letters per tenant, and package operator acts on them.
 package deadletter
 
 import (
@@ -15,11 +14,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Streams reads letters, and removes them. The sequence of a letter says which of the two
-// streams has it.
+// Streams reads and removes dead letters. A dead letter's sequence determines its stream.
 type Streams struct{ Broker *broker.Broker }
 
-// name is the stream that has, or had, the letter of a sequence.
+// name returns the stream for a sequence.
 func (s Streams) name(seq uint64) string {
 	if IsRejected(seq) {
 		return s.Broker.Names().Rejected()
@@ -27,16 +25,16 @@ func (s Streams) name(seq uint64) string {
 	return s.Broker.Names().Dead()
 }
 
-// IsRejected reports whether the letter of a sequence is in GENBUS_REJECTED.
+// IsRejected reports whether a dead letter's sequence belongs to GENBUS_REJECTED.
 func IsRejected(seq uint64) bool { return seq >= subject.FirstRejected }
 
-// At reads the letter of a sequence.
+// At returns the dead letter with this sequence.
 func (s Streams) At(ctx context.Context, seq uint64) (broker.Stored, error) {
 	return s.Broker.At(ctx, s.name(seq), seq)
 }
 
-// Next reads the first letter of a sequence or above, of a kind and a tenant; empty for all.
-// Those of GENBUS_REJECTED have the higher sequences.
+// Next returns the first dead letter with sequence seq or above, of a kind and tenant; empty
+// matches all. GENBUS_REJECTED has the higher sequences.
 func (s Streams) Next(ctx context.Context, kind subject.Kind, tenant string, seq uint64) (broker.Stored, error) {
 	names := s.Broker.Names()
 	if !IsRejected(seq) {
@@ -49,31 +47,31 @@ func (s Streams) Next(ctx context.Context, kind subject.Kind, tenant string, seq
 	return s.Broker.Next(ctx, names.Rejected(), names.RejectedLetters(kind, tenant), seq)
 }
 
-// NextOn is Next for the letters of one job, by their subject.
+// NextOn is Next for the dead letters on one subject.
 func (s Streams) NextOn(ctx context.Context, subj string, seq uint64) (broker.Stored, error) {
 	return s.Broker.Next(ctx, s.Broker.Names().Dead(), subj, seq)
 }
 
-// OfJob is the subject of the letters of an accepted job.
+// OfJob returns the subject of an accepted job's dead letters.
 func (s Streams) OfJob(n subject.JobName) string {
 	return s.Broker.Names().DeadLetter(n.Kind, n.Tenant, n.ID)
 }
 
-// Delete removes a letter. One that is gone already is no error.
+// Delete removes a dead letter. A missing one is not an error.
 func (s Streams) Delete(ctx context.Context, seq uint64) error {
 	_, err := s.Broker.Delete(ctx, s.name(seq), seq)
 	return err
 }
 
-// Size is what GENBUS_DEAD has.
+// Size describes GENBUS_DEAD.
 type Size struct {
 	Letters uint64
-	// Bytes and MaxBytes are those of the whole stream.
+	// Bytes and MaxBytes apply to the whole stream.
 	Bytes    uint64
 	MaxBytes int64
 }
 
-// Count counts the letters of the jobs of a tenant, or of all for none.
+// Count counts the dead letters of jobs of a tenant, or of all tenants for "".
 func (s Streams) Count(ctx context.Context, tenant string) (Size, error) {
 	found, err := s.Broker.Stream(ctx, s.Broker.Names().Dead())
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// FailUnreadable keeps a work item that cannot be decoded as a dead letter, and fails its
-// job, which the item's name still tells. The item can go when it returns nil.
+// FailUnreadable stores an undecodable work item as a dead letter and fails its job, which the
+// subject still identifies. After success, the item can be removed.
 func (d Store) FailUnreadable(ctx context.Context, log *joblog.Log, n subject.WorkName, subj string, data []byte, cause error) error {
 	f := errcode.New(errcode.Internal, "the work item of job %s is unreadable: %w", n.ID, cause)
 	letter := &genbusv1.DeadLetter{Error: f.TaskError(), Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Subject: subj, Data: data}
@@ -30,8 +30,8 @@ func (d Store) FailUnreadable(ctx context.Context, log *joblog.Log, n subject.Wo
 	}, f)
 }
 
-// failItem ends a job that no holder has, whether or not its log has begun. When it returns nil
-// the dead letter that this end leaves is stored, and the feed has the end.
+// failItem ends a job without a holder, logged or not. On success, the feed has its end, and the
+// dead letter that the end requires is stored.
 func (d Store) failItem(ctx context.Context, log *joblog.Log, item *genbusv1.WorkItem, f *errcode.Error) error {
 	current, err := log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {

@@ -1,7 +1,5 @@
-// Package errcode names every error that genbus reports by its meaning, and maps
-// each meaning in one table to a gRPC code, an HTTP status and the advice to try
-// again or not. It is not an error library: code that only passes an error on
-// wraps it with fmt.Errorf.
+// Package errcode defines the error codes of genbus and maps each, in one table, to its gRPC code,
+// its HTTP status and whether to retry. To add context to an error, use fmt.Errorf with %w.
 package errcode
 
 import (
@@ -11,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Code names an error in answers, events, dead letters
-// and NATS replies. Codes are never renamed.
+// Code identifies an error in answers, events, dead letters and NATS replies. Codes are never
+// renamed.
 type Code string
 
 // Errors of requests.
@@ -185,16 +183,16 @@ const (
 	ReplyNotStored Code = "reply_not_stored"
 )
 
-// Meaning is one row of the table.
+// Meaning is a row of the table.
 type Meaning struct {
 	Code Code
-	// GRPC is the status code on gRPC.
+	// GRPC is the gRPC status code.
 	GRPC codes.Code
-	// HTTP is the status on HTTP.
+	// HTTP is the HTTP status.
 	HTTP int
 	// Type is the "type" of the OpenAI error envelope.
 	Type string
-	// Retry is true when the same request may succeed later.
+	// Retry is true if the same request may succeed later.
 	Retry bool
 	// Do says what the caller can do about it.
 	Do string
@@ -294,8 +292,7 @@ var byCode = func() map[Code]Meaning {
 	return m
 }()
 
-// MeaningOf returns the row of a code; a code that is not in the table gives the
-// row of Internal.
+// MeaningOf returns the row of a code; the row of Internal for an unknown code.
 func MeaningOf(c Code) Meaning {
 	if row, ok := byCode[c]; ok {
 		return row
@@ -303,5 +300,5 @@ func MeaningOf(c Code) Meaning {
 	return byCode[Internal]
 }
 
-// Table returns a copy of the whole table, in the order of docs/errors.md.
+// Table returns a copy of the table, in the order of docs/errors.md.
 func Table() []Meaning { return append([]Meaning(nil), table...) }

@@ -53,7 +53,7 @@ func isFile(t *testing.T, path, want string) {
 	}
 }
 
-// generated is means.gen.go.
+// generated returns the content of means.gen.go.
 func generated() (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), "code.go", nil, parser.ParseComments)
 	if err != nil {
@@ -86,7 +86,7 @@ func generated() (string, error) {
 	return string(out), err
 }
 
-// markdown is docs/errors.md.
+// markdown returns the content of docs/errors.md.
 func markdown() string {
 	var b strings.Builder
 	b.WriteString("# Errors\n\n" +
@@ -165,7 +165,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// TestCounted: what fails for a caller who has gone away is not counted.
+// TestCounted checks that failures after the caller disconnected do not count as server errors.
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
@@ -194,7 +194,7 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// TestInvalidSaysWhat is wrong with a field, or with the whole body.
+// TestInvalidSaysWhat checks the messages for a wrong field and a wrong body.
 func TestInvalidSaysWhat(t *testing.T) {
 	t.Parallel()
 	for want, violations := range map[string][]Violation{
@@ -209,7 +209,7 @@ func TestInvalidSaysWhat(t *testing.T) {
 	}
 }
 
-// TestParamIsAField, and null where the whole body is wrong.
+// TestParamIsAField checks that param is the field, or null if the whole body is wrong.
 func TestParamIsAField(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]Violation{`"param":null`: {Description: "is empty"}, `"param":"n"`: {Field: "n", Description: "is odd"}} {
@@ -296,7 +296,7 @@ func TestEnvelopeIsNotForHTML(t *testing.T) {
 	}
 }
 
-// A cause that a caller is not told is for the log, and for errors.Is.
+// TestBecause checks that a hidden cause reaches the log and errors.Is but not the caller.
 func TestBecause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("stream GENBUS_WAIT: no answer")
@@ -312,8 +312,8 @@ func TestBecause(t *testing.T) {
 	}
 }
 
-// TestShouldRetry: SDKs repeat what may succeed and nothing that is final, and a request
-// that an upstream refused is no invalid request where the status is ours.
+// TestShouldRetry checks that SDKs retry only what may succeed, and that a refusal by the upstream
+// with a status of genbus is not an invalid_request_error.
 func TestShouldRetry(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

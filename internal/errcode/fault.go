@@ -14,15 +14,15 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Violation is one field of a request that is wrong.
+// Violation is a field of a request that is wrong.
 type Violation struct {
-	// Field is the path of the field, such as "messages[3].role".
+	// Field is the path of the field, such as "messages[3].role"; empty for the whole body.
 	Field string
-	// Description says what is wrong and what would be right.
+	// Description states the mistake and what would be right.
 	Description string
 }
 
-// Error is an error with a meaning. It never holds a key or a request's body.
+// Error is an error with a code. It never contains a key or a request's body.
 type Error struct {
 	// Code is the meaning.
 	Code Code
@@ -30,27 +30,26 @@ type Error struct {
 	Message string
 	// JobID is the job that the error is about, or empty.
 	JobID string
-	// Violations are the wrong fields, for InvalidRequest.
+	// Violations lists the wrong fields of an InvalidRequest.
 	Violations []Violation
-	// RetryAfter is how long to wait; 0 when nothing is known.
+	// RetryAfter is how long to wait before a retry; 0 if unknown.
 	RetryAfter time.Duration
-	// HTTPStatus overrides the table's status, for refusals of an upstream that
-	// are passed on as they came; 0 otherwise.
+	// HTTPStatus overrides the table's status, for an upstream's refusal that is passed on
+	// unchanged; 0 otherwise.
 	HTTPStatus int
-	// Type overrides the table's type, as HTTPStatus does.
+	// Type overrides the table's type, like HTTPStatus.
 	Type string
-	// UpstreamCode, UpstreamHTTPStatus and UpstreamRequestID are what the
-	// upstream said.
+	// UpstreamCode, UpstreamHTTPStatus and UpstreamRequestID come from the upstream's answer.
 	UpstreamCode       string
 	UpstreamHTTPStatus int
 	UpstreamRequestID  string
 	// Err is the cause, or nil.
 	Err error
-	// hidden says that Err is for the log and no part of Message.
+	// hidden keeps Err out of Message; only the log shows it.
 	hidden bool
 }
 
-// New returns an error with a meaning and a message.
+// New returns an error with a code and a message. It unwraps to an error formatted with %w.
 func New(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
@@ -71,7 +70,7 @@ func Invalid(violations []Violation) *Error {
 	return e
 }
 
-// text is the violation in a sentence. Without a field it is of the whole body.
+// text returns the violation as a sentence, about the whole body if it has no field.
 func (v Violation) text() string {
 	if v.Field == "" {
 		return "the body " + v.Description
@@ -79,24 +78,24 @@ func (v Violation) text() string {
 	return v.Field + ": " + v.Description
 }
 
-// Error gives the code and the message.
+// Error returns the code and the message.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Because returns a copy with a cause that its message does not tell: it names what is
-// the service's own business. The log has it, by LogValue.
+// Because returns a copy with a cause that Message does not show, because it concerns only genbus
+// itself. LogValue shows it in logs.
 func (e *Error) Because(err error) *Error {
 	c := *e
 	c.Err, c.hidden = err, true
 	return &c
 }
 
-// Hides reports whether there is a cause that the message does not tell.
+// Hides reports whether the error has a cause that Message does not show.
 func (e *Error) Hides() bool { return e.hidden }
 
-// LogValue is Error, and the cause where the message does not tell it.
+// LogValue returns Error, with the hidden cause if there is one.
 func (e *Error) LogValue() slog.Value {
 	if e.hidden {
 		return slog.StringValue(fmt.Sprintf("%s (%v)", e, e.Err))
@@ -104,7 +103,7 @@ func (e *Error) LogValue() slog.Value {
 	return slog.StringValue(e.Error())
 }
 
-// Meaning is the row of the error's code.
+// Meaning returns the table's row for the error's code.
 func (e *Error) Meaning() Meaning { return MeaningOf(e.Code) }
 
 // Is makes errors.Is compare errors of this package by code.
@@ -120,21 +119,21 @@ func (e *Error) ForJob(id string) *Error {
 	return &c
 }
 
-// WithRetryAfter returns a copy that says how long to wait.
+// WithRetryAfter returns a copy with a time to wait before a retry.
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	c := *e
 	c.RetryAfter = d
 	return &c
 }
 
-// NotAccepted is the answer to a request while JetStream does not answer: reason says how,
-// and nothing of the request is stored.
+// NotAccepted returns the error for a request while JetStream does not answer. reason says how;
+// nothing of the request is stored.
 func NotAccepted(reason string, cause error) *Error {
 	return New(BrokerUnavailable, "nothing was accepted: %s", reason).Because(cause).WithRetryAfter(time.Second)
 }
 
-// From gives err its meaning: a *Error in the chain as it is, a context's end as
-// CallerGone or UpstreamTimeout, and everything else as Internal, in one line.
+// From returns err as an *Error: the *Error in its chain, CallerGone or UpstreamTimeout for a
+// context's end, and otherwise Internal with the message in one line. It returns nil for nil.
 func From(err error) *Error {
 	var e *Error
 	switch {
@@ -151,7 +150,7 @@ func From(err error) *Error {
 	}
 }
 
-// CodeOf is the code of From(err), and "" for nil.
+// CodeOf returns the code of From(err), and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -159,12 +158,11 @@ func CodeOf(err error) Code {
 	return From(err).Code
 }
 
-// Gone reports whether the caller of ctx has gone away: it was cancelled, and
-// without a cause.
+// Gone reports whether the caller of ctx has disconnected: ctx was cancelled without a cause.
 func Gone(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
 
-// Counted is CodeOf, as metrics count it: what fails here for a caller who has gone
-// away fails because of that, and counts as CallerGone.
+// Counted returns the code under which metrics count err. If the caller has disconnected, a server
+// error (5xx) counts as CallerGone, because that probably caused it.
 func Counted(ctx context.Context, err error) Code {
 	if err != nil && From(err).Meaning().HTTP >= http.StatusInternalServerError && Gone(ctx) {
 		return CallerGone
@@ -172,10 +170,10 @@ func Counted(ctx context.Context, err error) Code {
 	return CodeOf(err)
 }
 
-// maxMessage is the longest message that leaves the process, in bytes.
+// maxMessage bounds messages that leave the process, in bytes.
 const maxMessage = 2 << 10
 
-// TaskError is the error as events, dead letters and answers carry it.
+// TaskError returns the error as written in events, dead letters and answers.
 func (e *Error) TaskError() *genbusv1.TaskError {
 	m := e.Meaning()
 	out := &genbusv1.TaskError{
@@ -228,8 +226,7 @@ func FromTaskError(t *genbusv1.TaskError) *Error {
 	return e
 }
 
-// Clip makes s fit for a Protobuf string: valid UTF-8, and at most n bytes, cut
-// at a rune border.
+// Clip makes s fit for a Protobuf string: valid UTF-8 of at most n bytes, cut at a rune boundary.
 func Clip(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= n {

@@ -7,11 +7,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Domain is the domain of google.rpc.ErrorInfo.
+// Domain is the domain in google.rpc.ErrorInfo.
 const Domain = "genbus"
 
-// GRPCStatus is the error on gRPC, with ErrorInfo, and BadRequest and RetryInfo
-// where they apply. grpc-go calls it for every error that a handler returns.
+// GRPCStatus returns the error as a gRPC status with ErrorInfo and, if they apply, BadRequest and
+// RetryInfo. grpc-go calls it for every error that a handler returns.
 func (e *Error) GRPCStatus() *status.Status {
 	s := status.New(e.Meaning().GRPC, Clip(e.Message, maxMessage))
 	with, err := s.WithDetails(e.details()...)

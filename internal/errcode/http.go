@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// envelope is the error body of the OpenAI interface.
+// envelope is the error body of the OpenAI API.
 type envelope struct {
 	Error envelopeError `json:"error"`
 }
@@ -21,8 +21,8 @@ type envelopeError struct {
 	Code    string  `json:"code"`
 }
 
-// Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}. What
-// encoding/json escapes for HTML, such as <, is not escaped: people read it.
+// Envelope returns the error's JSON body for HTTP: {"error":{message,type,param,code}}. It does not
+// escape characters such as <, unlike encoding/json, because people read it.
 func (e *Error) Envelope() []byte {
 	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.httpType(), Code: e.httpCode()}}
 	if len(e.Violations) > 0 && e.Violations[0].Field != "" {
@@ -35,8 +35,8 @@ func (e *Error) Envelope() []byte {
 	return out
 }
 
-// httpType is the error's type, but for a request that an upstream refused and that is
-// answered with a status of ours: SDKs and people take a 5xx for the server's matter.
+// httpType returns the error's type. Exception: an upstream's refusal answered with a 5xx has the
+// type server_error, because clients attribute a 5xx to the server.
 func (e *Error) httpType() string {
 	if t := e.errorType(); t != typeRequest || e.Status() < http.StatusInternalServerError {
 		return t
@@ -44,8 +44,8 @@ func (e *Error) httpType() string {
 	return typeServer
 }
 
-// httpCode is the error's code, but for a refusal of the upstream that is passed
-// on with its status: clients know the upstream's own code.
+// httpCode returns the error's code, or the upstream's own code if its refusal is passed on with
+// its status: clients know that code.
 func (e *Error) httpCode() string {
 	if e.HTTPStatus != 0 && e.UpstreamCode != "" {
 		return Clip(e.UpstreamCode, 128)
@@ -53,7 +53,7 @@ func (e *Error) httpCode() string {
 	return string(e.Code)
 }
 
-// Status is the error's HTTP status.
+// Status returns the error's HTTP status.
 func (e *Error) Status() int {
 	if e.HTTPStatus != 0 {
 		return e.HTTPStatus
@@ -66,17 +66,16 @@ func (e *Error) WriteHTTP(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	e.SetHeader(w.Header())
 	w.WriteHeader(e.Status())
-	// A client that went away is no error of ours.
+	// The client may have disconnected.
 	_, _ = w.Write(e.Envelope())
 }
 
-// HeaderShouldRetry tells the OpenAI SDKs whether to send a request again on their own.
-// Without it they repeat every 408, 409, 429 and 5xx.
+// HeaderShouldRetry tells the OpenAI SDKs whether to retry a request. Without it they retry every
+// 408, 409, 429 and 5xx.
 const HeaderShouldRetry = "X-Should-Retry"
 
-// SetHeader sets the headers of an answer that says the error, whatever its
-// body is. X-Should-Retry says what the table says, unless the caller, who knows the
-// request, has set it before.
+// SetHeader sets the headers of an error answer, whatever its body. X-Should-Retry follows the
+// table unless the caller has set it.
 func (e *Error) SetHeader(h http.Header) {
 	h.Set("Genbus-Error-Code", string(e.Code))
 	if s := e.RetryAfterText(); s != "" {
@@ -87,8 +86,8 @@ func (e *Error) SetHeader(h http.Header) {
 	}
 }
 
-// RetryAfterText is the value of a Retry-After header: whole seconds, at least 1. It is
-// empty where nothing is known of when to try again.
+// RetryAfterText returns the value of a Retry-After header: whole seconds, at least 1; empty if
+// unknown.
 func (e *Error) RetryAfterText() string {
 	if e.RetryAfter <= 0 {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// FromStatus reads an error back from its gRPC form. One without our details
-// comes from gRPC, or from the gateway, of this process.
+// FromStatus converts a gRPC error back. An error without details of genbus comes from gRPC itself,
+// or from the gateway, in this process.
 func FromStatus(err error) *Error {
 	s := status.Convert(err)
 	f := &Error{Code: codeOf(s.Code()), Message: s.Message(), Err: err}
@@ -29,13 +29,13 @@ func FromStatus(err error) *Error {
 	return f
 }
 
-// codeOf gives the meaning of a code that did not come from a service of ours.
+// codeOf returns the meaning of a gRPC code that no service of genbus set.
 func codeOf(c codes.Code) Code {
 	switch c {
 	case codes.InvalidArgument:
 		return InvalidRequest
 	case codes.ResourceExhausted:
-		return BodyTooLarge // the only limit that gRPC itself has here
+		return BodyTooLarge // gRPC itself has no other limit here
 	case codes.Canceled, codes.DeadlineExceeded:
 		return CallerGone
 	case codes.Unavailable:

@@ -1,5 +1,4 @@
-// Package event reads what genbus publishes: events and chunks in either encoding.
-// It makes no messages, and knows no stream.
+// Package event decodes the events and chunks that genbus publishes, in either encoding.
 package event
 
 import (
@@ -12,9 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Decode reads a payload in either encoding. The headers tell which: a JSON event
-// holds the same event as Protobuf, because JSON for readers leaves out what only
-// genbus needs.
+// Decode decodes a payload into a message. The header says whether it is Protobuf or JSON. A JSON
+// event includes the event in Protobuf, because the readable JSON lacks fields that genbus needs.
 func Decode(header nats.Header, data []byte, into proto.Message) error {
 	if header.Get(subject.HeaderCEDataContentType) == subject.ContentTypeJSON {
 		var holder struct {

@@ -12,52 +12,51 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// message is what replicas send each other: each which leases it holds, once a second and
-// when that changes.
+// message is sent between replicas. Each sends the leases it holds, once a second and when they
+// change.
 type message struct {
 	Replica  string           `json:"replica"`
-	Claims   map[string]claim `json:"claims,omitempty"` // by the lease's key
+	Claims   map[string]claim `json:"claims,omitempty"` // by lease key
 	Released []string         `json:"released,omitempty"`
-	// Ask has the others say at once what they hold.
+	// Ask makes the others send their claims at once.
 	Ask bool `json:"ask,omitempty"`
 }
 
-// maxClaims bounds the leases in one message.
+// maxClaims bounds the leases in a message.
 const maxClaims = 1000
 
-// ClaimsOptions makes Claims. All but Listen are required. The functions are called by several
-// goroutines.
+// ClaimsOptions configures Claims. All fields but Listen are required. The functions must be safe
+// for concurrent use.
 type ClaimsOptions struct {
 	Conn *nats.Conn
-	// Subject is where the replicas tell each other of these leases, and of no other ones.
+	// Subject is where the replicas exchange claims of these leases, and only of these.
 	Subject string
-	// Self is the id of this replica, the same as that of its leases.
+	// Self is this replica's ID, as in its leases.
 	Self string
-	// All is the leases of this process by their keys, in a map that does not change any more.
+	// All returns the leases of this process by key, in a map that no longer changes.
 	All func() map[string]*Lease
-	// Lease is the lease of a key; nil where this process has none.
+	// Lease returns the lease of a key; nil if this process has none.
 	Lease func(key string) *Lease
-	// Listen is how long a replica listens before it takes a lease. The holders answer at once
-	// when it begins; a longer time than that also hears of one whose answer is lost. Default: 1.25 s.
+	// Listen is how long a replica listens before it takes a lease. Holders answer at once when it
+	// starts. Listening for longer than one claim interval also catches a holder whose answer was
+	// lost. Default: 1.25 s.
 	Listen time.Duration
-	// Changed is called when another replica holds the lease of a key that did not until now,
-	// and when another one says that it has given it up. It is not called when a claim is
-	// over because the holder is gone: that shows when the lease is asked. No message is heard
-	// until it returns.
+	// Changed is called when another replica newly holds the lease of a key, or reports that it has
+	// released it. It is not called when a claim expires because the holder has disappeared; check
+	// the lease for that. Messages wait until Changed returns.
 	Changed func(key string)
 }
 
-// Claims tells the other replicas which leases this one holds, and hears it of them. It is
-// safe for concurrent use.
+// Claims exchanges with the other replicas which leases each holds. It is safe for concurrent use.
 type Claims struct {
 	o ClaimsOptions
 
-	mu sync.Mutex // of two messages about one lease, the later is sent later
-	// listens is when the claims of others were first listened to; zero before that.
+	mu sync.Mutex // keeps messages about a lease in order
+	// listens is when listening to claims started; zero before.
 	listens time.Time
 }
 
-// NewClaims returns Claims that say and hear nothing before Run.
+// NewClaims returns Claims that neither send nor receive before Run.
 func NewClaims(o ClaimsOptions) *Claims {
 	if o.Listen == 0 {
 		o.Listen = listenFor
@@ -72,7 +71,7 @@ func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 		logger.Error("cannot exchange lease claims with other replicas", telemetry.KeySubject, c.o.Subject, telemetry.KeyError, err)
 		return
 	}
-	defer func() { _ = sub.Unsubscribe() }() // a closed connection has none
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection, which has no subscriptions
 	c.Listen()
 	ticker := time.NewTicker(claimEvery)
 	defer ticker.Stop()
@@ -86,8 +85,8 @@ func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// Listen begins to listen, again after a time in which nothing was heard: it asks the others
-// what they hold.
+// Listen starts listening afresh and asks the others for their claims. Call it again after a time
+// without messages.
 func (c *Claims) Listen() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +94,8 @@ func (c *Claims) Listen() {
 	c.send(message{Ask: true})
 }
 
-// Unheard is how long it takes until this replica would have heard of one that holds a
-// lease; zero or less once it would. Before that none is to be taken.
+// Unheard returns how long it takes until this replica would have heard of any holder; zero or less
+// from then on. Take no lease before.
 func (c *Claims) Unheard(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +105,7 @@ func (c *Claims) Unheard(now time.Time) time.Duration {
 	return c.o.Listen - now.Sub(c.listens)
 }
 
-// Say tells the others which of the leases of these keys this replica holds.
+// Say tells the others which of these leases this replica holds.
 func (c *Claims) Say(keys ...string) {
 	leases := make(map[string]*Lease, len(keys))
 	for _, key := range keys {
@@ -138,7 +137,7 @@ func (c *Claims) say(leases map[string]*Lease) {
 	}
 }
 
-// Release gives up the lease of a key, and tells the others where this replica had it.
+// Release releases the lease of a key, and tells the others if this replica held it.
 func (c *Claims) Release(key string) {
 	l := c.o.Lease(key)
 	if l == nil {
@@ -151,7 +150,7 @@ func (c *Claims) Release(key string) {
 	}
 }
 
-// send tells the other replicas. What is lost is repeated, or was to save work only.
+// send sends a message to the others. A lost claim is repeated; a lost release only costs time.
 func (c *Claims) send(m message) {
 	m.Replica = c.o.Self
 	if data, err := json.Marshal(m); err == nil {
@@ -159,7 +158,7 @@ func (c *Claims) send(m message) {
 	}
 }
 
-// heard takes a message of another replica.
+// heard handles a message of another replica.
 func (c *Claims) heard(m *nats.Msg) {
 	var said message
 	if err := json.Unmarshal(m.Data, &said); err != nil || said.Replica == "" || said.Replica == c.o.Self {

@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// member is a replica with leases, and the keys that Changed was called with.
+// member is a replica with leases, and the keys passed to Changed.
 type member struct {
 	*Claims
 	leases  map[string]*Lease
@@ -69,8 +69,8 @@ func (m *member) awaitChange(t *testing.T, key string) {
 	}
 }
 
-// TestReplicasHearOfLeases by their keys: of those that they have, when one is taken, when
-// its flag is another one, and when it is given up.
+// TestReplicasHearOfLeases checks that replicas learn by key when a lease is taken, changes its
+// flag, or is released.
 func TestReplicasHearOfLeases(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -90,7 +90,7 @@ func TestReplicasHearOfLeases(t *testing.T) {
 		t.Errorf("%q holds the lease with the flag %v", holder, flag)
 	}
 	first.start(t)
-	second.awaitChange(t, "0") // by what is said once a second
+	second.awaitChange(t, "0") // from the claims sent once a second
 	first.Release("unknown")
 	second.Release("1") // which it does not hold
 	first.Release("0")
@@ -108,7 +108,7 @@ func TestReplicasHearOfLeases(t *testing.T) {
 		`{"replica":"a","released":["0"]}`,
 	} {
 		sent := last
-		for sent == last { // it may have been repeated
+		for sent == last { // skip repeats
 			m, err := wire.NextMsg(brokertest.Patience)
 			if err != nil {
 				t.Fatal(err)
@@ -124,13 +124,13 @@ func TestReplicasHearOfLeases(t *testing.T) {
 	}
 }
 
-// TestHoldersAnswerAtOnce a replica that begins to listen, and need not have said anything
-// before. A holder that is stuck does not, and gives way to any other one.
+// TestHoldersAnswerAtOnce checks that holders answer a replica that starts to listen, and that a
+// stuck holder gives way.
 func TestHoldersAnswerAtOnce(t *testing.T) {
 	t.Parallel()
 	conn := brokertest.Single(t).Conn()
 	holder := newMember(conn, "a", "0", "1")
-	sub, err := conn.Subscribe("claims", holder.heard) // and not Run, which claims by itself
+	sub, err := conn.Subscribe("claims", holder.heard) // not Run, which claims without being asked
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestHoldersAnswerAtOnce(t *testing.T) {
 	}
 }
 
-// TestClaimsAreSplit into messages that the connection takes, however many leases there are.
+// TestClaimsAreSplit checks that many claims are split into several messages.
 func TestClaimsAreSplit(t *testing.T) {
 	t.Parallel()
 	const many = 2*maxClaims + 1
@@ -190,8 +190,8 @@ func TestClaimsAreSplit(t *testing.T) {
 	}
 }
 
-// FuzzClaims: whatever comes, a replica that does not hold the lease takes it, and keeps one
-// holder at most.
+// FuzzClaims checks that no message makes a replica believe that it holds a lease, or gives a lease
+// two holders.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"replica":"r01","claims":{"0":{"term":3,"flag":true}}}`))
 	f.Add([]byte(`{"replica":"r01","released":["0"]}`))

@@ -12,14 +12,14 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// TestALostReplicaIsWaitedForShorter: it did not answer twice. Once it is heard again, or
-// answers, it has a second.
+// TestALostReplicaIsWaitedForShorter checks that a replica that did not answer twice gets less
+// time, until it answers or is heard again.
 func TestALostReplicaIsWaitedForShorter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Options{Self: "me"})
 		heard := func(id string) { m.note(id, nats.Header{}) }
-		// ask has the replicas answer after some time each, and returns how long that took.
+		// ask makes the replicas answer after the given times, and returns how long asking took.
 		ask := func(answers map[string]time.Duration) (took time.Duration, silent int) {
 			inbox := make(chan *nats.Msg, len(answers))
 			for id, after := range answers {
@@ -61,7 +61,7 @@ func TestALostReplicaIsWaitedForShorter(t *testing.T) {
 		}
 		heard("b")
 		expect("b was heard", map[string]time.Duration{"a": 0, "b": slow}, slow, 0)
-		// A caller that leaves has not waited for the others.
+		// A caller that leaves early says nothing about the replicas.
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
 		for range maxMissed {

@@ -6,61 +6,57 @@ import (
 )
 
 const (
-	// claimEvery is how often the replica that holds a lease says so.
+	// claimEvery is how often a holder repeats its claim.
 	claimEvery = time.Second
-	// leaseFor is how long the others take its word for it.
+	// leaseFor is how long a claim is valid.
 	leaseFor = 3 * claimEvery
 	// listenFor is how long a replica listens before it takes a lease.
 	listenFor = claimEvery + claimEvery/4
-	// reportWithin is how long a holder is taken to go on after its last report.
+	// reportWithin is how long a holder counts as alive after its last report.
 	reportWithin = 5 * time.Second
 )
 
-// claim is what a replica says of a lease that it holds.
+// claim is a replica's message about a lease that it holds.
 type claim struct {
 	Term uint64 `json:"term"`
 	Flag bool   `json:"flag,omitempty"`
-	// Failing: the replica gives way to any that claims the lease and does not fail.
+	// Failing means that the replica gives way to any claim by a replica that does not fail.
 	Failing bool `json:"failing,omitempty"`
 }
 
-// Lease is what this replica knows of which replica holds a lease. It is safe for concurrent
-// use.
+// Lease tracks which replica holds a lease, as seen by this one. It is safe for concurrent use.
 //
-// Of two claims the one with the higher term counts, and of equal terms that of the lower
-// replica id: all replicas prefer the same one, in whatever order they hear them. A replica
-// that takes over has a higher term, so that one that was stopped meanwhile gives way when
-// it goes on.
+// Of two claims the one with the higher term wins; of equal terms, the one with the lower replica
+// ID. So all replicas prefer the same claim, in whatever order they receive them. A replica that
+// takes over uses a higher term, so that a holder that was suspended gives way when it resumes.
 type Lease struct {
 	self string
 
 	mu sync.Mutex
-	// holder is the replica that holds the lease, and term its term; "" for none.
+	// holder is the replica that holds the lease, or "", and term its term.
 	holder string
 	term   uint64
-	// until is when the claim of another replica is over.
+	// until is when another replica's claim expires.
 	until time.Time
-	// flag is sent with the claim. Its meaning belongs to the user of the lease.
+	// flag is sent with the claim. The user of the lease defines its meaning.
 	flag bool
-	// failing: this replica holds the lease and cannot do what it is for. It is taken to hold
-	// it no more, so that another takes it over, and goes on where none does.
+	// failing means that this replica holds the lease but cannot do its work. The others treat the
+	// lease as vacant. If none takes it, this replica continues.
 	failing bool
-	// fails is another replica that said so of itself, with its flag, and until when that
-	// counts.
+	// fails is another replica that claimed to fail, with its flag, and failsUntil when that claim
+	// expires.
 	fails      string
 	failsFlag  bool
 	failsUntil time.Time
-	// reported is when this replica said last how it goes. One that hangs claims nothing
-	// either.
+	// reported is the time of this replica's last report. A replica that hangs sends no claims.
 	reported time.Time
 }
 
-// NewLease returns a lease that no replica holds. self is the id of this replica, which is not
-// empty and which no other one has.
+// NewLease returns a lease without a holder. self is this replica's unique, non-empty ID.
 func NewLease(self string) *Lease { return &Lease{self: self} }
 
-// Take takes the lease where no other replica holds it, and reports whether it is newly
-// this replica's. The flag is what it tells the others until the first Report.
+// Take takes the lease unless another replica holds it, and reports whether this replica newly
+// holds it. flag applies until the first Report.
 func (l *Lease) Take(now time.Time, flag bool) (taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +67,7 @@ func (l *Lease) Take(now time.Time, flag bool) (taken bool) {
 	return true
 }
 
-// others reports whether another replica holds the lease. l.mu is held.
+// others reports whether another replica holds the lease. The caller holds mu.
 func (l *Lease) others(now time.Time) bool {
 	return l.holder != "" && l.holder != l.self && now.Before(l.until)
 }
@@ -83,8 +79,8 @@ func (l *Lease) Held() bool {
 	return l.holder == l.self
 }
 
-// Holder is the replica that holds the lease, as far as this one knows, which can be itself,
-// and the flag that the holder told last. held is false where none does.
+// Holder returns the replica that holds the lease, possibly this one, and its last flag. held is
+// false if none does.
 func (l *Lease) Holder(now time.Time) (replica string, flag, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +90,8 @@ func (l *Lease) Holder(now time.Time) (replica string, flag, held bool) {
 	return l.holder, l.flag, true
 }
 
-// Failing is another replica that holds the lease and fails, and its flag; "" for none.
-// For the others the lease is vacant then.
+// Failing returns another replica that holds the lease but fails, and its flag; "" without one. The
+// lease then counts as vacant.
 func (l *Lease) Failing(now time.Time) (replica string, flag bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +107,7 @@ func (l *Lease) Vacant(now time.Time) bool {
 	return !held
 }
 
-// Expire reports, once, whether another replica held the lease and has not said so in time.
+// Expire reports, once, whether another replica's claim has expired.
 func (l *Lease) Expire(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +118,7 @@ func (l *Lease) Expire(now time.Time) bool {
 	return true
 }
 
-// Release gives up the lease, and reports whether it was held. Claims.Release tells the
-// others too.
+// Release releases the lease and reports whether it was held. Claims.Release also tells the others.
 func (l *Lease) Release() (was bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,9 +129,9 @@ func (l *Lease) Release() (was bool) {
 	return was
 }
 
-// Report notes the flag of the holder and whether it fails, and reports whether the others are to
-// be told at once (Claims.Say). A holder reports at least every other second: where it does not for reportWithin,
-// it claims the lease no more; where it fails, its claim says so.
+// Report records the holder's flag and whether it fails, and reports whether to tell the others at
+// once (Claims.Say). A holder reports at least every other second. Without a report for
+// reportWithin, it stops claiming the lease; if it fails, its claims say so.
 func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,21 +143,21 @@ func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	return news
 }
 
-// claim is what this replica says of the lease: false for nothing.
+// claim returns this replica's claim of the lease; ok is false without one.
 func (l *Lease) claim(now time.Time) (c claim, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return claim{Term: l.term, Flag: l.flag, Failing: l.failing}, l.holder == l.self && !l.hangs(now)
 }
 
-// hangs reports whether this replica does not say how it goes. l.mu is held.
+// hangs reports whether this replica has stopped reporting. The caller holds mu.
 func (l *Lease) hangs(now time.Time) bool { return now.Sub(l.reported) > reportWithin }
 
-// stuck reports whether this replica fails, or hangs. l.mu is held.
+// stuck reports whether this replica fails or hangs. The caller holds mu.
 func (l *Lease) stuck(now time.Time) bool { return l.failing || l.hangs(now) }
 
-// heard takes the claim of another replica. changed: another one, or none, held the lease
-// until now. object: the other one is to be told that it does not hold it.
+// heard handles another replica's claim. changed means that this replica newly counts as the
+// holder, object that it must be told that it does not hold the lease.
 func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +168,7 @@ func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool
 	if l.fails == from {
 		l.failsUntil = time.Time{}
 	}
-	known := l.holder == l.self && !l.stuck(now) || l.others(now) // a holder that is stuck gives way to any
+	known := l.holder == l.self && !l.stuck(now) || l.others(now) // a stuck holder gives way to any
 	if known && l.holder != from && (c.Term < l.term || c.Term == l.term && l.holder < from) {
 		return false, l.holder == l.self && !l.stuck(now)
 	}
@@ -182,7 +177,7 @@ func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool
 	return changed, false
 }
 
-// released notes that another replica has given up the lease.
+// released records that another replica has released the lease.
 func (l *Lease) released(from string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// fleet is replicas that agree on who holds one lease, whose messages are delayed,
-// reordered and lost.
+// fleet simulates replicas that agree on a lease's holder while messages are delayed, reordered and
+// lost.
 type fleet struct {
 	now    time.Time
 	leases []*Lease
-	down   []bool // stopped: it sends and hears nothing
-	hangs  []bool // it does not go on, and reports nothing
+	down   []bool // stopped: neither sends nor receives
+	hangs  []bool // makes no progress and reports nothing
 	queued []claimed
 }
 
@@ -54,7 +54,7 @@ func (f *fleet) release(from int) {
 	}
 }
 
-// deliver hands on a queued message, or loses it.
+// deliver delivers or loses a queued message.
 func (f *fleet) deliver(at int, lose bool) {
 	m := f.queued[at]
 	f.queued = append(f.queued[:at], f.queued[at+1:]...)
@@ -70,8 +70,7 @@ func (f *fleet) deliver(at int, lose bool) {
 	}
 }
 
-// settle lets time pass while each replica takes the lease where it is vacant and repeats
-// its claim, and nothing is lost.
+// settle lets time pass without loss, while replicas take the vacant lease and repeat their claims.
 func (f *fleet) settle() {
 	for range 12 {
 		f.now = f.now.Add(claimEvery)
@@ -102,8 +101,8 @@ func (f *fleet) holders() (out []int) {
 	return out
 }
 
-// TestOneReplicaHolds the lease once messages arrive again, whatever was lost, delayed and
-// reordered before, and although replicas were stopped meanwhile.
+// TestOneReplicaHolds checks that one replica holds the lease once messages arrive again, whatever
+// happened before.
 func TestOneReplicaHolds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -149,8 +148,8 @@ func TestOneReplicaHolds(t *testing.T) {
 	}
 }
 
-// TestALeaseIsTakenOver from a replica that is stopped, from one that hangs, and from one
-// that fails; when they go on they give way.
+// TestALeaseIsTakenOver checks that another replica takes over from one that is stopped, hangs or
+// fails, and keeps the lease when that one recovers.
 func TestALeaseIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *fleet, on bool){
@@ -177,7 +176,8 @@ func TestALeaseIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestAFailingReplicaGoesOnAlone: no other one takes over.
+// TestAFailingReplicaGoesOnAlone checks that a failing holder keeps the lease if no other replica
+// takes it.
 func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(2)
@@ -193,7 +193,8 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	}
 }
 
-// TestHolderTellsItsFlag to itself and to the others, while its claim counts.
+// TestHolderTellsItsFlag checks that Holder returns the flag on all replicas while the claim is
+// valid.
 func TestHolderTellsItsFlag(t *testing.T) {
 	t.Parallel()
 	f := newFleet(2)

@@ -1,6 +1,6 @@
-// Package fleet lets replicas tell each other how they are doing (Member), and agree on which of
-// them does something that needs to be done once (Lease, Claims). Nothing is stored, so a lease is
-// not certain: for a while two replicas can hold it, or none. Use it for what may be done twice.
+// Package fleet lets replicas report their state to each other (Member), and agree on which of them
+// does work that needs to be done once (Lease, Claims). Nothing is stored, so for a while two
+// replicas may hold a lease, or none. Use leases only for work that may be done twice.
 package fleet
 
 import (
@@ -24,49 +24,47 @@ import (
 )
 
 const (
-	// patience is how long the replicas have to answer, and lostPatience how long those have that
-	// did not answer the last maxMissed questions: each answer would take a second while a
-	// replica that was killed is not forgotten.
+	// patience bounds the wait for answers, and lostPatience the wait for replicas that missed the
+	// last maxMissed questions. Otherwise every question would take a second while a killed replica
+	// is remembered.
 	patience     = time.Second
 	lostPatience = 200 * time.Millisecond
 	maxMissed    = 2
-	// announceEvery is how often a replica says that it is there, so that one that does not
-	// answer is missed, and forgetAfter how long it is missed.
+	// announceEvery is how often a replica announces itself, and forgetAfter how long a silent
+	// replica is remembered.
 	announceEvery = time.Minute
 	forgetAfter   = 3 * announceEvery
-	// maxReplicas bounds those that are remembered.
+	// maxReplicas bounds the remembered replicas.
 	maxReplicas = 1000
-	// answerEvery is how often a replica says that it is there because it has heard of a new one,
-	// and leastAsk how long answers are waited for although none is missing: of replicas that
-	// were not heard of yet.
+	// answerEvery limits how often a replica announces itself to new ones. leastAsk is the minimum
+	// wait for answers, for replicas that are not known yet.
 	answerEvery = 100 * time.Millisecond
 	leastAsk    = 100 * time.Millisecond
 )
 
-// Headers of what replicas tell each other.
+// Headers of messages between replicas.
 const (
 	headerReplica = "genbus-replica"
 	headerHost    = "genbus-host"
 	// headerLeaving is set in the last message of a replica that stops.
 	headerLeaving = "genbus-leaving"
-	// headerJob is set in a question that is for the holder of a job, and has the job's id.
+	// headerJob is set in a question to the holder of a job, with the job's ID.
 	headerJob = "genbus-job"
 )
 
-// Options make a Member. All are required, but for Alone.
+// Options configures a Member. All fields but Alone are required.
 type Options struct {
 	Conn   *nats.Conn
 	Names  subject.Space
 	Logger *slog.Logger
-	// Self and Host are this replica's id and host.
+	// Self and Host are this replica's ID and host.
 	Self, Host string
-	// State is what this replica says of itself. It is called by several goroutines, and must
-	// not block.
+	// State returns this replica's state. It must be safe for concurrent use and must not block.
 	State func() *genbusv1.ReplicaState
-	// Held is what this replica says of a job that it holds, by the job's id; nil for one that it
-	// does not hold. It is called and must behave as State.
+	// Held returns the state of a job that this replica holds; nil if it does not hold the job. The
+	// same rules apply as for State.
 	Held func(id string) *genbusv1.HeldJob
-	// Alone says that there is no other replica.
+	// Alone means that no other replica exists.
 	Alone bool
 }
 
@@ -75,21 +73,21 @@ type Member struct {
 	o Options
 
 	mu       sync.Mutex
-	known    map[string]*replica // the others, as they were heard of, by id
-	answered time.Time           // when this replica said last that it is there because of a new one
+	known    map[string]*replica // the other replicas, by ID
+	answered time.Time           // when this replica last announced itself to a new one
 }
 
-// replica is another one, as it was heard of last.
+// replica is another replica, as last heard.
 type replica struct {
 	*genbusv1.SilentReplica
-	missed int // the latest questions, without an answer
+	missed int // latest questions without an answer
 }
 
-// New returns a Member that is not heard of before Start.
+// New returns a Member that is silent before Start.
 func New(o Options) *Member { return &Member{o: o, known: map[string]*replica{}} }
 
-// Start answers the others, and says each minute that this replica is there, until leave is
-// called, which says that it leaves. The end of ctx ends the second alone.
+// Start answers the others and announces this replica every minute, until leave is called, which
+// announces its departure. When ctx ends, only the announcements stop.
 func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 	if m.o.Alone {
 		return func() {}, nil
@@ -109,17 +107,17 @@ func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 		<-done
 		last := m.message()
 		last.Header.Set(headerLeaving, "true")
-		_ = m.o.Conn.PublishMsg(last) // without a connection no one hears
+		_ = m.o.Conn.PublishMsg(last) // without a connection nothing hears it
 		_ = sub.Unsubscribe()
 	}), nil
 }
 
-// announce says that this replica is there, at once and from then on.
+// announce announces this replica at once and then periodically.
 func (m *Member) announce(ctx context.Context) {
 	ticker := time.NewTicker(announceEvery)
 	defer ticker.Stop()
 	for {
-		_ = m.o.Conn.PublishMsg(m.message()) // again in a minute
+		_ = m.o.Conn.PublishMsg(m.message()) // repeated in a minute
 		select {
 		case <-ctx.Done():
 			return
@@ -135,14 +133,14 @@ func (m *Member) message() *nats.Msg {
 	}
 }
 
-// heard takes what another replica says, or asks.
+// heard handles another replica's announcement or question.
 func (m *Member) heard(msg *nats.Msg) {
 	id := msg.Header.Get(headerReplica)
 	if id == m.o.Self || subject.CheckToken(id) != nil {
 		return
 	}
 	if m.note(id, msg.Header) {
-		_ = m.o.Conn.PublishMsg(m.message()) // the new one has not heard of this one either
+		_ = m.o.Conn.PublishMsg(m.message()) // the new one does not know this one either
 	}
 	if !broker.IsInbox(msg.Reply) {
 		return
@@ -157,8 +155,8 @@ func (m *Member) heard(msg *nats.Msg) {
 	}
 }
 
-// stateOf is the answer to a question: this replica's state, or where it is for the holder of a
-// job, what of it that one asks for.
+// stateOf answers a question: with this replica's state or, if job is set, with the state of that
+// job if this replica holds it.
 func (m *Member) stateOf(job string) *genbusv1.ReplicaState {
 	if job == "" {
 		return m.o.State()
@@ -166,8 +164,8 @@ func (m *Member) stateOf(job string) *genbusv1.ReplicaState {
 	return &genbusv1.ReplicaState{Id: m.o.Self, Host: m.o.Host, HeldJob: m.o.Held(job)}
 }
 
-// note remembers a replica, or forgets one that stops, and reports whether it is to be told
-// that this one is there.
+// note remembers a replica, or removes one that stops, and reports whether to announce this one to
+// it.
 func (m *Member) note(id string, header nats.Header) (tell bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,15 +190,15 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 // clip bounds the name of a host.
 func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 255)], "") }
 
-// Ask asks all replicas for their states, this one included, and returns those that answered
-// within a second, by id, and those that were heard of lately and did not. Those that did not
-// answer the last times either are waited for a fifth of a second, until they are heard again.
+// Ask asks all replicas, including this one, for their states. It returns the states received
+// within 1 s, by ID, and the recently heard replicas that did not answer. A replica that missed the
+// last questions gets 200 ms, until it is heard again.
 func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	return m.ask(ctx, "")
 }
 
-// AskForHolder is Ask for what each replica says of a job, in the field held_job: the rest of a
-// state is its id and host. It waits for no other answer once the holder has answered.
+// AskForHolder is Ask for the state of a job, in the field held_job; the states otherwise have only
+// ID and host. It returns as soon as the holder has answered.
 func (m *Member) AskForHolder(ctx context.Context, job string) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	return m.ask(ctx, job)
 }
@@ -232,8 +230,8 @@ func (m *Member) ask(ctx context.Context, job string) (states []*genbusv1.Replic
 	return states, silent, nil
 }
 
-// gather takes answers from next until all that are awaited have answered, or have had their
-// time, or the holder of the job that is asked for has answered.
+// gather receives answers until every awaited replica has answered or used up its time, or the
+// holder of the job has answered.
 func (m *Member) gather(ctx context.Context, awaited map[string]replica, next func(context.Context) (*nats.Msg, error)) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica) {
 	full, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -251,7 +249,7 @@ func (m *Member) gather(ctx context.Context, awaited map[string]replica, next fu
 		}
 		msg, err := next(wait)
 		if err != nil {
-			break // those that are left are silent
+			break // the remaining replicas are silent
 		}
 		state := &genbusv1.ReplicaState{}
 		if proto.Unmarshal(msg.Data, state) != nil || state.GetId() == m.o.Self {
@@ -266,13 +264,13 @@ func (m *Member) gather(ctx context.Context, awaited map[string]replica, next fu
 	for _, r := range awaited {
 		silent = append(silent, r.SilentReplica)
 	}
-	if ctx.Err() == nil { // else they did not have their time
+	if ctx.Err() == nil { // otherwise they did not have their time
 		m.countMissed(states, silent)
 	}
 	return states, silent
 }
 
-// countMissed notes which replicas answered a question, and which did not.
+// countMissed records which replicas answered a question and which did not.
 func (m *Member) countMissed(states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -288,7 +286,7 @@ func (m *Member) countMissed(states []*genbusv1.ReplicaState, silent []*genbusv1
 	}
 }
 
-// others are the replicas that were heard of lately.
+// others returns the recently heard replicas.
 func (m *Member) others() map[string]replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()

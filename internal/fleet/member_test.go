@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// join starts a member of its own connection. leave has it say that it goes.
+// join starts a member. leave announces its departure.
 func join(t *testing.T, b *broker.Broker, id string) (m *fleet.Member, leave func()) {
 	t.Helper()
 	m = fleet.New(fleet.Options{
@@ -44,7 +44,7 @@ func join(t *testing.T, b *broker.Broker, id string) (m *fleet.Member, leave fun
 	return m, leave
 }
 
-// eventually waits until a member is answered by some, and others are silent.
+// eventually waits until Ask returns these answered and silent replicas.
 func eventually(t *testing.T, m *fleet.Member, answered, silent []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -73,8 +73,8 @@ func eventually(t *testing.T, m *fleet.Member, answered, silent []string) {
 	}
 }
 
-// TestAllReplicasAreAsked: those that began later are found, one that has left is not missed,
-// and one that is gone without a word is named.
+// TestAllReplicasAreAsked checks that Ask finds replicas that started later, omits one that left,
+// and names one that disappeared.
 func TestAllReplicasAreAsked(t *testing.T) {
 	t.Parallel()
 	server := brokertest.Alone(t)
@@ -89,7 +89,8 @@ func TestAllReplicasAreAsked(t *testing.T) {
 	for _, m := range []*fleet.Member{a, b, c} {
 		eventually(t, m, []string{"a", "b", "c"}, nil)
 	}
-	// ask asks again while one is silent: it may take longer than answers are waited for.
+	// ask repeats the question while a replica is silent: a slow answer may take longer than Ask
+	// waits.
 	ask := func(asks *fleet.Member, job string) (states []*genbusv1.ReplicaState) {
 		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
@@ -121,8 +122,8 @@ func TestAllReplicasAreAsked(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoReplicaIsNotHeard: another client of NATS cannot have itself listed by a message
-// without a name, nor keep an answer from coming.
+// TestWhatIsNoReplicaIsNotHeard checks that messages without a valid name neither list a replica
+// nor block answers.
 func TestWhatIsNoReplicaIsNotHeard(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -135,7 +136,7 @@ func TestWhatIsNoReplicaIsNotHeard(t *testing.T) {
 	eventually(t, a, []string{"a"}, nil)
 }
 
-// TestAloneAsksNoOne: there is no other replica.
+// TestAloneAsksNoOne checks that a single replica answers itself without asking.
 func TestAloneAsksNoOne(t *testing.T) {
 	t.Parallel()
 	m := fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: "a"} }})

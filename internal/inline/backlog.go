@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// maxBacklog is how many chats may have ended whose events are not stored yet.
+// maxBacklog is the number of ended chats whose events may be waiting to be stored.
 const maxBacklog = 1024
 
-// backlog counts the chats that have ended and whose events are not stored yet. While it is
-// full new chats wait to begin: events that come faster than the broker stores them slow their
-// callers down, and are not dropped.
+// backlog counts ended chats whose events are not stored yet. While it is full, new chats wait
+// before they begin, so that events above the broker's rate slow callers down and are not dropped.
 type backlog struct {
 	most int
 
 	mu      sync.Mutex
 	ended   int
-	waiting []chan struct{} // of chats that wait to begin, in the order in which they came
-	closed  bool            // none waits any more
-	stalled bool            // a chat has waited for all its time, and none was stored since
+	waiting []chan struct{} // of chats waiting to begin, in order of arrival
+	closed  bool            // nobody waits
+	stalled bool            // no chat's events were stored since a chat waited its full time
 }
 
-// await waits up to most until there is room, and reports whether there is. Once a chat has waited
-// in vain, the next ones do not wait until events of a chat are stored.
+// await waits up to most for capacity and reports whether there is any. After a chat has waited its
+// full time, later chats do not wait until some chat's events are stored.
 func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
 	if b.ended < b.most || b.closed {
@@ -51,7 +50,7 @@ func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := slices.Index(b.waiting, room)
-	if i < 0 { // there is room just now
+	if i < 0 { // capacity has just become free
 		return true
 	}
 	b.waiting = slices.Delete(b.waiting, i, i+1)
@@ -59,22 +58,21 @@ func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	return false
 }
 
-// full reports whether a chat would have to wait.
+// full reports whether a new chat would have to wait.
 func (b *backlog) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ended >= b.most
 }
 
-// add counts a chat that has ended. Those that had begun by then find room in any case.
+// add counts an ended chat. It never waits: the chat was admitted before.
 func (b *backlog) add() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended++
 }
 
-// remove takes a chat off whose events are stored, or given up, and lets as many begin as
-// there is room for.
+// remove drops a chat whose events were stored or given up, and admits waiting chats.
 func (b *backlog) remove(stored bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,14 +81,14 @@ func (b *backlog) remove(stored bool) {
 	b.wake()
 }
 
-// pass leaves the room to the next chat, where one that waited for it does not begin.
+// pass admits another chat if one that waited for capacity does not begin.
 func (b *backlog) pass() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wake()
 }
 
-// close has none wait any more: a runner that closes refuses those that do.
+// close admits all waiting chats, which a closing runner then refuses.
 func (b *backlog) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +96,7 @@ func (b *backlog) close() {
 	b.wake()
 }
 
-// wake needs the lock.
+// wake admits as many waiting chats as there is capacity for. Callers hold mu.
 func (b *backlog) wake() {
 	n := min(max(b.most-b.ended, 0), len(b.waiting))
 	if b.closed {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestChatsWaitOnceUntilEventsAreStored: what is given up makes room, and says nothing of those
-// that come next.
+// TestChatsWaitOnceUntilEventsAreStored proves that after one full wait no chat waits until events
+// are stored, and that events that are given up free capacity but do not count as stored.
 func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 	})
 }
 
-// TestACallerWhoLeavesHasNoChatWait where another one has waited for all its time, and nothing
-// was stored.
+// TestACallerWhoLeavesHasNoChatWait proves that a cancelled wait does not make the next chat wait
+// after another chat has waited its full time.
 func TestACallerWhoLeavesHasNoChatWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

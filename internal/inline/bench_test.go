@@ -14,8 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// BenchmarkStream reads 16 streams of 500 blocks, which come as fast as they
-// can, with and without their events.
+// BenchmarkStream reads 16 streams of 500 blocks at full speed, with and without events.
 func BenchmarkStream(b *testing.B) {
 	const streams, blocks = 16, 500
 	event := []byte("data: " + piece(1) + "\n\n")
@@ -63,8 +62,8 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkComplete answers whole replies of 1 KiB to 64 callers, with and without their events,
-// until the last event is stored.
+// BenchmarkComplete serves whole replies of 1 KiB to 64 callers until the last event is stored,
+// with and without events.
 func BenchmarkComplete(b *testing.B) {
 	answer := []byte(`{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"` +
 		strings.Repeat("word ", 200) + `"},"finish_reason":"stop"}],"usage":{"total_tokens":200}}`)

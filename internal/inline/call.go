@@ -22,18 +22,17 @@ type call struct {
 	route   *routes.Chat
 	slots   *limit
 	begin   time.Time
-	// caller is the context of the connection, ctx that of the upstream call.
+	// caller is the connection's context, ctx the upstream call's.
 	caller context.Context
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// outlives is true when the upstream call goes on without its caller, for
-	// those who follow its events.
+	// outlives is true if the upstream call continues without its caller, for subscribers.
 	outlives bool
 	rec      *record // nil without events
-	fault    error   // how the upstream call failed; nil when it has not
+	fault    error   // why the upstream call failed, or nil
 	// onWait is called before the caller of a stream waits for events.
 	onWait func()
-	// out gives back the tenant's place.
+	// out frees the tenant's slot.
 	out func()
 }
 
@@ -64,10 +63,10 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	}
 	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now(), onWait: func() {}}
 	c.slots = r.limit(route.Name)
-	if c.slots.full(route.MaxInFlight) { // nor may it wait for its events then
+	if c.slots.full(route.MaxInFlight) { // refuse before the wait for event capacity
 		return nil, busy(route)
 	}
-	// A chat that waits for its events has no place yet, which others can use meanwhile.
+	// Wait before taking a slot that other chats could use.
 	events := r.awaitCapacity(ctx)
 	defer func() {
 		if err != nil {
@@ -109,7 +108,7 @@ func fitsCall(c admission.Checked, streamed bool) error {
 	return nil
 }
 
-// begin registers the call, with its events where it has any.
+// begin registers the call and, if events is true, its record.
 func (r *Runner) begin(c *call, events, streamed bool) error {
 	if events {
 		c.rec = r.newRecord(c, streamed)
@@ -137,8 +136,8 @@ func (r *Runner) begin(c *call, events, streamed bool) error {
 	return nil
 }
 
-// awaitCapacity waits for a moment until there is capacity for the events of a chat, and reports whether
-// it has any: none where chat.inline_events is off, or where the broker stores none.
+// awaitCapacity waits briefly for capacity for a chat's events. It returns false if
+// chat.inline_events is off or the broker stores none.
 func (r *Runner) awaitCapacity(ctx context.Context) bool {
 	if r.o.Config.Now().Chat.InlineEvents == config.InlineEventsOff {
 		return false
@@ -150,12 +149,12 @@ func (r *Runner) awaitCapacity(ctx context.Context) bool {
 	return true
 }
 
-// stores waits for a moment until the broker has stored events of other chats.
+// stores waits briefly until the broker has stored events of other chats.
 func (r *Runner) stores(ctx context.Context) bool {
 	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.capacityWait)
 }
 
-// release ends the call: the upstream is no longer asked.
+// release ends the call and cancels its upstream request.
 func (c *call) release() {
 	c.r.mu.Lock()
 	delete(c.r.calls, c.checked.ID)
@@ -168,11 +167,11 @@ func (c *call) release() {
 	c.r.work.Done()
 }
 
-// gone reports whether the caller of a call that outlives it has left.
+// gone reports whether the caller has left a call that outlives it.
 func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 
-// request is what the upstream gets: the client's bytes, but for stream where
-// the call says so and the body says nothing.
+// request returns the upstream request. It keeps the client's bytes, and sets stream if the call is
+// streamed but the body has no such field.
 func (c *call) request(streamed bool) pool.ChatRequest {
 	d := body.Trusted(c.req.Body.Bytes())
 	if streamed && !c.checked.Stream {
@@ -181,7 +180,7 @@ func (c *call) request(streamed bool) pool.ChatRequest {
 	return pool.ChatRequest{Job: pool.Job{ID: c.checked.ID, Tenant: c.req.Tenant}, Model: c.checked.Model, Body: d}
 }
 
-// failed records a failed upstream call, and gives it its meaning.
+// failed records a failed upstream call and returns its error for the caller.
 func (c *call) failed(err error) *errcode.Error {
 	f := c.explain(err).ForJob(c.checked.ID)
 	c.fault = f

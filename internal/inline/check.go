@@ -13,13 +13,11 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// checkEvery is how often the running chats are checked with the log, many at a time: the
-// notice of a cancel can be lost (docs/adr/0016). A cancel that is found late costs what the
-// upstream writes until then.
+// checkEvery is the interval of checks against the log, which find cancels whose peer notification
+// was lost (docs/adr/0016). Until then the upstream keeps generating.
 const checkEvery = 30 * time.Second
 
-// keepChecking checks the running chats each period, and at once after a reconnect, until
-// ctx ends.
+// keepChecking checks the running chats every period and after a reconnect, until ctx ends.
 func (r *Runner) keepChecking(ctx context.Context, period time.Duration) {
 	defer close(r.checksEnded)
 	ticker := time.NewTicker(period)
@@ -37,16 +35,14 @@ func (r *Runner) keepChecking(ctx context.Context, period time.Duration) {
 	}
 }
 
-// check cancels the running chats whose logs say that they were cancelled, and those whose
-// logs were erased: only the log of a job that has ended is erased. It sends nothing where
-// no running chat has events.
+// check cancels the running chats that the log shows as cancelled, or that were erased: only ended
+// jobs are erased. It sends nothing if no running chat has events.
 func (r *Runner) check(ctx context.Context) error {
 	missing, err := r.readBehind(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	// They were read from the log's leader, but one that has just lost the lead may answer
-	// once more.
+	// A leader that was just replaced may answer one more read.
 	if err := broker.Wait(ctx, r.o.secondLook); err != nil {
 		return err
 	}
@@ -60,15 +56,15 @@ func (r *Runner) check(ctx context.Context) error {
 			return err
 		case erased:
 			r.cancelled(c.name())
-		default: // the log was lost, which is no reason to cut a caller off
+		default: // a lost log is no reason to cut a caller off
 			c.rec.unlogged.Store(true)
 		}
 	}
 	return nil
 }
 
-// readBehind reads those running chats of which the log has more than is known, or nothing,
-// and returns those that are missing.
+// readBehind reads the running chats that have news in the log or are missing from it, and returns
+// the missing ones.
 func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
 	for batch := range slices.Chunk(r.logged(), broker.MostSubjects) {
 		known := make([]joblog.Known, len(batch))
@@ -92,7 +88,7 @@ func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
 	return missing, nil
 }
 
-// logged lists the running chats that the log has, or may have.
+// logged lists the running chats that are, or may be, in the log.
 func (r *Runner) logged() (out []*call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,13 +100,12 @@ func (r *Runner) logged() (out []*call) {
 	return out
 }
 
-// read reads the logs of running chats one after the other, and ends those that were
-// cancelled. It returns those that the log had and does not have now. Of one whose first
-// event was not confirmed yet, the log may never have had anything.
+// read reads the logs of running chats and ends the cancelled ones. It returns the chats that have
+// disappeared from the log. A chat whose first event is unconfirmed may never have been there.
 func (r *Runner) read(ctx context.Context, calls []*call) (missing []*call, err error) {
 	for _, c := range calls {
 		if c.ctx.Err() != nil {
-			continue // it has ended meanwhile
+			continue // it has ended since
 		}
 		known := c.rec.known.Load()
 		e, err := r.o.Log.Get(ctx, c.name())
@@ -130,7 +125,6 @@ func (r *Runner) read(ctx context.Context, calls []*call) (missing []*call, err 
 	return missing, nil
 }
 
-// name is the chat's name in the log.
 func (c *call) name() subject.JobName {
 	return subject.JobName{Kind: subject.Chat, Tenant: c.req.Tenant, ID: c.checked.ID}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestWhatBecameOfTheFirstEvent: a chat is checked also where that is not known, and where
-// another has written next by the time that it is, the next check reads that.
+// TestWhatBecameOfTheFirstEvent proves that a chat stays in the checks unless its first event
+// certainly was not stored, and that a later event is left for the next check to read.
 func TestWhatBecameOfTheFirstEvent(t *testing.T) {
 	t.Parallel()
 	event := func(version uint64) task.Event { return task.Event{Job: &genbusv1.Chat{Version: version}} }

@@ -29,10 +29,10 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// never is an interval after which no test runs any more.
+// never is an interval that no test reaches.
 const never = 24 * time.Hour
 
-// running is a chat whose first block has come.
+// running starts a chat whose first block has arrived.
 func (x *bundle) running(up *scripted) *inline.Stream {
 	x.t.Helper()
 	go func() { up.blocks <- piece(0) }()
@@ -44,7 +44,7 @@ func (x *bundle) running(up *scripted) *inline.Stream {
 	return s
 }
 
-// recorded is a running chat whose first event is known to be stored.
+// recorded starts a chat whose first event is confirmed.
 func (x *bundle) recorded(up *scripted) *inline.Stream {
 	x.t.Helper()
 	s := x.running(up)
@@ -76,7 +76,7 @@ func (x *bundle) check() {
 	}
 }
 
-// goesOn lets a chat that was not cut off run to its end.
+// goesOn runs a chat that was not cut off to its end.
 func (x *bundle) goesOn(s *inline.Stream, up *scripted) {
 	x.t.Helper()
 	go func() {
@@ -94,7 +94,7 @@ func (x *bundle) goesOn(s *inline.Stream, up *scripted) {
 	}
 }
 
-// cutOff expects that a chat was cancelled.
+// cutOff checks that a chat was cancelled.
 func cutOff(t testing.TB, s *inline.Stream, up *scripted) {
 	t.Helper()
 	saw, err := read(s)
@@ -105,10 +105,10 @@ func cutOff(t testing.TB, s *inline.Stream, up *scripted) {
 	}
 }
 
-// reads counts what is asked of the log: looks at many jobs at a time, and reads of one.
+// reads counts the requests to the log: checks of many jobs, and reads of one.
 type reads struct {
 	x     *bundle
-	asked chan *nats.Msg // in the order in which they came
+	asked chan *nats.Msg // in order of arrival
 }
 
 func (x *bundle) countReads() reads {
@@ -129,8 +129,8 @@ func (r reads) expect(step string, many, each int) {
 	}
 }
 
-// drain takes what was asked until now. The leader is asked for what the only server did not
-// find: that is one read.
+// drain takes the requests so far. A direct get that finds nothing is repeated at the leader; both
+// count as one read.
 func (r reads) drain() (many, each int) {
 	r.x.t.Helper()
 	if err := r.x.b.Conn().Flush(); err != nil {
@@ -155,7 +155,8 @@ func (r reads) drain() (many, each int) {
 	return many, each
 }
 
-// TestALostNoticeOfACancelIsFound by the next check.
+// TestALostNoticeOfACancelIsFound proves that the next check finds a cancel whose notification was
+// lost.
 func TestALostNoticeOfACancelIsFound(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
@@ -168,7 +169,6 @@ func TestALostNoticeOfACancelIsFound(t *testing.T) {
 	}
 }
 
-// TestRunningChatsAreCheckedAfterAReconnect at once: the next period is far away.
 func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
@@ -181,8 +181,8 @@ func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
 	cutOff(t, s, up)
 }
 
-// TestAChatThatWasErasedIsCutOff: it was cancelled and erased between two checks. Its end
-// does not write it again.
+// TestAChatThatWasErasedIsCutOff proves that a chat cancelled and erased between two checks is cut
+// off, and that its end does not recreate the log.
 func TestAChatThatWasErasedIsCutOff(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
@@ -207,7 +207,7 @@ func TestAChatThatWasErasedIsCutOff(t *testing.T) {
 	}
 }
 
-// others stores messages that are of no running chat.
+// others stores messages that belong to no running chat.
 func (x *bundle) others(n int) {
 	x.t.Helper()
 	for range n {
@@ -217,8 +217,8 @@ func (x *bundle) others(n int) {
 	}
 }
 
-// TestANewLogCutsNoChatOff: the log was deleted and created again, and reaches further than
-// the one before. It is not asked for the chat any more.
+// TestANewLogCutsNoChatOff proves that a chat survives a recreated log, even one that extends past
+// the chat's sequence, and is not checked again.
 func TestANewLogCutsNoChatOff(t *testing.T) {
 	t.Parallel()
 	up, b := newScripted(t), brokertest.Single(t)
@@ -243,7 +243,7 @@ func TestANewLogCutsNoChatOff(t *testing.T) {
 	x.goesOn(s, up)
 }
 
-// startIn starts a server with the files of a directory.
+// startIn starts a server on the files of a directory.
 func startIn(t testing.TB, dir string, port int) (stop func()) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -265,9 +265,8 @@ func startIn(t testing.TB, dir string, port int) (stop func()) {
 	return stop
 }
 
-// TestAnOlderLogCutsNoChatOff: the server is back with a log that ends earlier, as after a
-// crash before the rest was on disk. The log is as short as that at the check, or another
-// job has the sequence of the chat's event.
+// TestAnOlderLogCutsNoChatOff proves that a chat survives a log that lost its last events in a
+// crash, whether or not another job now has the chat's sequence.
 func TestAnOlderLogCutsNoChatOff(t *testing.T) {
 	t.Parallel()
 	for how, stored := range map[string]int{"shorter": 0, "written to": 10} {
@@ -298,15 +297,15 @@ func TestAnOlderLogCutsNoChatOff(t *testing.T) {
 			x.check()
 			x.goesOn(s, up)
 			s.Close()
-			if err := x.runner.Close(t.Context()); err != nil { // while the server is there
+			if err := x.runner.Close(t.Context()); err != nil { // while the server runs
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestChecksAskForWhatIsRunning, in one message, and read a chat once of which the log has
-// another event than its cancel.
+// TestChecksAskForWhatIsRunning proves that one request checks all running chats, and that a chat
+// with a new event is read once.
 func TestChecksAskForWhatIsRunning(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // it never ends a reply
@@ -357,7 +356,6 @@ func TestChecksAskForWhatIsRunning(t *testing.T) {
 	}
 }
 
-// TestChatsWithoutEventsAreNotChecked: the log never has them.
 func TestChatsWithoutEventsAreNotChecked(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
@@ -369,7 +367,8 @@ func TestChatsWithoutEventsAreNotChecked(t *testing.T) {
 	x.goesOn(s, up)
 }
 
-// TestChatsThatTheLogDidNotTakeAreNotChecked: it is full.
+// TestChatsThatTheLogDidNotTakeAreNotChecked proves that a chat whose first event a full log
+// refused causes no requests.
 func TestChatsThatTheLogDidNotTakeAreNotChecked(t *testing.T) {
 	t.Parallel()
 	up, b := newScripted(t), brokertest.Single(t)
@@ -405,8 +404,8 @@ func (x *bundle) change(name string, change func(*jetstream.StreamConfig)) {
 	}
 }
 
-// TestAChatIsNotMissedBeforeItIsStored: the log takes no events for a while, and the chat's
-// first is under way. Once it is stored, a cancel is found.
+// TestAChatIsNotMissedBeforeItIsStored proves that a chat without a confirmed first event is not
+// treated as erased, and that a later cancel is found.
 func TestAChatIsNotMissedBeforeItIsStored(t *testing.T) {
 	t.Parallel()
 	up, b := newScripted(t), brokertest.Single(t)

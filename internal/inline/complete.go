@@ -7,23 +7,22 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Reply is a whole reply.
+// Reply is the whole reply of a chat.
 type Reply struct {
-	// JobID is the chat's id.
+	// JobID is the chat's job ID.
 	JobID string
 	// Raw is the upstream's JSON, byte for byte.
 	Raw []byte
-	// RequestID is the upstream's id for the call, or empty.
+	// RequestID is the upstream's ID of the call, or empty.
 	RequestID string
 }
 
-// Complete runs a chat and returns its whole reply. A body that asks for a
-// stream is invalid. More calls at a time than the route's max_in_flight, in
-// this process, are refused with queue_full. The request has no request_id:
-// with one, a chat is a queued job.
+// Complete runs a chat and returns its whole reply. A body that asks for a stream is invalid. It
+// refuses calls above the route's max_in_flight in this process with queue_full. The request must
+// have no request_id, which would make the chat a queued job.
 //
-// Every error is a *errcode.Error, with the chat's id once it was accepted. A 4xx
-// of the upstream keeps its status and message.
+// Every error is an *errcode.Error, with the job ID once the chat is accepted. An upstream's 4xx
+// keeps its status and message.
 func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, error) {
 	c, err := r.open(ctx, req, false)
 	if err != nil {

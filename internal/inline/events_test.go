@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// behind is a runner before the sandbox whose chats wait while the events of some are not stored.
+// behind returns a runner in front of the sandbox, with a limited event backlog.
 func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, changes ...func(*config.Config)) *bundle {
 	t.Helper()
 	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
@@ -42,7 +42,6 @@ func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, cha
 	})
 }
 
-// stall has the log take no events, until the function that it returns is called.
 func (x *bundle) stall() (goOn func()) {
 	x.t.Helper()
 	x.changeLog(func(c *jetstream.StreamConfig) { c.Subjects = []string{"unused"} })
@@ -53,7 +52,7 @@ func (x *bundle) stall() (goOn func()) {
 	})
 }
 
-// stored checks that the log has the end of a chat, and the feed its copy, in this order.
+// stored checks that the log has a chat's first event, end and feed copy, in this order.
 func (x *bundle) stored(id string) {
 	x.t.Helper()
 	e, err := x.tasks.Get(x.t.Context(), subject.JobName{Kind: subject.Chat, Tenant: tenant, ID: id})
@@ -71,7 +70,7 @@ func (x *bundle) stored(id string) {
 	}
 }
 
-// TestNoEventIsLostToABurst: 64 callers are faster than the broker, and wait for it.
+// TestNoEventIsLostToABurst proves that 64 callers that outpace the broker wait and lose no event.
 func TestNoEventIsLostToABurst(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -109,8 +108,8 @@ func TestNoEventIsLostToABurst(t *testing.T) {
 	})
 }
 
-// TestEventsAreNotWaitedForLong where the broker stores none: a chat waits once, and those after
-// it do not. Their events are given up, and all are answered.
+// TestEventsAreNotWaitedForLong proves that, if the broker stores nothing, all chats are served
+// without a long wait and their events are dropped.
 func TestEventsAreNotWaitedForLong(t *testing.T) {
 	t.Parallel()
 	x := behind(t, brokertest.Single(t), 1, time.Millisecond)
@@ -136,8 +135,8 @@ func TestEventsAreNotWaitedForLong(t *testing.T) {
 	x.stored(first.JobID)
 }
 
-// TestTheEndIsGivenUpOnce: the first event is still not stored, and is tried again, within the
-// time that the end has.
+// TestTheEndIsGivenUpOnce proves that a retry of the first event at the end shares the time limit
+// of the end.
 func TestTheEndIsGivenUpOnce(t *testing.T) {
 	t.Parallel()
 	const most = 5 * time.Second
@@ -167,7 +166,8 @@ func TestTheEndIsGivenUpOnce(t *testing.T) {
 	}
 }
 
-// TestChatsThatWaitForTheirEventsHoldNoPlace of their route or of their tenant.
+// TestChatsThatWaitForTheirEventsHoldNoPlace proves that chats waiting for event capacity hold no
+// slot of their route or tenant.
 func TestChatsThatWaitForTheirEventsHoldNoPlace(t *testing.T) {
 	t.Parallel()
 	x := behind(t, brokertest.Single(t), 1, time.Minute, func(c *config.Config) {
@@ -195,14 +195,15 @@ func TestChatsThatWaitForTheirEventsHoldNoPlace(t *testing.T) {
 		t.Fatalf("%d were refused: %v", n, <-errs)
 	}
 	goOn()
-	for range callers { // they compete for the places from then on
+	for range callers { // now they compete for the slots
 		if err := <-errs; err != nil && errcode.CodeOf(err) != errcode.QueueFull && errcode.CodeOf(err) != errcode.TenantFull {
 			t.Error(err)
 		}
 	}
 }
 
-// TestWhatIsHeldBackIsSentBeforeABlockWaits: chunks are not stored, and a block finds no room.
+// TestWhatIsHeldBackIsSentBeforeABlockWaits proves that OnWait runs before the first block that has
+// to wait for capacity.
 func TestWhatIsHeldBackIsSentBeforeABlockWaits(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
@@ -250,7 +251,6 @@ func TestWhatIsHeldBackIsSentBeforeABlockWaits(t *testing.T) {
 	x.stored(s.JobID())
 }
 
-// TestChatsThatWaitAreRefusedByAClose at once.
 func TestChatsThatWaitAreRefusedByAClose(t *testing.T) {
 	t.Parallel()
 	x := behind(t, brokertest.Single(t), 1, time.Hour)

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// CheckedEvery has running chats checked with the log that often.
+// CheckedEvery sets the interval of the checks against the log.
 func (o Options) CheckedEvery(d time.Duration) Options {
 	o.checkEvery = d
 	return o
 }
 
-// WithBacklog has chats wait while the events of that many are not stored, for a time.
+// WithBacklog sets the backlog limit and how long chats wait above it.
 func (o Options) WithBacklog(chats int, most time.Duration) Options {
 	o.maxBacklog, o.capacityWait = chats, most
 	return o
 }
 
-// StoresFor has what is not stored that long after the end of a chat be given up.
+// StoresFor sets the time limit for storing events.
 func (o Options) StoresFor(d time.Duration) Options {
 	o.storeTime = d
 	return o
 }
 
-// LooksAgainAfter sets the wait before a running chat is looked for a second time.
+// LooksAgainAfter sets the delay before a missing chat is read again.
 func (o Options) LooksAgainAfter(d time.Duration) Options {
 	o.secondLook = d
 	return o
 }
 
-// FillWrites takes all permits to store events, until the function that it returns is called.
+// FillWrites takes all write permits until release is called.
 func (r *Runner) FillWrites(ctx context.Context) (release func()) {
 	for range maxWrites {
 		r.writes.acquire(ctx, stageFinish)
@@ -41,25 +41,23 @@ func (r *Runner) FillWrites(ctx context.Context) (release func()) {
 	}
 }
 
-// Full has chats wait as if one had ended whose events are not stored, until the function
-// that it returns is called.
+// Full adds a chat with unstored events to the backlog until release is called.
 func (r *Runner) Full() (release func()) {
 	r.backlog.add()
 	return func() { r.backlog.remove(true) }
 }
 
-// Backlog is how many chats have ended whose events are not stored, and how many wait to begin.
+// Backlog returns the number of ended chats with unstored events, and of chats waiting to begin.
 func (r *Runner) Backlog() (ended, waiting int) {
 	r.backlog.mu.Lock()
 	defer r.backlog.mu.Unlock()
 	return r.backlog.ended, len(r.backlog.waiting)
 }
 
-// Check checks the running chats, as is done each 30 s.
 func (r *Runner) Check(ctx context.Context) error { return r.check(ctx) }
 
-// Known is the sequence up to which the log of a running chat is known, and whether the log
-// has nothing of it.
+// Known returns the sequence up to which a running chat's log is known, and whether the log has no
+// events of it.
 func (r *Runner) Known(id string) (seq uint64, unlogged bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// explain gives the failure of the upstream call its meaning. When the call was
-// ended on purpose, that is the reason, whatever the connection made of it.
+// explain returns the error of a failed upstream call. If genbus or the caller ended the call, it
+// returns that reason, whatever the connection reported.
 func (c *call) explain(err error) *errcode.Error {
 	cause := context.Cause(c.ctx)
 	switch {
@@ -26,9 +26,8 @@ func (c *call) explain(err error) *errcode.Error {
 	}
 }
 
-// passOn shows a caller what the upstream made of the request: its 4xx stay what
-// they were. An upstream that refuses our own key has not refused the caller's,
-// so that becomes upstream_refused.
+// passOn returns the upstream's error for the caller. A 4xx keeps its status and message. But 401,
+// 403 and 407 refuse our upstream key and become upstream_refused.
 func passOn(err error) *errcode.Error {
 	f := *routes.Fault(err)
 	up, ok := errors.AsType[*upstream.Error](err)

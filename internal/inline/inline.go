@@ -1,7 +1,6 @@
-// Package inline runs a chat on its caller's connection, and publishes the same
-// events as a queued chat has. It keeps no promise about these events: they are best
-// effort, and delay the caller for a moment at most, while they come faster than the
-// broker stores them.
+// Package inline runs a chat on its caller's connection and publishes the events of a queued chat.
+// The events are best effort: if they come faster than the broker stores them, callers are delayed
+// briefly, and then events are dropped.
 package inline
 
 import (
@@ -25,22 +24,22 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// maxRecordBytes is what the events of all inline chats that are not stored yet may hold
-// together, in bytes: blocks, and the replies of chats that have ended.
+// maxRecordBytes bounds the memory of all events that are not stored yet: blocks, and the replies
+// of ended chats.
 const maxRecordBytes = 64 << 20
 
-// Causes that end a call early.
+// Causes of a call's cancellation.
 var (
 	errShutdown  = errors.New("the service is shutting down")
 	errCancelled = errors.New("the chat was cancelled")
 	errGone      = errors.New("the caller disconnected")
 )
 
-// Options are what a Runner works with. Tracing may be zero.
+// Options are the dependencies of a Runner. Tracing may be zero.
 type Options struct {
 	*parts.Parts
 
-	// For tests; 0: the constants.
+	// For tests; zero selects the constant.
 	checkEvery   time.Duration
 	maxBacklog   int
 	capacityWait time.Duration
@@ -53,22 +52,22 @@ type Runner struct {
 	o       Options
 	budget  *publisher.Budget
 	backlog *backlog
-	writes  *semaphore // events that are being stored
+	writes  *semaphore // limits concurrent writes of events
 	tracer  trace.Tracer
 
 	mu      sync.Mutex
 	limits  map[string]*limit // by route
 	closed  bool
-	calls   map[string]*call // by job id
+	calls   map[string]*call // by job ID
 	records map[*record]struct{}
 	work    sync.WaitGroup // calls and records
 
-	reconnected chan struct{} // the running chats are checked at once
+	reconnected chan struct{} // triggers a check of the running chats
 	endChecks   context.CancelFunc
 	checksEnded chan struct{}
 }
 
-// New returns a runner. Close ends it, and ctx no more than its checks of running chats.
+// New returns a running Runner. Close ends it. ctx only ends its checks of running chats.
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
@@ -90,7 +89,6 @@ func New(ctx context.Context, o Options) *Runner {
 	return r
 }
 
-// limit finds the limit of a route.
 func (r *Runner) limit(route string) *limit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,9 +100,8 @@ func (r *Runner) limit(route string) *limit {
 	return l
 }
 
-// limit bounds the inline calls of one route in this process. Callers that find
-// no place are refused at once: a queue here would hold their connections, and
-// there is a durable one behind request ids and respond-async.
+// limit bounds the inline calls of one route in this process. Calls above it are refused at once: a
+// queue here would hold connections. Callers that want to queue use a request ID or respond-async.
 type limit struct {
 	calls   atomic.Int64
 	metrics *telemetry.RouteMetrics
@@ -122,9 +119,8 @@ func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
 
 func (l *limit) release() { l.calls.Add(-1) }
 
-// Notice tells the runner what the log has heard of: an inline chat that
-// was cancelled, on any replica, stops here. It returns at once. Where a notice is lost, the
-// next check finds the cancel.
+// Notice handles a peer notification: it stops a running chat that any replica cancelled. It does
+// not block. If a notification is lost, the next check finds the cancel.
 func (r *Runner) Notice(n joblog.Notice) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
@@ -142,14 +138,13 @@ func (r *Runner) cancelled(n subject.JobName) {
 	}
 }
 
-// cutGrace is how long Close waits for what it has cut off: first the calls,
-// then the events.
+// cutGrace is how long Close waits after cutting off the calls, and again after cutting off the
+// events.
 const cutGrace = 2 * time.Second
 
-// Close refuses new chats and waits until those in hand have ended and their
-// events are stored. When ctx ends first, the calls are cut off, and two seconds
-// later the events that are still not stored. The error says that this was so. Chats are
-// checked with the log until then.
+// Close refuses new chats and waits until the running ones have ended and their events are stored.
+// When ctx ends first, it cuts off the calls, and 2 s later the events that are still not stored,
+// and returns an error. Checks against the log continue until then.
 func (r *Runner) Close(ctx context.Context) error {
 	defer func() {
 		r.endChecks()

@@ -86,7 +86,8 @@ func TestStreamIsWhatSubscribersSee(t *testing.T) {
 	}
 }
 
-// TestBodyReachesTheUpstreamAsItWas checks every byte of what the upstream gets.
+// TestBodyReachesTheUpstreamAsItWas proves that a body reaches the upstream byte for byte, except
+// for the mapped model and an added stream flag.
 func TestBodyReachesTheUpstreamAsItWas(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 1)
@@ -173,7 +174,8 @@ func TestUpstreamRefusals(t *testing.T) {
 	} {
 		t.Run(c.suffix, func(t *testing.T) {
 			t.Parallel()
-			x, _ := withSandbox(t, brokertest.Single(t), nil) // of its own: refusals are remembered
+			// Each row has a separate runner, because refusals are remembered.
+			x, _ := withSandbox(t, brokertest.Single(t), nil)
 			_, completed := x.runner.Complete(t.Context(), ask("sandbox-chat:"+c.suffix, ""))
 			_, streamed := x.runner.Stream(t.Context(), ask("sandbox-chat:"+c.suffix, `"stream":true,`))
 			for _, err := range []error{completed, streamed} {
@@ -223,8 +225,7 @@ func TestUpstreamEndsTheStreamEarly(t *testing.T) {
 	}
 }
 
-// TestUpstreamEndsBeforeTheFirstBlock refuses with a status what a caller could
-// otherwise only be told inside the stream.
+// TestUpstreamEndsBeforeTheFirstBlock proves that a stream without a block fails with a status.
 func TestUpstreamEndsBeforeTheFirstBlock(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,11 +19,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// scripted is an upstream whose stream goes on when the test says so.
+// scripted is an upstream whose stream the test controls.
 type scripted struct {
 	*httptest.Server
-	blocks chan string   // what to send; closed: a good end
-	gone   chan struct{} // a client that left
+	blocks chan string   // blocks to send; closing it ends the stream properly
+	gone   chan struct{} // receives when a client leaves
 }
 
 func newScripted(t testing.TB) *scripted {
@@ -150,7 +150,7 @@ func TestCompleteIsCancelledWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestCancelledByAnother cancels the chat in the log, as any replica does.
+// TestCancelledByAnother proves that a cancel in the log by any replica ends the chat.
 func TestCancelledByAnother(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
@@ -232,7 +232,7 @@ func TestEventsOff(t *testing.T) {
 	t.Parallel()
 	x, _ := withSandbox(t, brokertest.Single(t), func(c *config.Config) {
 		c.Chat.InlineEvents = config.InlineEventsOff
-		c.Chat.FinishForSubscribers = true // there are none
+		c.Chat.FinishForSubscribers = true // there are no subscribers
 	})
 	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast", streamed))
 	if err != nil {
@@ -260,8 +260,8 @@ func TestEventsOff(t *testing.T) {
 	}
 }
 
-// TestServedWithoutABroker stops the server: callers notice nothing, and what is
-// dropped is counted.
+// TestServedWithoutABroker proves that chats are served without delay while the broker is down, and
+// that their dropped events are counted.
 func TestServedWithoutABroker(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)
@@ -284,7 +284,7 @@ func TestServedWithoutABroker(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(reply.Raw), err)
 		}
 	}
-	if took := time.Since(begin); took > 10*time.Second { // one that waited would wait for 2 s at least
+	if took := time.Since(begin); took > 10*time.Second { // a waiting chat would wait at least 2 s
 		t.Errorf("10 chats took %v: the events delayed their callers", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -295,6 +295,6 @@ func TestServedWithoutABroker(t *testing.T) {
 	if n := x.counter("genbus_inline_events_dropped_total"); n != 5*(100+2)+10*2 {
 		t.Errorf("%v dropped", n)
 	}
-	// The parts that are closed next would wait for their answers.
+	// With an open broker, the test's cleanup would wait for answers.
 	_ = b.Close()
 }

@@ -16,38 +16,36 @@ import (
 )
 
 const (
-	// patience is how long one write of a chat's events may take before it is given up, the last
-	// chunks being one.
+	// patience bounds one write of a chat's events. The last chunks count as one write.
 	patience = 10 * time.Second
-	// storeTime is how long all that is stored at the end may take, with a first event that is
-	// tried again then, and the first event: they may wait behind those of many chats.
+	// storeTime bounds the first event, and separately everything stored at the end, including a
+	// retry of the first event. They may wait behind the events of many chats.
 	storeTime = 30 * time.Second
-	// capacityWait is how long a chat waits for the capacity for its events: before it begins, and once more
-	// for all its blocks together.
+	// capacityWait bounds a chat's wait for capacity before it begins, and again for all its blocks
+	// together.
 	capacityWait = 2 * time.Second
-	// beginAfter is how long after its chat the first event is stored. What that costs is not
-	// taken from the first words of the reply, whose caller waits for them.
+	// beginAfter is the delay of the first event, which otherwise would delay the first words of
+	// the reply.
 	beginAfter = 20 * time.Millisecond
 )
 
-// eventsOfRecord is how many task events an inline chat has.
+// eventsOfRecord is the number of job events of an inline chat.
 const eventsOfRecord = 2
 
-// errPatience is why a step was given up.
+// errPatience is the cause of a step's timeout.
 var errPatience = errors.New("waited too long for the events of an inline chat")
 
-// errMemory is why a reply is not kept.
+// errMemory reports that a reply was not kept.
 var errMemory = errors.New("the events of inline chats use too much memory")
 
-// outcome is how a chat ended.
 type outcome struct {
-	from  pool.UpstreamKey // who replied
-	reply []byte           // of Complete; a stream's is put together from its blocks
-	fault *errcode.Error   // nil: the reply is whole
+	from  pool.UpstreamKey // the upstream key that served it
+	reply []byte           // of Complete; a stream's reply is assembled from its blocks
+	fault *errcode.Error   // nil for a complete reply
 }
 
-// record publishes the events of one inline chat from a goroutine of its own.
-// Its caller only adds blocks to buffers. A nil record does nothing.
+// record publishes the events of one inline chat in the background. Its caller only adds blocks to
+// buffers. A nil record does nothing.
 type record struct {
 	r      *Runner
 	ctx    context.Context // outlives the caller
@@ -56,28 +54,27 @@ type record struct {
 	first  task.Event
 	ended  chan struct{} // closed when outcome and giveUp are set
 
-	// known is the sequence up to which the chat's log is known: 0 as long as it is not
-	// known whether the first event was stored.
+	// known is the sequence up to which the chat's log is known, or 0 until the first event is
+	// confirmed.
 	known atomic.Uint64
-	// unlogged is true when the log has nothing of the chat and will not have anything
-	// before its end: the first event was not stored, or the log was lost.
+	// unlogged is true if the log has no events of the chat and gets none before its end: the first
+	// event was not stored, or the log was lost.
 	unlogged atomic.Bool
 
-	// The caller's, until ended is closed; then run's.
+	// Owned by the caller until ended is closed, then by run.
 	writer    *publisher.ChunkWriter // nil for a whole reply
 	assembler *chat.Assembler        // of a stream
 	waits     func() time.Duration   // waitLeft
-	left      time.Duration          // how long blocks may still wait for room
+	left      time.Duration          // remaining time that blocks may wait for capacity
 	outcome   outcome
-	giveUp    time.Time // when what is not stored is given up
-	held      int       // bytes of the whole reply, which are taken from the budget
-	partial   bool      // there was no capacity for the whole reply
+	giveUp    time.Time // deadline for storing the rest
+	held      int       // bytes of the whole reply that are taken from the budget
+	partial   bool      // the budget had no capacity for the whole reply
 
-	entry joblog.Entry // the last one that was stored
-	err   error        // what was not stored
+	entry joblog.Entry // the last stored event
+	err   error        // of an event that was not stored
 }
 
-// newRecord prepares the events of a call.
 func (r *Runner) newRecord(c *call, streamed bool) *record {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.caller))
 	item := c.checked.Item(ctx, c.req, time.Now())
@@ -94,7 +91,7 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 	return rec
 }
 
-// waitLeft is how long blocks may still wait for capacity. A broker that is away is not waited for.
+// waitLeft returns how long blocks may still wait for capacity: 0 while the broker is unavailable.
 func (c *record) waitLeft() time.Duration {
 	if c.r.o.Broker.Trouble() != nil {
 		return 0
@@ -102,19 +99,18 @@ func (c *record) waitLeft() time.Duration {
 	return c.left
 }
 
-// mustWait reports whether add has to wait for capacity for a block of n bytes.
+// mustWait reports whether add would wait for capacity for a block of n bytes.
 func (c *record) mustWait(n int) bool { return c != nil && !c.writer.TakesNow(n) && c.waitLeft() > 0 }
 
-// add adds the next block of the stream.
 func (c *record) add(ctx context.Context, block []byte) {
 	if c == nil {
 		return
 	}
 	c.left -= c.writer.AddWait(ctx, block, c.waits)
-	_ = c.assembler.Add(block) // its first error is that of the whole reply
+	_ = c.assembler.Add(block) // the whole reply reports its first error
 }
 
-// close says how the chat ended. It is called once. Where it failed, no event has its reply.
+// close records how the chat ended. It is called once. A failed chat stores no reply.
 func (c *record) close(o outcome) {
 	if c == nil {
 		return
@@ -134,7 +130,7 @@ func (c *record) close(o outcome) {
 	close(c.ended)
 }
 
-// start has the events stored.
+// start stores the events in the background.
 func (c *record) start() {
 	if c != nil {
 		c.r.work.Go(c.run)
@@ -157,7 +153,7 @@ func (c *record) run() {
 	c.begin(c.ctx)
 	select {
 	case <-c.ended:
-	case <-c.ctx.Done(): // the runner closes: no chat waits for room any more
+	case <-c.ctx.Done(): // the runner is closing: no chat waits for capacity
 		c.drop(eventsOfRecord, context.Cause(c.ctx))
 		return
 	}
@@ -180,7 +176,7 @@ func (c *record) run() {
 	stored = true
 }
 
-// awaitEnd waits for the end of the chat, but not for long.
+// awaitEnd waits for the end of the chat, up to most.
 func (c *record) awaitEnd(most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -191,7 +187,7 @@ func (c *record) awaitEnd(most time.Duration) {
 	}
 }
 
-// drop counts events that are not stored.
+// drop counts events that were not stored.
 func (c *record) drop(events int, err error) {
 	c.err = err
 	c.r.o.Metrics.InlineDropped(events)

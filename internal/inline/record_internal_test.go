@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// TestRepliesAreWithinTheBudget: those of streams too, which are put together from their blocks.
-// One that finds no room is not kept.
+// TestRepliesAreWithinTheBudget proves that replies above the memory budget are not kept, whether
+// streamed or whole.
 func TestRepliesAreWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	const reply = `{"choices":[{"index":0,"delta":{"content":"a long reply"}}]}`
@@ -42,7 +42,6 @@ func TestRepliesAreWithinTheBudget(t *testing.T) {
 	}
 }
 
-// TestFailedChatsHoldNoReply: no event of them has one.
 func TestFailedChatsHoldNoReply(t *testing.T) {
 	t.Parallel()
 	r := &Runner{budget: publisher.NewBudget(0), backlog: &backlog{}}

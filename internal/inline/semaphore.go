@@ -6,13 +6,12 @@ import (
 	"sync"
 )
 
-// maxWrites is how many events of inline chats are being stored at a time. More would only wait
-// in the broker, where the first events of new chats are before the ends of old ones.
+// maxWrites bounds concurrent writes of inline events. More would only wait in the broker, where
+// first events of new chats precede the ends of old ones.
 const maxWrites = 256
 
-// stage is how far a chat's events are. A later stage is stored first, so that chats are done
-// one after the other, and room for new ones comes free all the time: in the order in which
-// they come, all chats of a burst would be done at its end.
+// stage is the progress of a chat's events. Later stages are stored first, so that capacity for new
+// chats becomes free steadily. In order of arrival, all chats of a burst would finish at its end.
 type stage int
 
 const (
@@ -22,14 +21,14 @@ const (
 	stages
 )
 
-// semaphore bounds how many events are being stored at a time. Its permits go by stage.
+// semaphore bounds concurrent writes and grants permits by stage.
 type semaphore struct {
 	mu      sync.Mutex
 	free    int
 	waiting [stages][]chan struct{}
 }
 
-// acquire waits for a permit. It is false when ctx ended before. release must follow.
+// acquire waits for a permit and returns false if ctx ends first. After true, release must follow.
 func (s *semaphore) acquire(ctx context.Context, at stage) bool {
 	s.mu.Lock()
 	if s.free > 0 {
@@ -51,13 +50,13 @@ func (s *semaphore) acquire(ctx context.Context, at stage) bool {
 		s.waiting[at] = slices.Delete(s.waiting[at], i, i+1)
 	}
 	s.mu.Unlock()
-	if i < 0 { // it was given just now
+	if i < 0 { // the permit was granted just now
 		s.release()
 	}
 	return false
 }
 
-// release hands the permit on to the chat that is furthest.
+// release passes the permit on to the longest-waiting chat of the latest stage.
 func (s *semaphore) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

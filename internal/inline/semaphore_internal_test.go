@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// TestLaterStagesAreStoredFirst when a permit comes free, and those of one stage in order.
+// TestLaterStagesAreStoredFirst proves that permits go to the latest stage first, in order within a
+// stage.
 func TestLaterStagesAreStoredFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

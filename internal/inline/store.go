@@ -18,14 +18,14 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// This file has all that a record stores, but for the chunks, which its writer stores. The first
-// event is confirmed before the terminal one is sent, and that one before its feed copy and the
-// usage: another replica may have ended the chat, and then its end is the one to repeat. Events
-// of two chats do not wait for each other.
+// This file stores everything of a record except the chunks, which its writer stores. Each write
+// waits for the previous one: first event, terminal event, then feed copy and usage. If another
+// replica has ended the chat, its end is the one to copy. Chats do not wait for each other's
+// events.
 
-// begin stores the first event. No other writer knows the id, so a log that is not
-// empty holds a write of ours that was not confirmed, or what followed it. Other replicas
-// end a chat by its deadline, so a wrong clock writes none.
+// begin stores the first event. A log that is not empty holds an unconfirmed write of ours, or what
+// followed it, because no other writer knows the ID. A replica with a wrong clock writes nothing:
+// other replicas end chats by their deadline.
 func (c *record) begin(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.r.o.storeTime, errPatience)
 	defer cancel()
@@ -35,9 +35,8 @@ func (c *record) begin(ctx context.Context) {
 	c.began()
 }
 
-// began takes what became of the first event, for the checks of the running chat. Where the
-// log has a later event already, it is left to the next check to read that: it may be a
-// cancel.
+// began records the result of the first event for the checks of the running chat. If the log has a
+// later event already, perhaps a cancel, the next check reads it.
 func (c *record) began() {
 	switch {
 	case c.err == nil && c.entry.Version() == c.first.Version():
@@ -47,7 +46,7 @@ func (c *record) began() {
 	}
 }
 
-// errNoCapacity says that the log is kept for the jobs that it has accepted.
+// errNoCapacity reports that the remaining log capacity is reserved for accepted jobs.
 var errNoCapacity = errors.New("the log has no capacity for the events of inline chats")
 
 func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64) (joblog.Entry, error) {
@@ -65,7 +64,7 @@ func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64)
 	return c.r.o.Log.CommitOrCurrent(ctx, e, last)
 }
 
-// end stores the terminal event, after the last chunks, and then its feed copy and the usage.
+// end stores the terminal event after the last chunks, then its feed copy and usage.
 func (c *record) end(ctx context.Context) error {
 	chunks := c.flush(ctx)
 	if !c.entry.Terminal() {
@@ -87,8 +86,8 @@ func (c *record) end(ctx context.Context) error {
 	return c.r.o.Log.Finish(ctx, c.entry)
 }
 
-// flush waits for the last chunks, and returns how many blocks there are. What is lost has been
-// counted, and readers see the gap.
+// flush waits for the last chunks and returns the number of blocks. Lost blocks are counted
+// already, and readers see the gap.
 func (c *record) flush(ctx context.Context) uint64 {
 	if c.writer == nil {
 		return 0
@@ -116,8 +115,8 @@ func (c *record) terminal(ctx context.Context, chunks uint64) (task.Event, error
 	}
 }
 
-// reply is the whole reply for the terminal event. Where it cannot be had, the
-// event says completed without it: that is what happened.
+// reply returns the whole reply for the terminal event. If it cannot be stored, the event still
+// says completed, without a reply.
 func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply {
 	out := task.Reply{Chunks: chunks, Upstream: c.outcome.from.Upstream, Key: c.outcome.from.Key}
 	raw, err := c.whole()
@@ -135,8 +134,8 @@ func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply
 	return out
 }
 
-// fits reports whether a reply may be part of the terminal event, whose commit asks for the
-// room of all of it.
+// fits reports whether the terminal event may contain the reply. The commit reserves the capacity
+// again.
 func (c *record) fits(ctx context.Context, bytes int) bool {
 	if int64(bytes) > min(int64(c.r.o.Config.Now().Limits.ClaimCheckBytes), c.r.o.Broker.MaxPayload()/4) {
 		return false
@@ -169,8 +168,8 @@ func (c *record) checkIn(ctx context.Context, id string, raw []byte) (*genbusv1.
 	return publisher.BlobRef(ref), nil
 }
 
-// discardReply removes the stored reply of an event that was not written, because the
-// log has another end.
+// discardReply removes the stored reply of an event that was not written because the log has
+// another end.
 func (c *record) discardReply(ctx context.Context, event task.Event, current joblog.Entry) {
 	ours, _ := event.Job.(*genbusv1.Chat)
 	now, _ := current.Job.(*genbusv1.Chat)
@@ -184,10 +183,9 @@ func (c *record) discardReply(ctx context.Context, event task.Event, current job
 	}
 }
 
-// lax reads what upstreams send.
+// lax accepts the JSON that upstreams send.
 var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// usage is what a reply says about its cost, or nil.
 func usage(raw []byte) *genbusv1.Usage {
 	var reply struct {
 		Usage jsontext.Value `json:"usage"`

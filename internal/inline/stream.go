@@ -12,13 +12,11 @@ import (
 
 // Block is one block of a streamed reply.
 type Block struct {
-	// Data is the upstream's JSON, byte for byte, valid until the next call of
-	// Next.
+	// Data is the upstream's JSON, byte for byte, valid until the next call of Next.
 	Data []byte
 	// Index counts the blocks from 0.
 	Index uint64
-	// More says that the next call of Next returns at once, or says first that it does
-	// not (OnWait).
+	// More reports that the next call of Next returns at once or calls the OnWait function first.
 	More bool
 }
 
@@ -28,14 +26,13 @@ type Stream struct {
 	up     *pool.Stream
 	index  uint64
 	err    error // sticky
-	over   bool  // the upstream has nothing more to say
+	over   bool  // the upstream stream has ended
 	closed bool
 }
 
-// Stream runs a chat and waits for the first block of its reply, so an error
-// here means that nothing was received and the caller can still be given a
-// status. The errors are those of Complete; a body that says stream: false is
-// invalid. The caller closes the stream.
+// Stream runs a chat and waits for the first block of its reply, so that the caller can still be
+// given a status for any error. It returns the same errors as Complete. A body with stream: false
+// is invalid. The caller must close the stream.
 func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, error) {
 	c, err := r.open(ctx, req, true)
 	if err != nil {
@@ -43,7 +40,7 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 	}
 	var up *pool.Stream
 	defer func() {
-		if up == nil { // an error, or a panic: there is no stream to be closed
+		if up == nil { // an error or a panic: there is no stream to close
 			c.release()
 		}
 	}()
@@ -54,15 +51,15 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 	return &Stream{c: c, up: up}, nil
 }
 
-// JobID is the chat's id.
+// JobID returns the chat's job ID.
 func (s *Stream) JobID() string { return s.c.checked.ID }
 
-// OnWait has wait called when Next is about to wait for room for the events of the chat, so that what its
-// caller holds back is sent first. It comes before the first Next.
+// OnWait makes Next call wait before it waits for event capacity, so that the caller can send
+// buffered blocks first. Call it before the first Next.
 func (s *Stream) OnWait(wait func()) { s.c.onWait = wait }
 
-// Next gives the next block. The error is io.EOF when the reply is whole, else a
-// *errcode.Error. The first error is returned by every later call.
+// Next returns the next block, io.EOF after a complete reply, or an *errcode.Error. Every later
+// call returns the first error again.
 func (s *Stream) Next() (Block, error) {
 	if s.err != nil {
 		return Block{}, s.err
@@ -80,7 +77,7 @@ func (s *Stream) Next() (Block, error) {
 	return Block{Data: data, Index: s.index - 1, More: s.up.More()}, nil
 }
 
-// read takes the next block from the upstream and copies it for the events.
+// read reads the next block from the upstream and copies it for the events.
 func (s *Stream) read() ([]byte, error) {
 	block, err := s.up.Next()
 	if err == nil {
@@ -98,15 +95,14 @@ func (s *Stream) read() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// Close ends the chat. Before the end of the reply it means that the caller went
-// away: the upstream call is given up, or, with chat.finish_for_subscribers, goes
-// on without its caller. It may be called twice.
+// Close ends the chat. Before the end of the reply, it cancels the upstream call or, with
+// chat.finish_for_subscribers, lets it continue without the caller. It may be called twice.
 func (s *Stream) Close() {
 	switch {
 	case s.closed:
 	case !s.over && s.c.outlives:
 		s.closed = true
-		s.c.onWait = func() {} // its caller has left
+		s.c.onWait = func() {} // no caller is left to call
 		go s.finish()
 	default:
 		s.closed = true
@@ -114,11 +110,11 @@ func (s *Stream) Close() {
 	}
 }
 
-// finish reads the rest for the subscribers. The runner waits for it, because
-// the call has not left.
+// finish reads the rest for the subscribers. Runner.Close waits for it, because the call is not
+// released before.
 func (s *Stream) finish() {
 	for !s.over {
-		_, _ = s.read() // its error has set over
+		_, _ = s.read() // an error sets over
 	}
 	s.end()
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// tracerName is the instrumentation scope of the runner's spans.
 const tracerName = "github.com/genbus/genbus/internal/inline"
 
 func newTracer(provider trace.TracerProvider) trace.Tracer {
@@ -21,8 +20,8 @@ func newTracer(provider trace.TracerProvider) trace.Tracer {
 	return provider.Tracer(tracerName)
 }
 
-// traced gives ctx with the span of the upstream call, below that of the caller's
-// request. It has the name that the call of a queued chat has.
+// traced starts the span of the upstream call, as a child of the caller's request. Its name is the
+// one that queued chats use.
 func (c *call) traced(ctx context.Context) context.Context {
 	ctx, _ = c.r.tracer.Start(ctx, "genbus.chat.call", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes( //nolint:spancheck // endTrace ends it
 		attribute.String("genbus.job_id", c.checked.ID), attribute.String("genbus.tenant", c.req.Tenant),
@@ -30,7 +29,7 @@ func (c *call) traced(ctx context.Context) context.Context {
 	return ctx
 }
 
-// endTrace ends the span, with the code of what went wrong; nil for nothing.
+// endTrace ends the span, with the error code of a failed call.
 func (c *call) endTrace() {
 	span := trace.SpanFromContext(c.ctx)
 	if c.fault != nil {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 const tenant = "acme"
 
-// bundle is a runner before an upstream, and a subscriber behind it.
+// bundle is a runner with an upstream, and a subscriber's view of its events.
 type bundle struct {
 	t       testing.TB
 	cfg     *config.Config
@@ -45,8 +45,8 @@ type bundle struct {
 	runner  *inline.Runner
 }
 
-// setup puts a runner before the upstream at url. The route is that of the
-// sandbox: it takes every model that begins with "sandbox-".
+// setup returns a runner in front of the upstream at url. The route is the sandbox's: it accepts
+// every model that begins with "sandbox-".
 func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
 	t.Helper()
 	x := setupUnheard(t, b, url, never, change)
@@ -54,19 +54,19 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	return x
 }
 
-// setupUnheard is setup where each notice is lost, and running chats are checked that often.
+// setupUnheard is setup without peer notifications and with the given check interval.
 func setupUnheard(t testing.TB, b *broker.Broker, url string, checkEvery time.Duration, change func(*config.Config)) *bundle {
 	t.Helper()
 	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(checkEvery) }, change)
 }
 
-// setupSecondLook is setupUnheard without periodic checks, and with a shorter wait before the second look.
+// setupSecondLook is setupUnheard without periodic checks and with a shorter delay before rereads.
 func setupSecondLook(t testing.TB, b *broker.Broker, url string, wait time.Duration) *bundle {
 	t.Helper()
 	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(never).LooksAgainAfter(wait) }, nil)
 }
 
-// setupWith is setup with other options, where each notice is lost.
+// setupWith is setup with changed options and without peer notifications.
 func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.Options) inline.Options, change func(*config.Config)) *bundle {
 	t.Helper()
 	cfg := config.Default()
@@ -88,7 +88,7 @@ func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.O
 	p := parts.New(parts.Options{Config: config.NewLive(cfg), Broker: b, Routes: table, Metrics: metrics, Logger: brokertest.Logger(t)})
 	x := &bundle{t: t, cfg: cfg, b: b, tasks: p.Log, chats: p.Chats, bodies: p.Bodies, metrics: metrics}
 	ctx, cancel := context.WithCancel(t.Context())
-	// The index is not started, so that tests can count what the runner reads.
+	// The index is not started, so that tests can count the runner's reads.
 	endLog, err := p.Log.Start(ctx)
 	if err != nil {
 		cancel()
@@ -107,7 +107,7 @@ func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.O
 	return x
 }
 
-// withSandbox is setup before the sandbox.
+// withSandbox is setup in front of a sandbox.
 func withSandbox(t testing.TB, b *broker.Broker, change func(*config.Config)) (*bundle, *sandbox.Sandbox) {
 	t.Helper()
 	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
@@ -129,7 +129,7 @@ func ask(model, fields string) admission.Request {
 	}
 }
 
-// end writes a chat's end into the log, as any replica does.
+// end writes a chat's end to the log, as any replica may.
 func (x *bundle) end(id string, end func(*genbusv1.Chat) (task.Event, error)) joblog.Entry {
 	x.t.Helper()
 	name := subject.JobName{Kind: subject.Chat, Tenant: tenant, ID: id}
@@ -150,12 +150,12 @@ func (x *bundle) end(id string, end func(*genbusv1.Chat) (task.Event, error)) jo
 	return entry
 }
 
-// byItsCaller is the cancel of a chat.
+// byItsCaller cancels a chat.
 func byItsCaller(c *genbusv1.Chat) (task.Event, error) {
 	return task.Cancelled(c, time.Now(), errcode.New(errcode.Cancelled, "by its caller").TaskError())
 }
 
-// history is what a subscriber sees of a chat: its blocks, and its terminal event.
+// history returns a subscriber's view of a chat: its blocks and its terminal event.
 func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), brokertest.Patience)
@@ -185,7 +185,7 @@ func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
 	return blocks, end
 }
 
-// done waits for the twin in the feed of finished chats.
+// done waits for the feed copy.
 func (x *bundle) done(c *genbusv1.Chat, status string) {
 	x.t.Helper()
 	for {
@@ -199,7 +199,6 @@ func (x *bundle) done(c *genbusv1.Chat, status string) {
 	}
 }
 
-// read takes all blocks of a stream.
 func read(s *inline.Stream) (blocks []string, err error) {
 	for {
 		b, err := s.Next()

@@ -1,9 +1,9 @@
-// Package jobindex keeps the index of jobs for all replicas: two of them read the log's headers
-// into a jobtable.Table, and the others ask these two. It holds nothing that it could not read
-// from the log again.
+// Package jobindex keeps the index of jobs for all replicas. Two replicas, the keepers, read the
+// log's headers into a jobtable.Table; the others ask them. The index can be rebuilt from the log
+// at any time.
 //
-// keeper.go reads the log, and role.go decides which replicas do. peers.go asks, and server.go
-// answers.
+// The file keeper.go reads the log, and role.go decides which replicas are keepers. The file
+// peers.go asks other replicas, and server.go answers them.
 package jobindex
 
 import (
@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// countPatience is how long a count waits for an answer, as an acceptance waits for it.
+	// countPatience bounds the wait for a count. It is short because accepting a job waits for it.
 	countPatience = 600 * time.Millisecond
-	// lookAgain is the time between two looks for a replica that has the index ready.
+	// lookAgain is the interval at which a caller checks for a replica with a ready index.
 	lookAgain = 50 * time.Millisecond
 )
 
-// Index is the index, for one replica. It is safe for concurrent use.
+// Index gives one replica access to the index of jobs. It is safe for concurrent use.
 type Index struct {
 	log     *joblog.Log
 	metrics *telemetry.Metrics
 	keeper  *keeper
-	// role, peers and server are nil where there is no other replica.
+	// role, peers and server are nil in mode Alone.
 	role   *role
 	peers  *peers
 	server *server
@@ -42,14 +42,14 @@ type Index struct {
 	wrote own
 }
 
-// own is the last event that began or ended a job by a commit of this process.
+// own identifies the last commit of this process that began or ended a job.
 type own struct {
 	seq uint64
 	at  time.Time
 }
 
-// New returns an index that hears of the commits of this process. Start makes it hear of the
-// others'.
+// New returns an index that follows the commits of this process. After Start it also follows those
+// of other replicas.
 func New(o Options) *Index {
 	if o.Size == 0 {
 		o.Size = DefaultSize
@@ -67,11 +67,11 @@ func New(o Options) *Index {
 	return x
 }
 
-// Observe registers an observer, before Start.
+// Observe registers an observer. It must be called before Start.
 func (x *Index) Observe(o Observer) { x.keeper.observers = append(x.keeper.observers, o) }
 
-// Start keeps the index, or asks those that do, until ctx ends; the returned function waits
-// for that.
+// Start keeps the index, or prepares to ask its keepers, until ctx ends. The returned function
+// waits for the end.
 func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	run := x.keeper.run
 	if x.role == nil {
@@ -94,22 +94,22 @@ func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	return func() { <-done }, nil
 }
 
-// Leave has another replica keep the index, as this one stops; it has it until ctx of Start
-// ends.
+// Leave hands the index over to another replica because this one stops. This replica still answers
+// until the context of Start ends.
 func (x *Index) Leave() {
 	if x.role != nil {
 		x.role.leave()
 	}
 }
 
-// Ready reports whether this replica keeps the index and has all that the log has.
+// Ready reports whether this replica keeps the index and has caught up with the log.
 func (x *Index) Ready() bool { return x.keeper.ready() != nil }
 
-// committed takes a job that this replica has just made or ended, before its event comes
-// back.
+// committed applies a commit of this replica that began or ended a job, before the log delivers its
+// event.
 func (x *Index) committed(n joblog.Notice) {
 	x.mu.Lock()
-	if n.Seq > x.wrote.seq || time.Since(x.wrote.at) > ownFor { // a log that is created again begins with 1
+	if n.Seq > x.wrote.seq || time.Since(x.wrote.at) > ownFor { // a recreated log starts at sequence 1
 		x.wrote = own{seq: n.Seq, at: time.Now()}
 	}
 	x.mu.Unlock()
@@ -119,11 +119,12 @@ func (x *Index) committed(n joblog.Notice) {
 	}
 }
 
-// ownFor is how long a replica asks for what it has written itself. A keeper has heard of it
-// by then, or will not: the job was erased, or the log created again.
+// ownFor is how long answers must include this replica's last commit. After that, a keeper either
+// has the event or will never get it, because the job was erased or the log recreated.
 const ownFor = 5 * time.Second
 
-// upto is the event up to which an answer is to be, so that it has what this replica wrote.
+// upto returns the sequence that answers must reach so that they include this replica's commits, or
+// 0.
 func (x *Index) upto() uint64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -133,10 +134,9 @@ func (x *Index) upto() uint64 {
 	return x.wrote.seq
 }
 
-// Unfinished is how many of a tenant's jobs, of both kinds and on all replicas, have begun
-// and not ended, as far as a replica knows that keeps the index; with those that this process
-// has committed before it asks. Inline chats are not among them. known is false where no
-// replica has the index ready.
+// Unfinished returns the number of a tenant's unfinished jobs of both kinds on all replicas,
+// without inline chats. It includes all earlier commits of this process. known is false if no
+// replica answers from a ready index.
 func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known bool) {
 	if r := x.keeper.ready(); r != nil {
 		return r.table.Unfinished(tenant), true
@@ -145,9 +145,9 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 	return a.Jobs, err == nil
 }
 
-// UnfinishedByTenant are the unfinished jobs, as Unfinished counts them, of the tenants with the
-// most, n of at most MaxPage, and of some others, and those of all tenants. While no replica
-// has the index ready the error is ErrCatchingUp.
+// UnfinishedByTenant counts the unfinished jobs of the n tenants that have the most and of the
+// tenants in also, as Unfinished does. total counts all tenants. n is at most jobtable.MaxPage. It
+// returns ErrCatchingUp while no replica has the index ready.
 func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (jobs map[string]int64, total int64, err error) {
 	n = min(n, jobtable.MaxPage)
 	if r := x.keeper.ready(); r != nil {
@@ -158,8 +158,8 @@ func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (j
 	return a.ByName, a.InAll, err
 }
 
-// Rates are those of all replicas, as a replica knows them that keeps the index. While none
-// has it ready the error is ErrCatchingUp.
+// Rates returns the rates over all replicas. It returns ErrCatchingUp while no replica has the
+// index ready.
 func (x *Index) Rates(ctx context.Context) (jobtable.Rates, error) {
 	if r := x.keeper.ready(); r != nil {
 		return r.rated(), nil
@@ -174,9 +174,9 @@ func (x *Index) Rates(ctx context.Context) (jobtable.Rates, error) {
 	return *a.Rates, nil
 }
 
-// Search looks for jobs of all tenants. The answer is the index's, which may be some seconds
-// behind the log: AsOf says how far. An illegal token is jobtable.ErrPageToken; while no replica has
-// the index ready the error is ErrCatchingUp, and while they are busy ErrBusy.
+// Search finds jobs of all tenants. The index may be some seconds behind the log; AsOf tells how
+// far. Search returns jobtable.ErrPageToken for an invalid token, ErrCatchingUp while no replica
+// has the index ready, and ErrBusy while those replicas are busy.
 func (x *Index) Search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
 	s, err := s.Normalized()
 	if err != nil {
@@ -204,8 +204,7 @@ func (x *Index) search(ctx context.Context, s jobtable.Search) (jobtable.Found, 
 	}
 }
 
-// Erased has a job forgotten that was erased, as it was then: what it was looked for by is not
-// to be found any more.
+// Erased hides an erased job from searches on all replicas. e is the entry that was erased.
 func (x *Index) Erased(e joblog.Entry) {
 	x.tell(gone{
 		Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), Erased: true,
@@ -213,7 +212,7 @@ func (x *Index) Erased(e joblog.Entry) {
 	})
 }
 
-// tell takes a job that is gone out of the table here, and tells the others.
+// tell removes a job from this replica's table and tells the other replicas to do the same.
 func (x *Index) tell(g gone) {
 	if own := x.keeper.current.Load(); own != nil {
 		g.from(own.table)

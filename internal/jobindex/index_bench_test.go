@@ -18,9 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// BenchmarkFill is a replica that starts where the log has unfinished jobs of 10,000
-// tenants: how many it hears of in a second, through an ordered consumer of the embedded
-// broker in the same process, until its list is complete.
+// BenchmarkFill measures how many jobs per second a starting replica reads until its index is
+// complete. The log of the embedded broker has unfinished jobs of 10,000 tenants.
 func BenchmarkFill(b *testing.B) {
 	const tenants, jobs = 10_000, 1_000_000
 	broker := brokertest.Single(b)

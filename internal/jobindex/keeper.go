@@ -13,32 +13,31 @@ import (
 )
 
 const (
-	// readAgain is the wait after a log that could not be read from its beginning.
+	// readAgain is the delay before the log is read again after a failure.
 	readAgain = 5 * time.Second
-	// searches bounds the searches that one replica runs at a time. turnPatience is how long one
-	// waits for its turn, and searchPatience how long it takes at most.
+	// searches bounds the concurrent searches of one replica. turnPatience bounds the wait for a
+	// turn, and searchPatience the whole search.
 	searches       = 2
 	turnPatience   = time.Second
 	searchPatience = 5 * time.Second
 )
 
-// keeper reads the log into an index on this replica, while run is called.
+// keeper reads the log into an index on this replica while run is active.
 type keeper struct {
 	log       *joblog.Log
 	metrics   *telemetry.Metrics
 	logger    *slog.Logger
 	size      int
 	observers []Observer
-	// current is the reading of a replica that keeps the index, or kept it last.
+	// current is the latest reading, or nil unless run is active.
 	current atomic.Pointer[reading]
-	turns   chan struct{} // has a token for each search that runs
+	turns   chan struct{} // holds a token for each running search
 }
 
 func newKeeper(o Options) *keeper {
 	return &keeper{log: o.Log, metrics: o.Metrics, logger: o.Logger, size: o.Size, turns: make(chan struct{}, searches)}
 }
 
-// run keeps the index until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	defer func() {
 		k.current.Store(nil)
@@ -49,12 +48,12 @@ func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := k.read(ctx); err != nil && ctx.Err() == nil {
 			k.logger.Warn("could not read job index from log, retrying", telemetry.KeyError, err)
-			_ = broker.Wait(ctx, readAgain) // the loop looks at ctx
+			_ = broker.Wait(ctx, readAgain) // the loop checks ctx
 		}
 	}
 }
 
-// read reads the log until ctx ends, or until it has to be read from its beginning again.
+// read reads the log until ctx ends or the log must be read from its beginning again.
 func (k *keeper) read(ctx context.Context) error {
 	h, err := k.log.Headers(ctx)
 	if err != nil {
@@ -89,7 +88,7 @@ func (k *keeper) read(ctx context.Context) error {
 	}
 }
 
-// ready returns the reading if it has all that the log has, else nil.
+// ready returns the current reading if it has caught up with the log, or nil.
 func (k *keeper) ready() *reading {
 	if r := k.current.Load(); r != nil && r.isReady(time.Now()) {
 		return r
@@ -97,10 +96,10 @@ func (k *keeper) ready() *reading {
 	return nil
 }
 
-// report sets the metric of this replica's readiness.
 func (k *keeper) report() { k.metrics.IndexReady(k.ready() != nil) }
 
-// search looks through the table of a reading, when fewer others do.
+// search searches the table of a reading. It returns ErrBusy if it gets no turn within
+// turnPatience.
 func (k *keeper) search(ctx context.Context, r *reading, s jobtable.Search) (jobtable.Found, error) {
 	turn := time.NewTimer(turnPatience)
 	defer turn.Stop()

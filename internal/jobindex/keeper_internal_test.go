@@ -9,7 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/jobtable"
 )
 
-// TestTooManySearchesAreToldSo after a moment.
+// TestTooManySearchesAreToldSo checks that a search without a turn fails with ErrBusy after
+// turnPatience.
 func TestTooManySearchesAreToldSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

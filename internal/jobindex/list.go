@@ -12,26 +12,28 @@ import (
 )
 
 const (
-	// answerPatience is how long a list waits for an answer, and listPatience how long it waits
-	// for a replica that has the index ready.
+	// answerPatience bounds the wait for the answer to a list, and listPatience the wait for a
+	// replica with a ready index.
 	answerPatience = 5 * time.Second
 	listPatience   = time.Second
 )
 
-// Page is a part of a list.
+// Page is one page of a list.
 type Page struct {
 	Jobs []joblog.Entry
-	// NextToken is empty when this is the last page.
+	// NextToken is empty on the last page.
 	NextToken string
 }
 
-// List reads a page. The index says which jobs there are; each job is then read
-// from the log, so that a page never shows an older state than Get. A job whose
-// status has changed since the index heard of it, or that was erased, is left
-// out, and the page goes on with the next one: only the last page is short,
-// because clients take a short page for the last one. An After that neither the
-// index nor the log knows is joblog.ErrNotFound. While no replica has the index ready the
-// error is ErrCatchingUp, after a second.
+// List reads a page. It takes the job ids from the index and reads each job from the log, so that a
+// page never shows an older state than Get.
+//
+// List skips jobs that were erased or whose status no longer matches, and fills the page with the
+// jobs that follow. Only the last page is short, because clients take a short page for the last
+// one.
+//
+// List returns joblog.ErrNotFound if neither the index nor the log has the job q.After. It returns
+// ErrCatchingUp if no replica has the index ready within a second.
 func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
 	w, err := q.Window()
 	if err != nil {
@@ -39,7 +41,7 @@ func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
 	}
 	var page Page
 	for size := jobtable.PageSize(q.Size); ; {
-		w.N = size - len(page.Jobs) + 1 // one more tells whether there is another page
+		w.N = size - len(page.Jobs) + 1 // one row more tells whether another page follows
 		rows, err := x.rows(ctx, &w)
 		if err != nil {
 			return Page{}, err
@@ -61,9 +63,9 @@ func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
 	}
 }
 
-// rows gives those of a window. Of a job that was erased the index may know the row still
-// that a list begins after, so that a caller that erases what is listed can go on with the
-// list; of one that fell out of the index the log knows it.
+// rows returns the rows of a window. If the index has no row of AfterJob, rows takes its place from
+// the log. An erased job may still have a row, so that a caller that erases the jobs it lists can
+// continue.
 func (x *Index) rows(ctx context.Context, w *jobtable.Window) ([]jobtable.Row, error) {
 	rows, found, err := x.page(ctx, *w)
 	if err != nil || found {
@@ -78,8 +80,7 @@ func (x *Index) rows(ctx context.Context, w *jobtable.Window) ([]jobtable.Row, e
 	return rows, err
 }
 
-// appendRow reads the job of a row and appends it, if it is still there and as
-// wanted.
+// appendRow reads the job of a row and appends it if it still exists and matches.
 func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Query, r jobtable.Row) ([]joblog.Entry, error) {
 	n := subject.JobName{Kind: q.Kind, Tenant: q.Tenant, ID: r.ID}
 	e, err := x.log.Get(ctx, n)
@@ -92,7 +93,7 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Q
 	case err != nil:
 		return nil, err
 	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.Created:
-		if e.Seq > r.Seq { // the row is of a job that was erased; this one has a row of its own
+		if e.Seq > r.Seq { // the row belongs to an erased job; the job that reuses the id has another row
 			x.forget(n, r)
 		}
 		return jobs, nil
@@ -102,7 +103,7 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Q
 	return append(jobs, e), nil
 }
 
-// page gives the rows of a window; false where the job is unknown that it begins after.
+// page returns the rows of a window. found is false if the index has no row of AfterJob.
 func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Row, found bool, err error) {
 	for began := time.Now(); ; {
 		if r := x.keeper.ready(); r != nil {
@@ -124,8 +125,8 @@ func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Ro
 	}
 }
 
-// forget makes all replicas forget a job that the log does not have. If a message is lost, the
-// next list sends another one.
+// forget tells all replicas to remove a job that the log does not have. If the message is lost, the
+// next list repeats it.
 func (x *Index) forget(n subject.JobName, r jobtable.Row) {
 	x.tell(gone{Kind: n.Kind, Tenant: n.Tenant, Row: r})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestAJobThatTheLeaderStoresLaterStays in the list: an ordered consumer may be on a node that
-// has what the leader stores a moment later.
+// TestAJobThatTheLeaderStoresLaterStays checks that a list keeps a job that its node delivers
+// before the leader has stored it.
 func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -38,7 +38,7 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	if n := listed(); n != 0 {
 		t.Fatalf("%d jobs are listed that the log does not have", n)
 	}
-	l.OnCommit(func(joblog.Notice) {}) // the event is not heard of a second time
+	l.OnCommit(func(joblog.Notice) {}) // keeps the event from being heard twice
 	e, err := l.Commit(t.Context(), first, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// listed is a log with n jobs, video_00 the oldest, of which the list has heard.
+// listed returns a replica whose index has heard n jobs, video_00 being the oldest.
 func listed(t *testing.T, n int) *replica {
 	t.Helper()
 	l := newReplica(t, brokertest.Single(t))
@@ -28,7 +28,7 @@ func listed(t *testing.T, n int) *replica {
 	begin := time.Now().Truncate(time.Second)
 	for i := range n {
 		item := work(fmt.Sprintf("video_%02d", i))
-		item.AcceptedAt = timestamppb.New(begin.Add(time.Duration(i/2) * time.Second)) // two of each time
+		item.AcceptedAt = timestamppb.New(begin.Add(time.Duration(i/2) * time.Second)) // pairs share a creation time
 		must[joblog.Entry](t)(l.Commit(t.Context(), task.FromWork(item), 0))
 	}
 	for range n {
@@ -37,7 +37,6 @@ func listed(t *testing.T, n int) *replica {
 	return l
 }
 
-// pages reads a list to its end, page by page.
 func pages(t *testing.T, l *replica, q jobtable.Query) (out [][]string) {
 	t.Helper()
 	q.Kind, q.Tenant = subject.Video, "acme"
@@ -99,8 +98,8 @@ func TestListAfterAJob(t *testing.T) {
 	}
 }
 
-// TestListPassesOverWhatIsGone: a page with jobs that were erased, or that have
-// another status by now, is filled up; only the last one is short.
+// TestListPassesOverWhatIsGone checks that pages are filled despite erased jobs, so that only the
+// last one is short.
 func TestListPassesOverWhatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, ascending := range []bool{false, true} {
@@ -112,9 +111,9 @@ func TestListPassesOverWhatIsGone(t *testing.T) {
 			if ascending {
 				want = [][]string{{"video_02", "video_04"}, {"video_05", "video_06"}}
 			}
-			for range 2 { // the second time the index has forgotten them
+			for range 2 { // in the second round, the index has forgotten them
 				got := pages(t, l, jobtable.Query{Size: 2, Ascending: ascending})
-				// The first reading may find out too late that nothing follows.
+				// The first reading may learn too late that nothing follows.
 				got = slices.DeleteFunc(got, func(ids []string) bool { return ids == nil })
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -124,8 +123,7 @@ func TestListPassesOverWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestListAfterAPageThatIsErased: the place of a token stays, though its job is
-// gone.
+// TestListAfterAPageThatIsErased checks that a page token works although its job was erased.
 func TestListAfterAPageThatIsErased(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 6)
@@ -140,7 +138,7 @@ func TestListAfterAPageThatIsErased(t *testing.T) {
 		q := jobtable.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
 		first := must[jobindex.Page](t)(l.List(t.Context(), q))
 		erase(t, l, row.erased...)
-		must[jobindex.Page](t)(l.List(t.Context(), q)) // the index forgets them
+		must[jobindex.Page](t)(l.List(t.Context(), q)) // makes the index forget them
 		q.Token = first.NextToken
 		if diff := cmp.Diff(row.want, pages(t, l, q)); diff != "" {
 			t.Errorf("ascending %t (-want +got):\n%s", row.ascending, diff)
@@ -157,7 +155,7 @@ func TestListByAStatusThatHasChanged(t *testing.T) {
 		next := must[task.Event](t)(task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"}))
 		must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 	}
-	// Whether or not the index has heard of it yet, none is queued.
+	// The log decides, even if the index has not heard of the cancellations.
 	if got := pages(t, l, jobtable.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
 		t.Errorf("queued: %v", got)
 	}
@@ -229,7 +227,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestABoundMayBeFarAway: each is a legal Timestamp, whether or not nanoseconds can say it.
+// TestABoundMayBeFarAway checks bounds beyond the range of nanosecond timestamps.
 func TestABoundMayBeFarAway(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 2)
@@ -254,8 +252,8 @@ func TestABoundMayBeFarAway(t *testing.T) {
 	}
 }
 
-// TestJobMadeAgainIsListedOnce: the list knows the erased job and the one that
-// has its id now. It shows one, and comes to its end, in both orders.
+// TestJobMadeAgainIsListedOnce checks that a list shows an id that was erased and reused only once,
+// and ends, in both orders.
 func TestJobMadeAgainIsListedOnce(t *testing.T) {
 	t.Parallel()
 	for _, ascending := range []bool{false, true} {

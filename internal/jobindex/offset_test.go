@@ -15,8 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestListFromAnOffset: jobs are passed over in both orders, by what matches, and
-// only before the first page.
+// TestListFromAnOffset checks that an offset skips matching jobs, in both orders.
 func TestListFromAnOffset(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 7)
@@ -33,7 +32,7 @@ func TestListFromAnOffset(t *testing.T) {
 		"all":          {jobtable.Query{Offset: 7}, nil},
 		"more":         {jobtable.Query{Offset: 100}, nil},
 		"after a job":  {jobtable.Query{Offset: 1, After: "video_04"}, []string{"video_02", "video_01", "video_00"}},
-		// Those outside of the bounds do not count.
+		// Jobs outside the bounds do not count.
 		"within bounds": {jobtable.Query{Offset: 1, CreatedBefore: begin.Add(2 * time.Second).UnixNano()}, []string{"video_02", "video_01", "video_00"}},
 	} {
 		q := row.query
@@ -49,8 +48,8 @@ func TestListFromAnOffset(t *testing.T) {
 	}
 }
 
-// TestListAfterAJobThatIsErased goes on as long as the index knows it; after one
-// that is unknown there is no list.
+// TestListAfterAJobThatIsErased checks that a list resumes after an erased job while the index has
+// its row, and then fails with ErrNotFound.
 func TestListAfterAJobThatIsErased(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 5)
@@ -59,7 +58,7 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 	if diff := cmp.Diff(want, pages(t, l, jobtable.Query{After: "video_03"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	pages(t, l, jobtable.Query{}) // the index forgets it
+	pages(t, l, jobtable.Query{}) // makes the index forget it
 	for _, id := range []string{"video_03", "video_none"} {
 		_, err := l.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", After: id})
 		if !errors.Is(err, joblog.ErrNotFound) {
@@ -74,7 +73,8 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 	}
 }
 
-// TestListAfterAJobThatFellOut of the index: the log knows where it stood.
+// TestListAfterAJobThatFellOut checks that a list resumes after an evicted job, whose place comes
+// from the log.
 func TestListAfterAJobThatFellOut(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -8,42 +8,42 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// DefaultSize is how many jobs an index lists where Options say nothing.
+// DefaultSize is the default of Options.Size.
 const DefaultSize = 100_000
 
-// Mode says whether a replica keeps the index.
+// Mode decides when a replica keeps the index.
 type Mode string
 
-// The modes.
 const (
-	// Alone keeps it, asks no other replica and is asked by none: there is none.
+	// Alone keeps the index and contacts no other replica. It is for a single replica.
 	Alone Mode = ""
-	// Auto keeps it where fewer than two others do.
+	// Auto keeps the index if fewer than two other replicas do.
 	Auto Mode = "auto"
-	// On keeps it in any case.
+	// On always keeps the index.
 	On Mode = "on"
-	// Off keeps it only where no other replica has for half a minute.
+	// Off keeps the index only after no replica has kept it for half a minute.
 	Off Mode = "off"
 )
 
-// Observer hears, while this replica keeps the index, of the last event of every job that the
-// log has, and of every commit of every replica. It must not block.
+// Observer receives the last event of every job in the log and then every commit of every replica,
+// while this replica keeps the index. Its methods must not block.
 type Observer interface {
 	Notice(n joblog.Notice)
-	// Forget is called when this replica keeps the index no more, after the last Notice.
+	// Forget is called after the last Notice, when this replica stops keeping the index.
 	Forget()
 }
 
-// Options makes an Index. Log, Metrics and Logger are required, and Broker unless it is alone.
+// Options configures an Index. Log, Metrics and Logger are required. Broker is required unless Mode
+// is Alone.
 type Options struct {
 	Log     *joblog.Log
 	Broker  *broker.Broker
 	Metrics *telemetry.Metrics
 	Logger  *slog.Logger
 	Mode    Mode
-	// Size bounds the jobs that List knows. Default: DefaultSize.
+	// Size is the maximum number of jobs in the index. Default: DefaultSize.
 	Size int
-	// Able is an error while this replica's observers cannot do what they are for, so that
-	// another one is to keep the index. Default: they always can.
+	// Able returns an error while this replica's observers cannot do their work. Another replica
+	// then takes over the index. Default: always nil.
 	Able func() error
 }

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// avoidFor is how long one that is slow is asked after the others, askFor how
-	// long one is asked after its last claim, and mostAsked how many are asked one question.
+	// avoidFor is how long a slow replica is asked after the others. askFor is how long a replica
+	// is asked after its last claim. mostAsked bounds the replicas that a question starts with.
 	avoidFor  = 5 * time.Second
 	askFor    = time.Minute
 	mostAsked = 2
-	// hedgeAfter is how long one keeper is waited for until another one is asked too, and
-	// mostAskedAtAll bounds the replicas that one question goes to.
+	// hedgeAfter is the wait before another replica is asked too. mostAskedAtAll bounds the
+	// replicas asked per question.
 	hedgeAfter     = 300 * time.Millisecond
 	mostAskedAtAll = 8
-	// keeperPatience is how long a search waits for the answer of one replica.
+	// keeperPatience bounds the wait of a search for one replica's answer.
 	keeperPatience = 2 * time.Second
 )
 
-// peers are the other replicas that keep the index, as the leases say. A nil *peers has none.
+// peers asks the other replicas that keep the index, according to the leases. A nil *peers knows
+// none.
 type peers struct {
 	b      *broker.Broker
 	self   string
@@ -38,16 +39,16 @@ type peers struct {
 	leases map[string]*fleet.Lease
 
 	mu      sync.Mutex
-	had     map[string]time.Time // the replicas that claimed last to have the index ready, and when
-	avoided map[string]time.Time // until when
+	had     map[string]time.Time // when each replica last claimed to have the index ready
+	avoided map[string]time.Time // end of each replica's avoidance
 }
 
 func newPeers(o Options, leases map[string]*fleet.Lease) *peers {
 	return &peers{b: o.Broker, self: o.Log.Writer(), logger: o.Logger, leases: leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
 }
 
-// ready are the other replicas that have the index ready, those first that have answered, and
-// then those that had it and stop: they have it until their end.
+// ready returns up to mostAsked other replicas that have the index ready, or had it and are
+// stopping: those keep it until they end. Avoided replicas come last, and recent claims first.
 func (p *peers) ready(now time.Time) (replicas []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,24 +80,24 @@ func (p *peers) ready(now time.Time) (replicas []string) {
 	return replicas[:min(len(replicas), mostAsked)]
 }
 
-// avoid has a replica that is slow asked after the others for a while.
+// avoid makes questions go to other replicas before a slow one, for avoidFor.
 func (p *peers) avoid(replica string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.avoided[replica] = now.Add(avoidFor)
 }
 
-// failed is avoid for one that has not answered: where it stops, it is asked no more.
+// failed avoids a replica that did not answer, and drops it if it no longer claims the index.
 func (p *peers) failed(replica string, now time.Time) {
 	p.avoid(replica, now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now.Sub(p.had[replica]) > time.Second { // it does not claim to keep it any more
+	if now.Sub(p.had[replica]) > time.Second { // no longer claims to keep the index
 		delete(p.had, replica)
 	}
 }
 
-// request asks one replica. Without an answer the answer says why.
+// request asks one replica. If no answer arrives, Error of the returned answer says why.
 func (p *peers) request(ctx context.Context, replica string, data []byte) (a answer) {
 	m, err := p.b.Conn().RequestWithContext(ctx, p.b.Names().Index(replica), data)
 	if err == nil {
@@ -111,7 +112,7 @@ func (p *peers) request(ctx context.Context, replica string, data []byte) (a ans
 
 // ask asks a replica that has the index ready, and after hedgeAfter another one too. The first
 // answer counts. If current is set, answers older than q.Upto are discarded. Without an answer
-// within most, the error is ErrCatchingUp if no replica has the index ready, the cause of ctx, or
+// within most, it returns ErrCatchingUp if no replica has the index ready, the cause of ctx, or
 // broker.ErrNoAnswer.
 func (p *peers) ask(ctx context.Context, q question, current bool, most time.Duration) (answer, error) {
 	if p == nil {
@@ -145,7 +146,7 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 			switch {
 			case a.Error == "" && (!current || a.AsOf >= q.Upto):
 				return a, nil
-			case a.Error != "" && asking.Err() == nil: // else it is not known what it would have answered
+			case a.Error != "" && asking.Err() == nil: // a request cut off by the deadline says nothing about the replica
 				p.logger.Debug("could not query job index of replica", "replica", a.replica, "error", a.Error)
 				p.failed(a.replica, time.Now())
 			}
@@ -161,14 +162,14 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 	switch {
 	case ctx.Err() != nil:
 		return answer{}, context.Cause(ctx)
-	case asking.Err() == nil: // they are gone, or not ready any more
+	case asking.Err() == nil: // the replicas have stopped or are no longer ready
 		return answer{}, ErrCatchingUp
 	}
 	return answer{}, fmt.Errorf("query the job index of other replicas: %w", broker.ErrNoAnswer)
 }
 
-// search asks one replica that has the index ready, and the next where it does not answer:
-// never two at once, as an answer costs them more than that to any other question.
+// search asks one replica that has the index ready, and the next one only if it does not answer. It
+// never asks two at once, because searches are the most expensive questions.
 func (p *peers) search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
 	if p == nil {
 		return jobtable.Found{}, ErrCatchingUp
@@ -203,7 +204,7 @@ func (p *peers) search(ctx context.Context, s jobtable.Search) (jobtable.Found, 
 	return jobtable.Found{}, err
 }
 
-// tell tells every replica that may have read it of a job that is gone.
+// tell tells all replicas about a removed job.
 func (p *peers) tell(g gone) {
 	if p == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/fleet"
 )
 
-// TestASlowKeeperThatStopsIsAsked after the others, until it does not answer: it has the index
-// until its end, and may be the only one.
+// TestASlowKeeperThatStopsIsAsked checks that a stopping keeper is asked after the others until it
+// does not answer.
 func TestASlowKeeperThatStopsIsAsked(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -13,7 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// life is the events of a video that was accepted, begins and ends some minutes before now.
+// life returns the events of a video that was accepted, begins and ends the given minutes before
+// now. A negative begun or ended leaves that event out.
 func life(now time.Time, id string, accepted, begun, ended int) (events []joblog.Notice) {
 	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
 	n := joblog.Notice{
@@ -42,7 +43,7 @@ func newTestReading(size int, caughtUp bool) *reading {
 	return &reading{table: jobtable.New(size), rates: jobtable.NewRateCounter(), caughtUp: caughtUp}
 }
 
-// film are the minutes that are not empty, by how long ago they are.
+// film returns the minutes that are not empty, keyed by their age in minutes.
 func film(r *reading, now time.Time) map[int]jobtable.Minute {
 	out := map[int]jobtable.Minute{}
 	for i, m := range r.rates.Rates(now).Of(subject.Video, "film") {
@@ -53,8 +54,8 @@ func film(r *reading, now time.Time) map[int]jobtable.Minute {
 	return out
 }
 
-// TestEventsAreCountedByTheirMinutes, the same whether they are heard one by one, or only the
-// last of each job, by a reading that begins later.
+// TestEventsAreCountedByTheirMinutes checks that a reading counts the same from all events of a job
+// as from its last one.
 func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Minute).Add(30 * time.Second)
@@ -72,7 +73,7 @@ func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	all, last := newTestReading(100, true), newTestReading(100, false)
 	for _, job := range jobs {
 		all.hearAll(job...)
-		all.hearAll(job...) // a reading that goes on after an interruption may hear what it has heard
+		all.hearAll(job...) // an interrupted reading may hear events twice
 		last.hear(job[len(job)-1])
 	}
 	for name, r := range map[string]*reading{"all events": all, "the last ones": last} {
@@ -80,8 +81,8 @@ func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	// A later attempt is not another start, and an event of a job that fell out of the table
-	// does not count what is counted already.
+	// A later attempt is not another start. An event of a job that was evicted does not count
+	// again.
 	retry := jobs[1][1]
 	retry.Seq, retry.Version, retry.Time = seq+1, 5, now
 	small := newTestReading(1, true)
@@ -96,7 +97,8 @@ func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	}
 }
 
-// TestAnOwnEventThatIsHeardEarly does not hide what is heard after it.
+// TestAnOwnEventThatIsHeardEarly checks that an event applied by Wrote does not keep later events
+// of its job from counting.
 func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -106,7 +108,7 @@ func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
 	}
 	r := newTestReading(100, false)
 	r.table.Wrote(events[2])
-	r.hearAll(events[1], events[2]) // the last one that the log had, and the end
+	r.hearAll(events[1], events[2]) // the last event in the log, and the end
 	sum := jobtable.Minute{}
 	for _, m := range film(r, now) {
 		sum = jobtable.Minute{Accepted: sum.Accepted + m.Accepted, Started: sum.Started + m.Started, Ended: sum.Ended + m.Ended, Failed: sum.Failed + m.Failed}
@@ -116,7 +118,7 @@ func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
 	}
 }
 
-// BenchmarkRated is a keeper's part of an overview: 20 routes, and 100,000 jobs of 10,000
+// BenchmarkRated measures a keeper's part of an overview, with 20 routes and 100,000 jobs of 10,000
 // tenants.
 func BenchmarkRated(b *testing.B) {
 	r, now := newTestReading(DefaultSize, true), time.Now()

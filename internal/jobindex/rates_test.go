@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestRates counts what happened on each route, and a replica that reads the log later counts
-// the same.
+// TestRates checks the counts of each route, and that a replica that reads the log later counts the
+// same.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -25,7 +25,7 @@ func TestRates(t *testing.T) {
 			if id == "video_1" {
 				continue
 			}
-			// Its first submission is refused, and it is submitted once more.
+			// Both submissions are refused; only the first counts as a start.
 			for range 2 {
 				e = must[joblog.Entry](t)(first.Commit(t.Context(), must[task.Event](t)(task.Submitting(e.Job.(*genbusv1.VideoTask), time.Now(), task.Submission{Upstream: "u"})), e.Seq))
 				e = must[joblog.Entry](t)(first.Commit(t.Context(), must[task.Event](t)(task.Requeued(e.Job.(*genbusv1.VideoTask), time.Now(), time.Now(), "busy")), e.Seq))
@@ -48,7 +48,7 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// TestRatesAreAskedFor by a replica that does not keep the index.
+// TestRatesAreAskedFor checks that a replica without the index gets the rates from a keeper.
 func TestRatesAreAskedFor(t *testing.T) {
 	t.Parallel()
 	_, asks := threeReplicas(t)

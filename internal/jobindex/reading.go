@@ -13,51 +13,51 @@ import (
 )
 
 const (
-	// probeEvery is how often a reading is compared with the log, and probeSoon while only
-	// that is missing.
+	// probeEvery is the interval at which a reading is compared with the log. probeSoon is the
+	// interval while only that comparison delays readiness.
 	probeEvery = time.Second
 	probeSoon  = 50 * time.Millisecond
-	// doubtAfter is how long a reading may stall behind the log and be ready, lagAfter how far
-	// it may lag while it goes on, and giveUpAfter how long it may stall until the log is read
-	// from its beginning again. nats.go makes a consumer whose
-	// heartbeats are missing again after ten seconds.
+	// doubtAfter is how long a reading may stall behind the log and stay ready. lagAfter is how far
+	// it may lag while it progresses. giveUpAfter is how long it may stall before it restarts from
+	// the beginning. It exceeds the ten seconds after which nats.go recreates a consumer without
+	// heartbeats.
 	doubtAfter  = 3 * time.Second
 	lagAfter    = 10 * time.Second
 	giveUpAfter = 15 * time.Second
-	// expireEvery is how often the rows are looked through for jobs that the log has no more.
+	// expireEvery is the interval at which rows of jobs that aged out of the log are removed.
 	expireEvery = time.Minute
 )
 
-// reading is one reading of the log from its beginning, into a table of its own: what comes
-// of an earlier one changes nothing.
+// reading is one pass over the log from its beginning. It fills a new table, so that late events of
+// an earlier pass change nothing.
 type reading struct {
 	log       *joblog.Log
 	observers []Observer
 	table     *jobtable.Table
 	rates     *jobtable.RateCounter
-	created   time.Time     // when the log was that is read
-	caught    chan struct{} // has a token once all was heard that the node had
-	// The log had nothing before the sequence expired, when that was looked at last.
+	created   time.Time     // creation time of the log
+	caught    chan struct{} // receives a token when everything on the node was heard
+	// The log's first sequence at the last call of Table.Expire, and when that was.
 	expired   uint64
 	expiredAt time.Time
 
-	hearing sync.Mutex // of one event after the other
+	hearing sync.Mutex // serializes events
 	ended   bool       // guarded by hearing
 
 	mu       sync.Mutex
-	asOf     uint64 // the last event that was heard
-	caughtUp bool   // what the node had that is read when the reading began
+	asOf     uint64 // last event heard
+	caughtUp bool   // heard everything that the node had when the reading began
 	ready    bool
-	first    bool          // it was not ready yet
-	probed   time.Time     // when the last probe was answered
+	first    bool          // not ready yet
+	probed   time.Time     // time of the last answered probe
 	seen     uint64        // asOf at the last probe
-	moved    time.Time     // when it was seen to go on
-	reached  time.Time     // when the log had no more than is heard now, as far as was probed
-	silent   time.Duration // since reached, while the broker did not answer: that is no lag
-	target   uint64        // where the log ended at an earlier probe,
-	targeted time.Time     // and when that was
-	verified uint64        // the end of a log that has no later event than the last one heard
-	below    bool          // the log seemed to have less than was heard
+	moved    time.Time     // last time it was seen to progress
+	reached  time.Time     // last time at which the log held no more than was heard by now, as far as probes tell
+	silent   time.Duration // time since reached without an answer from the broker; not counted as lag
+	target   uint64        // end of the log at an earlier probe,
+	targeted time.Time     // and the time of that probe
+	verified uint64        // end of a log that has no event after the last one heard
+	below    bool          // the log seemed shorter than what was heard
 	waits    map[chan struct{}]uint64
 }
 
@@ -68,7 +68,7 @@ func newReading(log *joblog.Log, created time.Time, size int, observers []Observ
 	}
 }
 
-// hear takes an event, or a message that is none.
+// hear applies an event. A message that is not an event only advances the reading.
 func (r *reading) hear(n joblog.Notice) {
 	r.hearing.Lock()
 	defer r.hearing.Unlock()
@@ -76,10 +76,10 @@ func (r *reading) hear(n joblog.Notice) {
 		return
 	}
 	if n.Name.ID != "" && !n.CreatedAt.IsZero() {
-		// Clones: values are parts of the whole message's memory.
+		// Clone: the ID shares the memory of the whole message.
 		n.Name.ID = strings.Clone(n.Name.ID)
 		known := r.table.Put(n)
-		if heard, caughtUp := r.progress(); n.Seq > heard { // and was not counted yet
+		if heard, caughtUp := r.progress(); n.Seq > heard { // not counted yet
 			r.rates.Count(n, !known && !caughtUp, time.Now())
 		}
 		for _, o := range r.observers {
@@ -89,8 +89,7 @@ func (r *reading) hear(n joblog.Notice) {
 	r.advance(n.Seq)
 }
 
-// end has nothing heard any more. A consumer that is just being made again may deliver after
-// it was stopped.
+// end stops the reading. A consumer that is being recreated may still deliver after it was stopped.
 func (r *reading) end() {
 	r.hearing.Lock()
 	r.ended = true
@@ -100,8 +99,8 @@ func (r *reading) end() {
 	r.ready = false
 }
 
-// isReady reports whether all was heard that the log had a moment ago. Of a reading that was
-// not compared with the log lately nothing is known.
+// isReady reports whether the reading had everything that the log had a moment ago. Without a
+// recent probe, only new events keep it ready.
 func (r *reading) isReady(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,22 +124,22 @@ func (r *reading) heardUpto() uint64 {
 	return heard
 }
 
-// progress is the last event that was heard, and whether all was heard that the node had when
-// the reading began.
+// progress returns the last event heard and whether the reading has heard everything that the node
+// had when it began.
 func (r *reading) progress() (heard uint64, caughtUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.asOf, r.caughtUp
 }
 
-// goesOn reports whether events were heard lately.
+// goesOn reports whether the reading has progressed within doubtAfter.
 func (r *reading) goesOn(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return now.Sub(r.moved) < doubtAfter
 }
 
-// await waits until an event was heard, for a while at most.
+// await waits until the reading has heard an event, for at most the given time.
 func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
 	r.mu.Lock()
 	if upto <= r.asOf {
@@ -163,7 +162,8 @@ func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
 	delete(r.waits, c)
 }
 
-// catchUp notes that all was heard that the log had. It is called by the reading.
+// catchUp records that the reading has heard everything that the node had. The log's header
+// subscription calls it.
 func (r *reading) catchUp() {
 	r.mu.Lock()
 	first := !r.caughtUp
@@ -174,9 +174,9 @@ func (r *reading) catchUp() {
 	}
 }
 
-// probe compares the reading with the log's leader: the node that is read may be behind it,
-// and a reading that stalls says nothing. It returns when to compare them again, or why the log
-// has to be read from its beginning.
+// probe compares the reading with the log's leader. The node that is read may lag behind, and a
+// stalled reading does not notice. probe returns the delay until the next comparison, or the reason
+// to read the log from its beginning.
 func (r *reading) probe(ctx context.Context) (next time.Duration, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, doubtAfter)
 	defer cancel()
@@ -186,17 +186,17 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, reason string)
 		err = r.verify(ctx, end)
 	}
 	if err != nil {
-		return probeEvery, "" // the broker does not answer: nothing is known of the reading
+		return probeEvery, "" // without an answer, nothing is known about the reading
 	}
-	if now := time.Now(); end.First > r.expired && now.Sub(r.expiredAt) > expireEvery { // only the reading probes
+	if now := time.Now(); end.First > r.expired && now.Sub(r.expiredAt) > expireEvery { // no lock: only probe uses these fields
 		r.expired, r.expiredAt = end.First, now
 		r.table.Expire(end.First)
 	}
 	return r.judge(end, asked, time.Now())
 }
 
-// moment is when the log is asked where it ends, and the last event that was heard by then. A
-// busy log has more when its answer comes, which does not say so.
+// moment is the time at which the log was asked for its end, and the last event heard at that time.
+// A busy log grows before its answer arrives.
 type moment struct {
 	at    time.Time
 	heard uint64
@@ -204,8 +204,8 @@ type moment struct {
 
 func (r *reading) now() moment { return moment{at: time.Now(), heard: r.heardUpto()} }
 
-// verify looks for the last event of a job, where the log has something behind what was
-// heard, and the reading does not go on or was not ready yet.
+// verify looks for the last event of a job if the log ends after the last event heard and the
+// reading stalls or was never ready. The log may end with a message that is not an event.
 func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	r.mu.Lock()
 	need := end.Seq > r.asOf && end.Seq != r.verified && (r.asOf == r.seen || r.caughtUp && r.first)
@@ -222,13 +222,13 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	if last <= r.asOf {
 		r.verified = end.Seq
 	} else {
-		r.target = min(r.target, last) // where the log ends with something else
+		r.target = min(r.target, last) // the log ends with a message that is not an event
 	}
 	return nil
 }
 
-// judge says whether the reading is ready, by what was probed: the log may have more since it was
-// asked. reason is why it has to be read from its beginning, empty where it goes on.
+// judge decides from a probe whether the reading is ready; the log may have grown since the probe.
+// It returns the delay until the next probe, or the reason to read the log from its beginning.
 func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,14 +236,14 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	switch {
 	case !end.LogCreated.Equal(r.created):
 		reason = "the log was created again"
-	case below && r.below: // a leader that has lost the lead may answer once more
+	case below && r.below: // a leader that lost the lead may answer once more
 		reason = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.heard)
 	}
 	if reason != "" {
 		r.ready = false
 		return 0, reason
 	}
-	var silent time.Duration // the broker, and not the reading
+	var silent time.Duration // the broker's silence, which does not count against the reading
 	if !r.probed.IsZero() {
 		silent = max(now.Sub(r.probed)-2*probeEvery, 0)
 	}
@@ -254,7 +254,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	r.below, r.seen, r.probed = below, r.asOf, now
 	switch {
 	case r.asOf >= end.Seq, r.verified == end.Seq:
-		r.caughtUp = true // also where what was missing is erased
+		r.caughtUp = true // also if the missing messages were erased
 		r.moved, r.reached, r.silent, r.target, r.targeted = now, asked.at, 0, end.Seq, asked.at
 	case r.asOf >= r.target:
 		r.reached, r.silent, r.target, r.targeted = r.targeted, silent, end.Seq, asked.at
@@ -276,14 +276,14 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	return probeEvery, ""
 }
 
-// asOfTime returns when the log last had no more than was heard.
+// asOfTime returns the last time at which the log held no more than was heard.
 func (r *reading) asOfTime() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reached
 }
 
-// rated returns the rates as of the reading, with the unfinished jobs of all tenants.
+// rated returns the rates as of the reading, including the unfinished jobs of all tenants.
 func (r *reading) rated() jobtable.Rates {
 	asOf := r.asOfTime()
 	out := r.rates.Rates(time.Now())

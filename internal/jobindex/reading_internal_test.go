@@ -9,16 +9,17 @@ import (
 	"github.com/genbus/genbus/internal/jobtable"
 )
 
-// stretch is some seconds of a reading, with a probe in each: what is heard and where the log
-// ends after the first second, and what comes in each of the others.
+// stretch is a number of seconds of a reading with one probe per second. asOf and end apply after
+// the first second; heards and stores are added in each later one.
 type stretch struct {
 	seconds         int
 	asOf, end       uint64
 	heards, stores  uint64
-	ready, readOver bool // at its end
+	ready, readOver bool // at the end of the stretch
 }
 
-// TestAReadingIsJudged by what it has heard and what the leader has.
+// TestAReadingIsJudged checks how events heard and the leader's end decide whether a reading is
+// ready or restarts.
 func TestAReadingIsJudged(t *testing.T) {
 	t.Parallel()
 	for name, stretches := range map[string][]stretch{
@@ -54,8 +55,8 @@ func TestAReadingIsJudged(t *testing.T) {
 	}
 }
 
-// TestAReadingHasWhatTheLogHadWhenItWasAsked: events that are stored before the answer comes may
-// not be in it.
+// TestAReadingHasWhatTheLogHadWhenItWasAsked checks that AsOf is the time of the probe, because the
+// log may grow before its answer arrives.
 func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -66,7 +67,7 @@ func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 	}
 	behind := asked.Add(3 * time.Second)
 	r.judge(joblog.End{Seq: 14}, moment{behind, 12}, behind.Add(time.Second))
-	r.asOf = 13 // not all of it
+	r.asOf = 13 // still behind
 	if r.judge(joblog.End{Seq: 15}, moment{behind.Add(2 * time.Second), 13}, behind.Add(3*time.Second)); !r.reached.Equal(asked) {
 		t.Errorf("it is behind: as of %s after the log was asked", r.reached.Sub(asked))
 	}
@@ -76,8 +77,8 @@ func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 	}
 }
 
-// TestAReadingIsAsOfNoLaterForABrokerThatIsSilent: that the broker did not answer is no stall of the
-// reading. It does not make what was heard before any newer, as writes may have gone on.
+// TestAReadingIsAsOfNoLaterForABrokerThatIsSilent checks that a silent broker does not count as a
+// stall and does not make heard events any newer.
 func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1000, 0)
@@ -108,8 +109,8 @@ func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
 	}
 }
 
-// TestAReadingGoesOnWhileTheLogAnswers: in a busy log events come between where the leader says that
-// it ends and when that is heard. It does not have less than was read for that.
+// TestAReadingGoesOnWhileTheLogAnswers checks that a busy log is not taken for a shorter one
+// because events arrive after its answer.
 func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -125,8 +126,8 @@ func TestAReadingGoesOnWhileTheLogAnswers(t *testing.T) {
 	}
 }
 
-// TestAReadingThatIsNotComparedIsNotReady, unless it goes on; the time in which the broker
-// does not answer does not count as a stall.
+// TestAReadingThatIsNotComparedIsNotReady checks that a reading without a recent probe is ready
+// only while it progresses, and that a silent broker does not count as a stall.
 func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -145,7 +146,7 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	if !r.isReady(now) {
 		t.Error("it is not ready, and goes on")
 	}
-	r.asOf = 11 // as if the log had gone on meanwhile
+	r.asOf = 11 // as if the log had grown
 	for range 2 {
 		if !judge() {
 			t.Error("the log is read over")
@@ -157,7 +158,7 @@ func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	}
 }
 
-// TestALargeLogIsReadForLong without being ready or read over.
+// TestALargeLogIsReadForLong checks that a long first reading is neither ready nor restarted.
 func TestALargeLogIsReadForLong(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

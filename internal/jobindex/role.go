@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	// listenFor is how long a replica listens at its start until it keeps the index, and
-	// spread the most that it waits in addition, so that of many that start at the same time
-	// the first two keep it.
+	// listenFor is how long a starting replica listens for claims before it may keep the index.
+	// spread bounds the random delay that follows, so that the first two of many replicas starting
+	// together become keepers.
 	listenFor = 250 * time.Millisecond
 	spread    = time.Second / 4
-	// lookEvery is how often a replica looks whether it keeps the index.
+	// lookEvery is the interval at which a replica decides whether to keep the index.
 	lookEvery = 250 * time.Millisecond
-	// lastAfter is how long a replica with Off waits for another one that keeps the index.
+	// lastAfter is how long a replica in mode Off waits for another keeper.
 	lastAfter = 30 * time.Second
 )
 
-// keepers is how many replicas keep the index, so that lists go on where one dies.
+// keepers lists the leases. Two keepers let lists continue when one dies.
 var keepers = []string{"0", "1"}
 
-// role decides whether this replica keeps the index, by two leases. The lease's flag says
-// that its holder has the index ready. More keepers than two, or fewer for a while, do no harm.
+// role decides by two leases whether this replica keeps the index. The flag of a lease tells
+// whether its holder has the index ready. Having more or fewer than two keepers for a while does no
+// harm.
 type role struct {
 	keeper  *keeper
 	metrics *telemetry.Metrics
@@ -39,8 +40,8 @@ type role struct {
 	able    func() error
 	leases  map[string]*fleet.Lease
 	claims  *fleet.Claims
-	changed chan struct{} // has a token when another replica holds a lease
-	left    atomic.Bool   // this replica stops
+	changed chan struct{} // receives a token when another replica's claim changes a lease
+	left    atomic.Bool   // this replica is stopping
 }
 
 func newRole(o Options, k *keeper) *role {
@@ -67,7 +68,7 @@ func (r *role) ring() {
 	}
 }
 
-// run keeps the index while it is this replica's to do, until ctx ends.
+// run keeps the index while this replica should, until ctx ends.
 func (r *role) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -91,16 +92,17 @@ func (r *role) run(ctx context.Context) {
 	}
 }
 
-// keeping is whether this replica keeps the index. It belongs to run.
+// keeping is the state of run.
 type keeping struct {
 	*role
-	// from is when it takes a lease that is vacant; zero where none was when it looked last.
+	// from is the earliest time to take a vacant lease. It is zero if no lease was available at the
+	// last look.
 	from time.Time
-	end  func()    // ends the reading; nil: it does not keep the index
-	able time.Time // when it could last
+	end  func()    // ends the reading; nil while this replica does not keep the index
+	able time.Time // last time it could keep the index
 }
 
-// look begins or ends to keep the index, and reports how it goes.
+// look starts or stops keeping the index and reports its state.
 func (k *keeping) look(ctx context.Context, now time.Time) {
 	key := k.take(now)
 	if key != "" && k.yields(key, now) {
@@ -122,7 +124,8 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 	k.metrics.IndexKeepers(k.count(now))
 }
 
-// take is the lease that this replica holds, perhaps since now; empty for none.
+// take returns the lease that this replica holds, possibly a vacant one it just took, or an empty
+// string.
 func (k *keeping) take(now time.Time) string {
 	var vacant []string
 	for _, key := range keepers {
@@ -134,7 +137,7 @@ func (k *keeping) take(now time.Time) string {
 			vacant = append(vacant, key)
 		}
 	}
-	wait := 5*spread + rand.N(8*spread) // a claim is repeated each second
+	wait := 5*spread + rand.N(8*spread) // replicas repeat their claims every second
 	switch {
 	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers), k.left.Load(), k.b.Trouble() != nil:
 		k.from = time.Time{}
@@ -160,7 +163,7 @@ func (k *keeping) take(now time.Time) string {
 	return key
 }
 
-// yields reports whether a replica with Off leaves the index to another one.
+// yields reports whether a replica in mode Off leaves the index to another keeper.
 func (k *keeping) yields(key string, now time.Time) bool {
 	if k.mode != Off {
 		return false
@@ -190,10 +193,10 @@ func (k *keeping) stop() {
 	}
 }
 
-// failsAfter is how long a keeper may be without a reading that goes on.
+// failsAfter is how long a keeper may have no progressing reading.
 const failsAfter = 20 * time.Second
 
-// fails reports whether another replica is to keep the index in place of this one.
+// fails reports whether another replica should take over the index.
 func (k *keeping) fails(now time.Time, ready bool) bool {
 	if r := k.keeper.current.Load(); ready || r != nil && r.goesOn(now) {
 		k.able = now
@@ -201,7 +204,7 @@ func (k *keeping) fails(now time.Time, ready bool) bool {
 	return k.role.able() != nil || now.Sub(k.able) > failsAfter
 }
 
-// count is how many replicas keep the index, as far as this one knows.
+// count returns the number of keepers that this replica knows of.
 func (r *role) count(now time.Time) (n int) {
 	for _, l := range r.leases {
 		if _, _, held := l.Holder(now); held {
@@ -211,7 +214,7 @@ func (r *role) count(now time.Time) (n int) {
 	return n
 }
 
-// leave has another replica keep the index, as this one stops.
+// leave makes another replica take over the index, because this one stops.
 func (r *role) leave() {
 	r.left.Store(true)
 	for _, key := range keepers {

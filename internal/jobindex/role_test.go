@@ -18,10 +18,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// observed is what an observer was told since it forgot.
+// observed records the notices since the last Forget.
 type observed struct {
 	mu   sync.Mutex
-	seen map[string]string // the last status by id
+	seen map[string]string // last status by id
 }
 
 func (o *observed) Notice(n joblog.Notice) {
@@ -45,13 +45,12 @@ func (o *observed) knows(id string) bool {
 	return o.seen[id] != ""
 }
 
-// auto is a replica of a fleet.
+// auto returns a replica in mode Auto.
 func auto(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 	t.Helper()
 	return newReplica(t, b, append([]func(*setup){func(o *setup) { o.Broker, o.Mode = b, jobindex.Auto }}, change...)...)
 }
 
-// eventually waits until something holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -73,7 +72,7 @@ func keep(replicas ...*replica) (n int) {
 	return n
 }
 
-// threeReplicas is three replicas, two of which keep the index; the third one asks them.
+// threeReplicas returns three replicas, two of which keep the index. asks is the third one.
 func threeReplicas(t testing.TB) (all []*replica, asks *replica) {
 	t.Helper()
 	b := brokertest.Alone(t)
@@ -89,7 +88,7 @@ func threeReplicas(t testing.TB) (all []*replica, asks *replica) {
 	return all, asks
 }
 
-// list is the ids that a replica lists, newest first.
+// list returns the ids that a replica lists, newest first.
 func list(t testing.TB, r *replica) (ids []string) {
 	t.Helper()
 	page := must[jobindex.Page](t)(r.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", Size: 100}))
@@ -99,9 +98,8 @@ func list(t testing.TB, r *replica) (ids []string) {
 	return ids
 }
 
-// TestTwoReplicasKeepTheIndexForAll: each replica lists and counts at once what it has
-// written itself, and soon what others have. Those that do not keep the index hear of no
-// event.
+// TestTwoReplicasKeepTheIndexForAll checks that each replica lists and counts its jobs at once and
+// other replicas' jobs soon, and that only keepers receive events.
 func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -123,7 +121,7 @@ func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 			if i%2 == 0 {
 				cancelled(t, r, e)
 			}
-			// The others' jobs are heard of in a moment.
+			// Jobs of other replicas arrive a moment later.
 			eventually(t, "all unfinished jobs count", func() bool { return unfinished(t, r, "acme") == (i+1)/2 })
 		}
 		for i, r := range all {
@@ -143,7 +141,8 @@ func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 	})
 }
 
-// TestListsGoOnWhereAKeeperDies: the other one answers, and a third takes over.
+// TestListsGoOnWhereAKeeperDies checks that the other keeper answers and a third replica takes
+// over.
 func TestListsGoOnWhereAKeeperDies(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -182,7 +181,8 @@ func TestListsGoOnWhereAKeeperDies(t *testing.T) {
 	})
 }
 
-// TestAKeeperThatStopsIsFollowed, and is asked until its end.
+// TestAKeeperThatStopsIsFollowed checks that a stopping keeper is asked until its end and that
+// others take over.
 func TestAKeeperThatStopsIsFollowed(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Alone(t)
@@ -192,7 +192,7 @@ func TestAKeeperThatStopsIsFollowed(t *testing.T) {
 	off := newReplica(t, open(), func(o *setup) { o.Broker, o.Mode = first.broker, jobindex.Off })
 	submit(t, off, "video_00")
 	first.Leave()
-	for begin := time.Now(); time.Since(begin) < 4*time.Second; { // a claim would be over
+	for begin := time.Now(); time.Since(begin) < 4*time.Second; { // longer than a claim lasts
 		if ids := list(t, off); len(ids) != 1 || off.Ready() {
 			t.Fatalf("while the only one that keeps the index stops, %v are listed", ids)
 		}
@@ -209,8 +209,8 @@ func TestAKeeperThatStopsIsFollowed(t *testing.T) {
 	}
 }
 
-// TestWhoCannotKeepDeadlinesGivesTheIndexUp to those that can. Where there are too few, it
-// keeps the index, and no other one takes its place that cannot either.
+// TestWhoCannotKeepDeadlinesGivesTheIndexUp checks that an unable keeper makes way for able
+// replicas only.
 func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Alone(t)
@@ -227,7 +227,7 @@ func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
 			kept = append(kept, r)
 		}
 	}
-	for begin := time.Now(); time.Since(begin) < 5*time.Second; { // a claim is over after three
+	for begin := time.Now(); time.Since(begin) < 5*time.Second; { // a claim lasts three seconds
 		for _, r := range unable {
 			counted(t, r, "acme", 0)
 			if keep(kept...) != 2 || keep(unable...) != 2 {
@@ -245,7 +245,8 @@ func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
 	}
 }
 
-// TestAMessageThatIsNoEvent at the log's end keeps no replica from having the index.
+// TestAMessageThatIsNoEvent checks that a replica becomes ready although the log ends with a
+// message that is not an event.
 func TestAMessageThatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -265,12 +266,13 @@ func TestAMessageThatIsNoEvent(t *testing.T) {
 	}
 }
 
-// TestAKeeperThatDoesNotAnswerIsAskedLast: it claims to have the index, and its host is gone.
+// TestAKeeperThatDoesNotAnswerIsAskedLast checks that a silent replica that claims the index delays
+// few lists.
 func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Alone(t)
 	open := func() *broker.Broker { return brokertest.Open(t, options(b.ClientURL())) }
-	const silentID = "0" // the first of those that are known as well
+	const silentID = "0" // sorts before the other replicas
 	conn := open()
 	gone := map[string]*fleet.Lease{"0": fleet.NewLease(silentID)}
 	gone["0"].Take(time.Now(), true)
@@ -307,7 +309,7 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 		asked, _, err := silent.Pending()
 		return err == nil && asked > before
 	})
-	// A list for which the silent one is asked, first or as the other one is slow, takes hedgeAfter.
+	// A list that asks the silent replica takes hedgeAfter.
 	const hedgeAfter = 300 * time.Millisecond
 	eventually(t, "many lists in turn do not wait for the silent one", func() bool {
 		before, _, _ := silent.Pending()
@@ -328,7 +330,8 @@ func TestAKeeperThatDoesNotAnswerIsAskedLast(t *testing.T) {
 	})
 }
 
-// TestOwnEventsOfALostLogAreNotWaitedFor: a log that is created again begins with 1.
+// TestOwnEventsOfALostLogAreNotWaitedFor checks that counts recover after the log was recreated and
+// its sequences start at 1 again.
 func TestOwnEventsOfALostLogAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	_, asks := threeReplicas(t)
@@ -342,7 +345,7 @@ func TestOwnEventsOfALostLogAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	eventually(t, "jobs are counted while others are made", func() bool { // for ownFor and more
+	eventually(t, "jobs are counted while others are made", func() bool { // for ownFor and longer
 		submit(t, asks, fmt.Sprintf("video_new_%02d", n))
 		n++
 		_ = broker.Wait(t.Context(), 300*time.Millisecond)
@@ -353,7 +356,8 @@ func TestOwnEventsOfALostLogAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestOnAndOff: On keeps the index in addition to two others, Off does not while there is one.
+// TestOnAndOff checks that On keeps the index in addition to two keepers and that Off does not
+// while one exists.
 func TestOnAndOff(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Alone(t)
@@ -373,8 +377,8 @@ func TestOnAndOff(t *testing.T) {
 	eventually(t, "on takes over", func() bool { _, known := off.Unfinished(t.Context(), "acme"); return known && keep(two, on) == 2 })
 }
 
-// TestWithoutAKeeperNothingIsListed, counts are not known, and the error says so. An end of
-// the caller's own context is no such error.
+// TestWithoutAKeeperNothingIsListed checks that lists fail with ErrCatchingUp and counts are
+// unknown without a keeper, and that the end of the caller's context is reported as such.
 func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -384,7 +388,7 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 	if _, err := r.List(t.Context(), q); !errors.Is(err, jobindex.ErrCatchingUp) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(begin); took < time.Second || took > 20*time.Second { // no replica that may keep the index is waited for, which is 30 s
+	if took := time.Since(begin); took < time.Second || took > 20*time.Second { // shorter than the 30 s after which a replica in mode Off takes over
 		t.Errorf("it took %s", took)
 	}
 	if n, known := r.Unfinished(t.Context(), "acme"); known {
@@ -398,7 +402,8 @@ func TestWithoutAKeeperNothingIsListed(t *testing.T) {
 	}
 }
 
-// TestALogThatIsCreatedAgainIsReadAgain by all keepers, and no other job is listed or counted.
+// TestALogThatIsCreatedAgainIsReadAgain checks that all keepers read a recreated log and list and
+// count only its jobs.
 func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	t.Parallel()
 	all, _ := threeReplicas(t)
@@ -421,7 +426,8 @@ func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestErasedJobsAreForgottenByTheKeepers that another replica lists.
+// TestErasedJobsAreForgottenByTheKeepers checks that a list on any replica makes the keepers remove
+// erased jobs.
 func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 	t.Parallel()
 	all, asks := threeReplicas(t)
@@ -444,8 +450,8 @@ func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 	}
 }
 
-// TestAnyReplicaSearches: one that does not keep the index asks one that does, and an erased
-// job is found by none.
+// TestAnyReplicaSearches checks that a replica without the index searches through a keeper, and
+// that no replica finds an erased job.
 func TestAnyReplicaSearches(t *testing.T) {
 	t.Parallel()
 	all, asks := threeReplicas(t)

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// mostWaits bounds the questions that wait for an event, and waitFor how long one does:
-	// less than who asks waits for the answer.
+	// mostWaits bounds the questions that wait for an event. waitFor bounds each wait; it must be
+	// shorter than the asking replica's patience.
 	mostWaits = 256
 	waitFor   = 200 * time.Millisecond
 )
 
-// server answers the questions of the other replicas, while this one has the index ready.
+// server answers questions of other replicas while this one has the index ready.
 type server struct {
 	keeper *keeper
 	b      *broker.Broker
 	self   string
-	waits  chan struct{} // has a token for each question that waits
+	waits  chan struct{} // holds a token for each waiting question
 
 	mu      sync.Mutex
-	closed  bool // no question waits any more
+	closed  bool // no new question may wait
 	answers sync.WaitGroup
 }
 
@@ -39,13 +39,13 @@ func newServer(o Options, k *keeper) *server {
 	return &server{keeper: k, b: o.Broker, self: o.Log.Writer(), waits: make(chan struct{}, mostWaits)}
 }
 
-// listen answers the questions of the others until it is stopped.
+// listen answers questions of other replicas until stop is called.
 func (s *server) listen(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var subs []*nats.Subscription
 	unsubscribe := func() {
 		for _, sub := range subs {
-			_ = sub.Unsubscribe() // a closed connection has none
+			_ = sub.Unsubscribe() // fails only on a closed connection
 		}
 		cancel()
 	}
@@ -66,13 +66,12 @@ func (s *server) listen(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// asked answers a question. One that waits for an event does so without keeping the others
-// waiting.
+// asked answers a question. A question that waits for an event does not block the others.
 func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	var q question
 	own := s.keeper.ready()
 	err := json.Unmarshal(m.Data, &q)
-	if q.Gone != nil { // one that is not ready may have read it too
+	if q.Gone != nil { // a reading that is not ready may already have the job
 		own = s.keeper.current.Load()
 	}
 	switch {
@@ -107,7 +106,7 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	})
 }
 
-// search answers a search without keeping the other questions waiting.
+// search answers a search without blocking other questions.
 func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q jobtable.Search) {
 	if !q.Legal() {
 		s.respond(m, answer{Error: badlyPut})
@@ -137,23 +136,22 @@ func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q jobtab
 	})
 }
 
-// respond answers, where an answer is wanted.
+// respond sends an answer if the question has a reply inbox.
 func (s *server) respond(m *nats.Msg, a answer) {
 	if !broker.IsInbox(m.Reply) {
 		return
 	}
 	var data bytes.Buffer
 	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false) // what callers have written would grow sixfold
+	enc.SetEscapeHTML(false) // escaping would inflate callers' text up to sixfold
 	if enc.Encode(a) == nil {
-		_ = m.Respond(data.Bytes()) // who asks gives up, and asks another one
+		_ = m.Respond(data.Bytes()) // on failure, the asking replica turns to another one
 	}
 }
 
-// answerFrom answers a question from a reading.
 func answerFrom(r *reading, q question) answer {
 	r.mu.Lock()
-	a := answer{AsOf: r.asOf} // before the table is looked at, which has at least that
+	a := answer{AsOf: r.asOf} // read before the table, so that the table has at least this event
 	r.mu.Unlock()
 	switch {
 	case q.List != nil && q.List.Legal():

@@ -14,8 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// FuzzQuestion: whatever another replica asks, there is an answer, and it has no more rows
-// than a page.
+// FuzzQuestion checks that every question gets an answer with at most a page of rows.
 func FuzzQuestion(f *testing.F) {
 	for _, q := range []question{
 		{Tenant: "acme", Upto: 7}, {Largest: 3, Tenants: []string{"acme"}}, {Gone: &gone{Kind: subject.Video, Tenant: "acme", Row: jobtable.Row{Created: 1, ID: "video_1", Status: "queued", Seq: 1}}},
@@ -47,7 +46,7 @@ func FuzzQuestion(f *testing.F) {
 	})
 }
 
-// TestAnswersAreReadBack as they were given.
+// TestAnswersAreReadBack checks that an answer survives a JSON round trip.
 func TestAnswersAreReadBack(t *testing.T) {
 	t.Parallel()
 	want := answer{

@@ -15,7 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// unfinished is how many jobs of a tenant a replica counts, -1 where it does not know.
+// unfinished returns the number of unfinished jobs that a replica counts for a tenant, or -1 if it
+// does not know.
 func unfinished(t testing.TB, r *replica, tenant string) int {
 	t.Helper()
 	if n, known := r.Unfinished(t.Context(), tenant); known {
@@ -24,8 +25,8 @@ func unfinished(t testing.TB, r *replica, tenant string) int {
 	return -1
 }
 
-// counted fails unless a replica counts n unfinished jobs of a tenant. A replica that asks the
-// keepers does not know a count that takes them longer than a caller waits; it is asked again.
+// counted fails unless a replica counts n unfinished jobs of a tenant. It asks again while the
+// count is unknown, because a keeper may answer too late.
 func counted(t testing.TB, r *replica, tenant string, n int) {
 	t.Helper()
 	eventually(t, "a count is known", func() bool {
@@ -37,7 +38,7 @@ func counted(t testing.TB, r *replica, tenant string, n int) {
 	})
 }
 
-// counts waits until every log counts n unfinished jobs of acme.
+// counts waits until every replica counts n unfinished jobs of acme.
 func counts(t testing.TB, n int, logs ...*replica) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
@@ -51,8 +52,8 @@ func counts(t testing.TB, n int, logs ...*replica) {
 	}
 }
 
-// TestUnfinishedOverReplicas: the one that made a job counts it at once, the
-// others soon, and one that starts later too. Inline chats do not count.
+// TestUnfinishedOverReplicas checks that a replica counts its jobs at once, the others soon and a
+// later one too, and that inline chats do not count.
 func TestUnfinishedOverReplicas(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -77,8 +78,8 @@ func TestUnfinishedOverReplicas(t *testing.T) {
 	})
 }
 
-// TestJobsOfALostLogDoNotCount: when a log is created again under a running replica, the
-// replica forgets the jobs of the old one, and counts those of the new one.
+// TestJobsOfALostLogDoNotCount checks that a running replica drops the jobs of a recreated log and
+// counts the new ones.
 func TestJobsOfALostLogDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

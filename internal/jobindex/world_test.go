@@ -26,13 +26,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// replica is a log and its index.
+// replica combines a log and its index.
 type replica struct {
 	*joblog.Log
 	*jobindex.Index
 	broker *broker.Broker
 	signal *signal
-	// kill ends it as a crash does: it tells no one.
+	// kill ends the replica like a crash, without telling others.
 	kill   func()
 	killed bool
 }
@@ -53,13 +53,12 @@ func (s *signal) Notice(joblog.Notice) { (*s.f.Load())() }
 
 func (s *signal) Forget() {}
 
-// setup is what a replica is made of.
 type setup struct {
 	jobindex.Options
 	observer jobindex.Observer
 }
 
-// newReplica is one that lists and counts.
+// newReplica returns a replica that lists and counts.
 func newReplica(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 	t.Helper()
 	r := unready(t, b, change...)
@@ -70,7 +69,7 @@ func newReplica(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica
 	return r
 }
 
-// unready is one that may not know yet what there is.
+// unready returns a replica whose index may not be ready yet.
 func unready(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 	t.Helper()
 	l := joblog.New(joblog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)})
@@ -106,7 +105,6 @@ func unready(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 	return r
 }
 
-// options are those of a replica of a cluster.
 func options(url string) broker.Options {
 	return broker.Options{Names: subject.Default(), Logger: slog.New(slog.DiscardHandler), URL: url}
 }

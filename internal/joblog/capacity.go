@@ -14,14 +14,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// SpareReply is the size up to which a reply is part of any chat's end. A longer one asks for
-// its bytes.
+// SpareReply is the size in bytes up to which a reply needs no reservation; jobBytes covers it.
 const SpareReply = 4 << 10
 
-// FullError says that the log has no capacity for another job.
+// FullError means that the log has no capacity for another job.
 type FullError struct {
 	Figures
-	// Job is what the job would take.
+	// Job is the number of bytes that the job would reserve.
 	Job int64
 }
 
@@ -34,9 +33,8 @@ func (e *FullError) Error() string {
 		e.Used, e.Reserved+e.Granted, e.Job, limit)
 }
 
-// Capacity grants the bytes of the log, so that accepted jobs of ordinary size always have room for
-// their ends (docs/adr/0026).
-// It is safe for concurrent use.
+// Capacity grants the bytes of the log, so that accepted jobs of ordinary size can always log their
+// ends (docs/adr/0026). It is safe for concurrent use.
 type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder
@@ -44,9 +42,9 @@ type Capacity struct {
 	reserved reservations
 }
 
-// ReserveJob reserves what a new job takes until its first event is stored. From the moment that
-// its work item is stored it is among the unfinished jobs that the figures count. Without
-// capacity the error is a *FullError; any other is of a broker that did not answer.
+// ReserveJob reserves capacity for a new job. The caller releases it once the first event is
+// stored; the work item then counts among the unfinished jobs of the figures. Without capacity it
+// returns a *FullError. Any other error means that the broker did not answer.
 func (c *Capacity) ReserveJob(ctx context.Context, first task.Job) (Release, error) {
 	job := int64(c.bytesOf(proto.Size(first))) + c.jobBytes()
 	figures, release, err := c.reserved.take(ctx, toAdmit, job)
@@ -56,27 +54,27 @@ func (c *Capacity) ReserveJob(ctx context.Context, first task.Job) (Release, err
 	return release, err
 }
 
-// ReserveSubmission reports whether an accepted job may be submitted or attempted. The event
-// that says so is then stored, and the log keeps capacity for the ends of all jobs.
+// ReserveSubmission reserves capacity for the event that starts a submission or attempt, apart from
+// the capacity for the ends of all jobs. It returns false if the job may not be started.
 func (c *Capacity) ReserveSubmission(ctx context.Context, job task.Job) (Release, bool) {
 	return c.grant(ctx, toSubmit, c.bytesOf(proto.Size(job)))
 }
 
-// ReserveProgress reports whether an event may be stored that its job can do without.
+// ReserveProgress reserves capacity for an optional event of a job, or returns false.
 func (c *Capacity) ReserveProgress(ctx context.Context, e task.Event) (Release, bool) {
 	return c.grant(ctx, toSpare, c.bytesOf(proto.Size(e.Job)))
 }
 
-// ReserveReply reports whether a reply of some bytes may be part of its chat's end.
+// ReserveReply reserves capacity for a reply of this size inside its chat's end, or returns false.
 func (c *Capacity) ReserveReply(ctx context.Context, bytes int) (Release, bool) {
 	if bytes <= SpareReply {
 		return func() {}, true
 	}
-	return c.grant(ctx, toSpare, 2*c.bytesOf(bytes)) // and in the feed
+	return c.grant(ctx, toSpare, 2*c.bytesOf(bytes)) // including the feed copy
 }
 
-// ReserveEnd reports whether the terminal event of something that reserved nothing may be
-// stored, an inline chat or a refused request, with its feed copy.
+// ReserveEnd reserves capacity for the end, and its feed copy, of an inline chat or a refused
+// request, which reserved nothing before. It returns false without capacity.
 func (c *Capacity) ReserveEnd(ctx context.Context, e task.Event) (Release, bool) {
 	return c.grant(ctx, toSpare, 2*c.bytesOf(proto.Size(e.Job)))
 }
@@ -88,8 +86,8 @@ func (c *Capacity) jobBytes() int64 {
 	return jobBytes
 }
 
-// bytesOf is what an event of some bytes in Protobuf may take. As JSON it has them twice: for
-// readers, and in Base64.
+// bytesOf returns how many bytes an event may take whose Protobuf has n bytes. A JSON event
+// contains it twice: readable and in Base64.
 func (c *Capacity) bytesOf(n int) int {
 	const headers = 1<<10 + publisher.MaxFacts
 	if c.enc.Encoding == publisher.JSON {
@@ -103,7 +101,7 @@ func (c *Capacity) grant(ctx context.Context, p purpose, bytes int) (Release, bo
 	return release, err == nil
 }
 
-// Figures returns the figures of the log, about a second old.
+// Figures returns figures of the log that are about a second old.
 func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 	figures, _, err := c.reserved.take(ctx, toSpare, 0)
 	if errors.Is(err, errNoCapacity) {
@@ -112,7 +110,7 @@ func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 	return figures, err
 }
 
-// Check is an error while no job can be submitted.
+// Check returns an error while no job can be submitted.
 func (c *Capacity) Check(ctx context.Context) error {
 	figures, err := c.Figures(ctx)
 	const least = 1 << 10 // of an event
@@ -122,22 +120,22 @@ func (c *Capacity) Check(ctx context.Context) error {
 	return nil
 }
 
-// JobsPerDay is how many jobs the log holds at least for each day of its MaxAge, if their replies
-// are ordinary.
+// JobsPerDay returns how many jobs per day the log can hold at least, over its MaxAge, if their
+// replies are of ordinary size.
 func (c *Capacity) JobsPerDay(figures Figures, maxAge time.Duration) int64 {
 	return int64(float64(figures.AdmitLimit()) / float64(c.jobBytes()) * float64(24*time.Hour) / float64(maxAge))
 }
 
-// BytesFor is the least MaxBytes with which admission accepts so many unfinished jobs.
+// BytesFor returns the smallest MaxBytes with which admission accepts this many unfinished jobs.
 func (c *Capacity) BytesFor(jobs int) int64 {
 	return int64(float64(jobs) * float64(c.jobBytes()) / admitBelow)
 }
 
-// UsageBytes is what the usage event of an ordinary job takes in its stream.
+// UsageBytes is the stored size of an ordinary job's usage event.
 const UsageBytes = 700
 
-// readFigures reads the figures. It counts the queued jobs first and misses none: the end of a
-// job is in the log before the job leaves the queue.
+// readFigures reads the figures. It counts the queued jobs first so that it misses none, because a
+// job's end is logged before the job leaves the queue.
 func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	jobs, err := c.b.QueuedJobs(ctx)
 	if err != nil {
@@ -149,7 +147,7 @@ func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	}
 	info := s.CachedInfo()
 	figures := Figures{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes, Reserved: jobs * c.jobBytes()}
-	if spare, known := c.b.StoreSpare(info); known { // the queues and the objects are on the same disk
+	if spare, known := c.b.StoreSpare(info); known { // queues and objects share the disk
 		figures.Short = max(-spare, 0)
 	}
 	c.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)

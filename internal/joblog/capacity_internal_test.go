@@ -12,9 +12,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// tank is a log of which only the figures are kept.
+// tank simulates the figures of a log.
 type tank struct {
-	takes time.Duration // what a read takes
+	takes time.Duration // duration of a read
 	mu    sync.Mutex
 	room  Figures
 	reads int
@@ -36,8 +36,8 @@ func (k *tank) read(ctx context.Context) (Figures, error) {
 
 var allPurposes = []purpose{toAdmit, toSpare, toSubmit}
 
-// fleet is the capacities of some replicas whose figures never grow old: they read again
-// when their credit is used up, and only then.
+// fleet returns replicas whose figures never age, so that they only reread when their credit is
+// used up.
 func fleet(k *tank, replicas int) []*reservations {
 	at := time.Unix(1, 0)
 	out := make([]*reservations, replicas)
@@ -47,8 +47,8 @@ func fleet(k *tank, replicas int) []*reservations {
 	return out
 }
 
-// TestStaleFiguresHardlyExceedALimit: the replicas read when the log is empty, and do not
-// see each other before their credit is used up; one after the other fills the log alone.
+// TestStaleFiguresHardlyExceedALimit proves that replicas that fill the log in turn from outdated
+// figures exceed a limit by no more than their credits.
 func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
@@ -83,7 +83,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	}
 }
 
-// TestReplicasThatAskAtOnceShareTheLog: callers of eight replicas at the same time.
+// TestReplicasThatAskAtOnceShareTheLog proves the same for concurrent callers of eight replicas.
 func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	t.Parallel()
 	const size, life = 16 << 20, 10 << 10
@@ -114,8 +114,8 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	}
 }
 
-// TestWhatIsInHandIsNotForgotten: what was granted and is not stored yet counts in addition to every
-// figure that is read meanwhile, and no longer than until it is stored.
+// TestWhatIsInHandIsNotForgotten proves that a grant counts in addition to all figures until it is
+// released, and no longer.
 func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	const size, life = 1 << 20, 10 << 10
@@ -143,7 +143,7 @@ func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 		k.room.Reserved += life
 		release()
 	}
-	for _, release := range inHand[want/2:] { // they were not stored
+	for _, release := range inHand[want/2:] { // these were never stored
 		release()
 	}
 	now = now.Add(2 * countsFresh)
@@ -152,7 +152,8 @@ func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestFarFromTheLimitTheFiguresAreReadOnceASecond, whatever is asked for.
+// TestFarFromTheLimitTheFiguresAreReadOnceASecond proves that ordinary requests need one read per
+// second.
 func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			synctest.Wait() // the read has ended
+			synctest.Wait() // until the read has ended
 			now = now.Add(1001 * time.Millisecond)
 		}
 		if k.reads != 4 {
@@ -174,8 +175,8 @@ func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	})
 }
 
-// TestWithoutTheBrokerTheCreditIsLeft: a read that fails refuses no caller before the credit of
-// the last one is used up, and every caller then.
+// TestWithoutTheBrokerTheCreditIsLeft proves that failing reads refuse callers only once the credit
+// is used up.
 func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
@@ -202,8 +203,8 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 	}
 }
 
-// TestAFullLogRefusesHoweverLongTheReadTakes: those who ask are told so by the first read that
-// began when they had come.
+// TestAFullLogRefusesHoweverLongTheReadTakes proves that a slow read refuses the callers that came
+// before it began.
 func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +228,7 @@ func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 			}
 		}
 		group.Go(func() {
-			<-time.After(k.takes - time.Millisecond) // while they wait
+			<-time.After(k.takes - time.Millisecond) // while others wait
 			ask(toAdmit)
 		})
 		group.Wait()
@@ -237,7 +238,7 @@ func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 	})
 }
 
-// TestACallerThatLeavesFailsNoOther: the read goes on, and is the other's.
+// TestACallerThatLeavesFailsNoOther proves that a read continues for other callers.
 func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 	t.Parallel()
 	leave := map[string]func(context.Context) (context.Context, context.CancelFunc){
@@ -264,7 +265,7 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 						t.Errorf("the caller that left: %v", err)
 					}
 				})
-				synctest.Wait() // its read has begun
+				synctest.Wait() // until its read has begun
 				if _, _, err := c.take(t.Context(), toAdmit, 1); err != nil {
 					t.Errorf("the other caller: %v", err)
 				}
@@ -277,7 +278,7 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 	}
 }
 
-// TestAReadEnds at its own limit, and with the log.
+// TestAReadEnds proves that a read ends at its timeout and with the log.
 func TestAReadEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +301,8 @@ func TestAReadEnds(t *testing.T) {
 	})
 }
 
-// TestOldFiguresOfAFullLogGrantNothing, however seldom a caller comes.
+// TestOldFiguresOfAFullLogGrantNothing proves that a rare caller is not served from old figures of
+// a full log.
 func TestOldFiguresOfAFullLogGrantNothing(t *testing.T) {
 	t.Parallel()
 	k, now := &tank{room: Figures{Max: 1 << 30, Used: 1 << 30}}, time.Unix(1, 0)
@@ -315,14 +317,14 @@ func TestOldFiguresOfAFullLogGrantNothing(t *testing.T) {
 	}
 }
 
-// TestLimits are shares of the log less what the disk is short of. Unfinished jobs count in full,
-// and for a submission with a third: what jobs take that end while they wait.
+// TestLimits proves that the limits are shares of the log less Short. Unfinished jobs count in
+// full, and for a submission with a third.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	const percent = 1 << 20
 	for _, c := range []struct {
 		figures              Figures
-		admit, spare, submit int64 // what is left, in percent
+		admit, spare, submit int64 // left, in percent
 	}{
 		{Figures{}, 80, 85, 90},
 		{Figures{Used: 50 * percent}, 30, 35, 40},
@@ -340,13 +342,13 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// backlog is the jobs that wait in a tank, which grows by what they write.
+// backlog simulates a log that grows by the events of waiting jobs.
 type backlog struct {
 	*tank
 	waiting int64
 }
 
-// newBacklog fills an empty log with jobs up to the limit of admission.
+// newBacklog fills an empty log with jobs up to the admission limit.
 func newBacklog(t *testing.T, first int64) *backlog {
 	t.Helper()
 	k := &backlog{tank: &tank{room: Figures{Max: 8 << 20}}}
@@ -363,24 +365,24 @@ func newBacklog(t *testing.T, first int64) *backlog {
 	}
 }
 
-// wrote stores some bytes, and adds some jobs.
+// wrote stores bytes and adds jobs.
 func (k *backlog) wrote(bytes, jobs int64) {
 	k.waiting += jobs
 	k.room.Used, k.room.Reserved = k.room.Used+bytes, k.waiting*jobBytes
 }
 
-// What a job writes: an event, and an end with an error.
+// Bytes that a job writes: an event, and an end with an error.
 const (
 	eventBytes = 1100
-	endedBytes = 2 * (eventBytes + 512) // and in the feed
+	endedBytes = 2 * (eventBytes + 512) // including the feed copy
 )
 
-// TestWhatIsSpareLeavesRoomToSubmit: long replies fill the log as far as eight replicas let
-// them. Then each waiting job is submitted, one after the other, and ends.
+// TestWhatIsSpareLeavesRoomToSubmit proves that every waiting job can still be submitted and ended
+// after eight replicas have filled the log with long replies.
 func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 	t.Parallel()
 	k := newBacklog(t, eventBytes)
-	for _, c := range fleet(k.tank, 8) { // each has read before the others wrote
+	for _, c := range fleet(k.tank, 8) { // each has read before the others write
 		for {
 			_, release, err := c.take(t.Context(), toSpare, 4<<10)
 			if err != nil {
@@ -400,8 +402,8 @@ func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 	}
 }
 
-// TestRetriesLeaveRoomForTheEnds: the upstream refuses all jobs for now, again and again, until
-// no job is submitted. Then all of them end, and the last tenth of the log is left.
+// TestRetriesLeaveRoomForTheEnds proves that retries up to the submission limit leave capacity for
+// the ends of all jobs, and the last tenth of the log unused.
 func TestRetriesLeaveRoomForTheEnds(t *testing.T) {
 	t.Parallel()
 	k := newBacklog(t, eventBytes)

@@ -22,14 +22,13 @@ const (
 	maxWait      = time.Second
 )
 
-// Commit stores e if last is still the last sequence of the job's log (0: the
-// log is empty). It returns the stored entry; or a *LostError with the job as it
-// is; or ErrFull; or, when ctx ended before the broker could tell, ErrUncertain
-// with the event as it may be stored, so that its nonce tells it when it shows up.
+// Commit stores e if last is still the last sequence of the job's log; 0 means an empty log. It
+// returns the stored entry, a *LostError with the winner, or ErrFull. If ctx ends before the
+// outcome is known, it returns ErrUncertain with the event, whose nonce identifies it later.
 //
-// Success has one proof: the last message carries our nonce. The broker's own
-// words are not enough, because a repeat of a stored write is answered with
-// "duplicate" on three nodes and with "wrong sequence" on one.
+// The only proof of success is that the last message carries our nonce. The broker's answer does
+// not suffice: to a repeated write, a cluster answers "duplicate" and a single node "wrong
+// sequence".
 func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, error) {
 	e.Nonce = nuid.Next()
 	before := e.Job.GetExecution().GetWriter()
@@ -58,7 +57,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	return entry, nil
 }
 
-// CommitOrCurrent is Commit for a caller to whom the winner's event is as good as its own.
+// CommitOrCurrent is Commit for callers to whom the winner's event is as good as their own.
 func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (Entry, error) {
 	entry, err := l.Commit(ctx, e, last)
 	if lost, ok := errors.AsType[*LostError](err); ok {
@@ -67,17 +66,17 @@ func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (E
 	return entry, err
 }
 
-// traced returns ctx in the trace of the job, also when its event is written by an operator,
-// another caller or another replica.
+// traced returns ctx within the job's trace, because another caller, an operator or another replica
+// may write the event.
 func traced(ctx context.Context, e task.Event) context.Context {
 	x := e.Job.GetExecution()
 	return telemetry.Within(ctx, x.GetTraceparent(), x.GetTracestate())
 }
 
-// write sends m, unchanged, until its fate is known.
+// write sends m, unchanged, until its outcome is known.
 func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64) (Entry, error) {
 	wait := time.Duration(0)
-	sent := false // whether a write may be stored of which no answer told
+	sent := false // an unanswered write may be stored
 	for {
 		ack, err := l.b.PublishExpecting(ctx, laneOf(e), m, last)
 		switch {
@@ -106,7 +105,7 @@ func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64)
 	}
 }
 
-// laneOf is what the events of a job are written for.
+// laneOf returns the lane for the events of a job.
 func laneOf(e task.Event) broker.Lane {
 	if chat, ok := e.Job.(*genbusv1.Chat); ok && chat.GetInline() {
 		return broker.Inline
@@ -121,9 +120,8 @@ func (l *Log) givenUp(e task.Event, sent bool, err error) error {
 	return fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), err)
 }
 
-// resolve reads the leader after the broker said that the write was too late or
-// a repeat. It keeps reading until the broker answers: a lost race and a lost
-// answer look the same until then.
+// resolve reads the leader after the broker reported a conflict or a duplicate. It retries until a
+// read succeeds, because a lost race and a lost answer look alike until then.
 func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal error) (Entry, error) {
 	if refusal == nil {
 		l.metrics.CAS(telemetry.CASDuplicate)
@@ -139,17 +137,17 @@ func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal er
 	}
 }
 
-// compare holds our nonce against the last message: ours, another writer's, or
-// not decided, because the read failed or the log has not moved.
+// compare checks the nonce of the last message: it is ours or another writer's. decided is false if
+// the read failed or the log has not advanced.
 func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bool, error) {
 	current, err := l.Get(ctx, Entry{Event: e}.Name())
 	switch {
 	case errors.Is(err, ErrNotFound) && last > 0:
-		// The whole log is gone (MaxAge, or an operator): there is nothing to win.
+		// The whole log of the job is gone, due to MaxAge or an operator.
 		return Entry{}, true, err
 	case err != nil:
 		return Entry{}, false, err
-	case current.Seq <= last: // or of a leader that has just lost its lead
+	case current.Seq <= last: // possibly from a leader that was just replaced
 		return Entry{}, false, nil
 	case current.Nonce == e.Nonce:
 		return current, true, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// EndLevel is the level at which a job's end is logged: a higher one where an operator has a
-// dead letter to resolve. letter says that there is one, whatever the end says.
+// EndLevel returns the level at which to log a job's end: Warn if it leaves a dead letter for
+// operators. letter reports a dead letter that the end itself does not imply.
 func (e Entry) EndLevel(letter bool) slog.Level {
 	if letter || task.LeavesDeadLetter(e.Job) {
 		return slog.LevelWarn
@@ -26,15 +26,14 @@ func (e Entry) EndLevel(letter bool) slog.Level {
 	return slog.LevelInfo
 }
 
-// EndAttrs are what a log record says of a job's end.
+// EndAttrs returns the log attributes of a job's end.
 func (e Entry) EndAttrs() []any {
 	return telemetry.JobAttrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())
 }
 
-// Finish stores the feed copy of a terminal event in the feed of finished jobs, and
-// what the job consumed, at the same time: neither waits for the other's answer. It is called
-// by the writer of the terminal event, and again before every ack; what is there already is
-// fine.
+// Finish stores the feed copy of a terminal event and, concurrently, the job's usage. The writer of
+// the terminal event calls it, and every ack is preceded by another call. Messages that are already
+// stored are left alone.
 func (l *Log) Finish(ctx context.Context, e Entry) error {
 	ctx = traced(ctx, e.Event)
 	usage, err := l.enc.Usage(ctx, e.Event)
@@ -64,7 +63,7 @@ func (l *Log) putDone(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// feedCopy is the message of an end in the feed, which repeats the one in the log.
+// feedCopy returns the feed message of a job's end, which equals the logged one.
 func (l *Log) feedCopy(ctx context.Context, e Entry) (*nats.Msg, error) {
 	if e.message == nil {
 		return l.enc.Done(ctx, e.Event)
@@ -85,9 +84,8 @@ func (l *Log) putUsage(ctx context.Context, e Entry, usage *nats.Msg) error {
 	return nil
 }
 
-// putOnce stores a message on its own subject once, also when others store it too.
-// A message that is there already, under another ce-id, is of an earlier job that was
-// erased: the new one follows it.
+// putOnce stores a message on its subject exactly once, even with concurrent callers. A stored
+// message with another ce-id belongs to an earlier job that was erased; the new one follows it.
 func (l *Log) putOnce(ctx context.Context, lane broker.Lane, stream string, m *nats.Msg) error {
 	last := uint64(0)
 	for wait := answerWait; ; wait = min(2*wait, maxWait) {
@@ -101,7 +99,7 @@ func (l *Log) putOnce(ctx context.Context, lane broker.Lane, stream string, m *n
 				return nil
 			}
 			if last, err = there.Seq, readErr; errors.Is(readErr, broker.ErrNoMessage) {
-				err = nil // it has just been removed
+				err = nil // just removed
 			}
 		case errors.Is(err, broker.ErrInFlight), errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
 		default:

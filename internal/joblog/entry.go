@@ -13,19 +13,19 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Errors of the log. A *LostError is the third outcome of a commit.
+// Errors of the log. Commit may also return a *LostError.
 var (
-	// ErrNotFound: the log has no such job.
+	// ErrNotFound means that the log does not have the job.
 	ErrNotFound = errors.New("the log has no such job")
-	// ErrUncertain: it is not known whether the event was stored.
+	// ErrUncertain means that the event may or may not be stored.
 	ErrUncertain = errors.New("it is unknown whether the event was stored")
-	// ErrFull: the log is full; the event was not stored.
+	// ErrFull means that the log is full and the event was not stored.
 	ErrFull = errors.New("the task log is full")
-	// ErrSlowReader: a follower did not keep up, and was cut.
+	// ErrSlowReader means that a follower fell too far behind and was cut off.
 	ErrSlowReader = tail.ErrSlowReader
 )
 
-// LostError says that another writer was first. Current is the job as it is.
+// LostError means that another writer was first. Current is the job's current state.
 type LostError struct {
 	Current Entry
 }
@@ -34,29 +34,29 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("another writer stored version %d of job %s first", e.Current.Version(), e.Current.Job.GetId())
 }
 
-// Entry is an event as the log holds it.
+// Entry is an event in the log.
 type Entry struct {
 	task.Event
-	// Seq is the event's sequence in the stream: what the next commit expects.
+	// Seq is the event's sequence in the stream. Pass it to the next Commit.
 	Seq uint64
 
-	// message is the stored one of an end that this process has written; else nil.
+	// message is the stored message of an end written by this process; otherwise nil.
 	message *nats.Msg
 }
 
-// Recorded is an event with the headers that it was published with.
+// Recorded is an event with its message headers.
 type Recorded struct {
 	Entry
 	Header nats.Header
 }
 
-// Name is the job's name in the log.
+// Name returns the job's name.
 func (e Entry) Name() subject.JobName {
 	return subject.JobName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
 }
 
-// SameJob tells a job from one that was made under its id after it was erased: b was read
-// after a.
+// SameJob reports whether a and b, read in this order, belong to the same job. A job accepted under
+// the ID of an erased one differs.
 func SameJob(a, b Entry) bool {
 	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
 }

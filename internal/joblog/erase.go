@@ -12,16 +12,15 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Erase removes every event of a job that has ended, up to the terminal one,
-// which e is, and that one's copy in the feed. What a later job of the same id
-// has written stays. It can be repeated.
+// Erase removes the events of an ended job up to its terminal event e, and the feed copy. It keeps
+// everything that a later job with this ID has written. It may be repeated.
 func (l *Log) Erase(ctx context.Context, e Entry) error {
 	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
 		return fmt.Errorf("erase %s: %w", e.Job.GetId(), err)
 	}
-	// The feed comes first, so that a crash in between leaves a job that can be
-	// erased again; and last, because its copy may have been late.
+	// The feed copy goes first, so that after a crash the job can still be found and erased. It
+	// goes again last, in case it was stored late.
 	if err := l.eraseFeedCopy(ctx, e); err != nil {
 		return err
 	}
@@ -43,7 +42,7 @@ func (l *Log) eraseFeedCopy(ctx context.Context, e Entry) error {
 	case err != nil:
 		return fmt.Errorf("erase %s: %w", n.ID, err)
 	case header(m.Header, subject.HeaderCEID) != e.ID():
-		return nil // of a later job
+		return nil // belongs to a later job
 	}
 	if _, err := l.b.Delete(ctx, l.b.Names().Tasks(), m.Seq); err != nil {
 		return fmt.Errorf("erase %s: %w", n.ID, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// finished is a completed job with its copy in the feed.
 func finished(t testing.TB, l *joblog.Log, id string) joblog.Entry {
 	t.Helper()
 	e := complete(t, l, submit(t, l, id))
@@ -27,7 +26,6 @@ func finished(t testing.TB, l *joblog.Log, id string) joblog.Entry {
 	return e
 }
 
-// subjects counts the messages on each subject of the task stream.
 func subjects(t testing.TB, b *broker.Broker) map[string]uint64 {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
@@ -41,8 +39,8 @@ func subjects(t testing.TB, b *broker.Broker) map[string]uint64 {
 	return info.State.Subjects
 }
 
-// TestEraseLeavesNothing: no event, no history and no copy in the feed, on one
-// node and on three; other jobs stay as they are, and the id may be used again.
+// TestEraseLeavesNothing proves that an erasure removes all events and the feed copy of one job,
+// and that its ID can be used again.
 func TestEraseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -50,7 +48,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 		c := open(t)
 		l, other := newLog(t, b, ""), newLog(t, c, "")
 		gone, stays := finished(t, l, "video_gone"), finished(t, l, "video_stays")
-		for range 2 { // an erasure can be repeated
+		for range 2 { // may be repeated
 			if err := l.Erase(ctx, gone); err != nil {
 				t.Fatal(err)
 			}
@@ -83,8 +81,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestEraseFindsTheFeedsCopyOfEveryStatus: completed, failed and cancelled jobs
-// leave nothing.
+// TestEraseFindsTheFeedsCopyOfEveryStatus proves this for completed, failed and cancelled jobs.
 func TestEraseFindsTheFeedsCopyOfEveryStatus(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -116,8 +113,8 @@ func TestEraseFindsTheFeedsCopyOfEveryStatus(t *testing.T) {
 	}
 }
 
-// TestEraseLeavesALaterJobAlone: an erasure that is repeated, or that comes late,
-// takes nothing of the job that was made under the id since.
+// TestEraseLeavesALaterJobAlone proves that a repeated or late erasure keeps a later job with the
+// same ID.
 func TestEraseLeavesALaterJobAlone(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -141,8 +138,8 @@ func TestEraseLeavesALaterJobAlone(t *testing.T) {
 	})
 }
 
-// TestEraseEndsFollowers: who follows a job that is cancelled and erased sees the
-// cancellation and then the end, on the erasing replica and on another.
+// TestEraseEndsFollowers proves that followers of an erased job on any replica see its cancellation
+// and then end.
 func TestEraseEndsFollowers(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -182,14 +179,15 @@ func TestEraseEndsFollowers(t *testing.T) {
 	})
 }
 
-// TestEraseEndsAFollowerThatMissedTheEnd: live delivery may lose the last event of
-// a job. Once the job is erased, no read of the log gives that event either.
+// TestEraseEndsAFollowerThatMissedTheEnd proves that a follower ends even if live delivery lost the
+// terminal event and the job was erased.
 func TestEraseEndsAFollowerThatMissedTheEnd(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
-		// A lagging replica may answer the check after Wake: a later one, after a silence, finds it missing.
+		// A lagging replica may answer the check after Wake. The next check, after a silence, finds
+		// the job missing.
 		l, reader := newLog(t, open(t), ""), quick(t, open(t), time.Second)
 		e := submit(t, l, "video_x")
 		var seen []uint64
@@ -200,11 +198,11 @@ func TestEraseEndsAFollowerThatMissedTheEnd(t *testing.T) {
 			}
 			seen = append(seen, got.Version())
 			switch got.Version() {
-			case 3: // nothing is new: the follower goes on
+			case 3: // no news: the follower continues
 				reader.Wake()
 				next := must[task.Event](t)(task.Submitted(video(e), time.Now(), task.Receipt{UpstreamID: "up_1", Status: "running"}))
 				e = must[joblog.Entry](t)(l.Commit(ctx, next, e.Seq))
-			case 4: // erased without a word: the follower never hears of an end
+			case 4: // the follower never hears of this end
 				if err := l.Erase(ctx, e); err != nil {
 					t.Fatal(err)
 				}

@@ -2,10 +2,10 @@ package joblog
 
 import "math/rand/v2"
 
-// Wake checks every job that is followed, as after a reconnect.
+// Wake checks every followed job, as after a reconnect.
 func (l *Log) Wake() { l.tails.Wake() }
 
-// DropLive loses a share of the live messages from now on, at random.
+// DropLive drops a random share of later live messages.
 func (l *Log) DropLive(share float64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -1,43 +1,41 @@
 package joblog
 
-// The limits of the log, as shares of its bytes. The first two are limits of one sum: what is
-// used, and jobBytes for each unfinished job. A submission may exceed them, but leaves each
-// unfinished job a third of jobBytes, which an end without a submission takes. The rest of the log
-// is for jobs in work that take more, and for what replicas do not see of each other (creditShare).
+// Limits of the log, as shares of its bytes. The first two apply to the bytes used plus jobBytes
+// for each unfinished job. A submission may exceed them, but leaves each unfinished job a third of
+// jobBytes, enough to end without a submission. The rest is for running jobs that need more, and
+// for what replicas grant without seeing each other (creditShare).
 const (
-	admitBelow  = 0.80 // a new job
-	spareBelow  = 0.85 // progress, events of inline chats and of refusals, long replies
-	submitBelow = 0.90 // a submission of an accepted job
+	admitBelow  = 0.80 // new jobs
+	spareBelow  = 0.85 // progress, events of inline chats and refusals, long replies
+	submitBelow = 0.90 // submissions of accepted jobs
 )
 
-// jobBytes is reserved for each unfinished job, twice that with JSON events. An ordinary job writes
-// no more of what it needs: its attempts, its end with a reply of SpareReply bytes, and the end's
-// feed copy.
+// jobBytes is reserved for each unfinished job, and twice that with JSON events. It covers an
+// ordinary job: its attempts, its end with a reply of SpareReply bytes, and the feed copy.
 const jobBytes = 12 << 10
 
-// Figures are what is known of the bytes of the log.
+// Figures describes the capacity of the log, in bytes.
 type Figures struct {
-	// Used and Max are the stream's own figures; without a limit Max is not positive.
+	// Used and Max come from the stream. Max is not positive if there is no limit.
 	Used, Max int64
-	// Short is what the disk under the stream does not have of Max.
+	// Short is the part of Max that does not fit on the disk.
 	Short int64
 	// Reserved is jobBytes for each unfinished job.
 	Reserved int64
-	// Granted is what this replica has granted, and Used and Reserved may not have yet.
+	// Granted is what this replica has granted and Used and Reserved may not include yet.
 	Granted int64
 }
 
-// AdmitLimit is the number of bytes up to which jobs are admitted.
+// AdmitLimit returns the limit for admitting jobs.
 func (r Figures) AdmitLimit() int64 { return r.limit(admitBelow) }
 
-// SubmitLimit is the number of bytes up to which accepted jobs are submitted.
+// SubmitLimit returns the limit for submitting accepted jobs.
 func (r Figures) SubmitLimit() int64 { return r.limit(submitBelow) }
 
-// limit is a share of the log. What the disk is short of lowers each limit by all of it: the part
-// above the limits is a share of Max, however full the disk is.
+// limit returns a share of Max less Short. The reserve above the limits therefore stays a full
+// share of Max on a full disk.
 func (r Figures) limit(share float64) int64 { return max(int64(share*float64(r.Max))-r.Short, 0) }
 
-// purpose is what bytes are asked for.
 type purpose int
 
 const (
@@ -46,7 +44,7 @@ const (
 	toSubmit
 )
 
-// left is what may be granted for a purpose; below zero where it is used up.
+// left returns the bytes that may be granted for a purpose; negative if the limit is exceeded.
 func (r Figures) left(p purpose) int64 {
 	switch p {
 	case toAdmit:
@@ -54,7 +52,7 @@ func (r Figures) left(p purpose) int64 {
 	case toSpare:
 		return r.limit(spareBelow) - r.Used - r.Reserved - r.Granted
 	default:
-		// Retries may use up the sum. What is left then is for the ends of the jobs that wait.
+		// Retries may use up the sum. The rest is for the ends of waiting jobs.
 		return r.SubmitLimit() - r.Used - r.Reserved/3 - r.Granted
 	}
 }

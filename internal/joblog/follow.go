@@ -17,25 +17,23 @@ import (
 	"github.com/genbus/genbus/internal/tail"
 )
 
-// Cursor is a follower's place in the history of a job: behind a version.
+// Cursor is a follower's position in the history of a job.
 type Cursor = tail.Cursor[subject.JobName, Entry]
 
-// followers follow jobs live. Those of one job share what is read of it.
+// followers follows jobs live. Followers of one job share its reads.
 type followers struct {
 	tails *tail.Set[subject.JobName, Entry]
 }
 
-// Join follows a job from behind a version. Start must have been called.
+// Join follows a job's events above version after. Start must have been called.
 func (f *followers) Join(n subject.JobName, after uint64) *Cursor {
 	return f.tails.Join(n, 0, after, false)
 }
 
-// Follow yields a job's events with a version above after: the history, then
-// every new event as it is committed, without gaps and in order. It ends after
-// the terminal event. An error is yielded last: ErrNotFound, also for a job that
-// was erased before its end was seen; ErrSlowReader; the end of ctx; or a read that has
-// failed for 30 s. Followers of a job share its entries, and do not change them. Start
-// must have been called.
+// Follow yields a job's events above version after: the history, then each new event, in order and
+// without gaps. It ends after the terminal event. Its last value may be an error: ErrNotFound, also
+// if the job was erased before its end was seen; ErrSlowReader; the cause of ctx; or a read that
+// failed for 30 s. Followers share entries and must not modify them. Start must have been called.
 func (f *followers) Follow(ctx context.Context, n subject.JobName, after uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		c := f.Join(n, after)
@@ -46,10 +44,10 @@ func (f *followers) Follow(ctx context.Context, n subject.JobName, after uint64)
 	}
 }
 
-// follow yields what a cursor has until the job's end, or until its caller stops.
+// follow yields the events of a cursor until the job ends or yield returns false.
 func follow(ctx context.Context, c *Cursor, after uint64, yield func(Entry) bool) error {
 	head, _, err := c.Started(ctx)
-	if err == nil && after > head.Pos { // seen elsewhere, where more may be known
+	if err == nil && after > head.Pos { // the caller knows more than this replica
 		err = c.Sync(ctx)
 	}
 	if err != nil {
@@ -78,28 +76,28 @@ func follow(ctx context.Context, c *Cursor, after uint64, yield func(Entry) bool
 	}
 }
 
-// source reads the histories of jobs for the tails. An item's place is its version.
+// source reads the histories of jobs for package tail. The position of an item is its version.
 type source struct{ *Log }
 
 type item = tail.Item[Entry]
 
-// itemSize is what an entry takes besides its message.
+// itemSize is the memory in bytes that an entry takes besides its message.
 const itemSize = 256
 
 func newItem(e Entry, size int) item {
 	return item{Pos: e.Version(), Before: e.Version() - 1, Seq: e.Seq, Size: itemSize + size, Final: e.Terminal(), Value: e}
 }
 
-// Epoch: versions go on where the stream is recreated.
+// Epoch is constant, because versions continue in a recreated stream.
 func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 
-// Listen subscribes to what the broker republishes of one job. The reading that follows on
-// the same connection reaches the server after the subscription. What another server stores
-// before it knows of the subscription is found after a silence.
+// Listen subscribes to the republished events of one job. A later read on the same connection
+// reaches the server after the subscription. Events that another server stores before it learns of
+// the subscription are found by the check after a silence.
 func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
 		if s.hub.drops() || !s.b.Settled(s.b.Names().Tasks(), m.Header) {
-			return // one that is stored after all is found after the silence
+			return // if it is stored after all, the check after a silence finds it
 		}
 		event, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
 		seq, bad := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
@@ -112,10 +110,10 @@ func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), 
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to live events: %w", errors.Join(broker.ErrUnavailable, err))
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // a closed connection has no subscription left
+	return func() { _ = sub.Unsubscribe() }, nil // fails only on a closed connection
 }
 
-// Head reads the job as it is now, from the leader.
+// Head reads the job's current state from the leader.
 func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error) {
 	e, size, err := s.get(ctx, n, s.b.Last)
 	if err != nil {
@@ -124,7 +122,7 @@ func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error)
 	return newItem(e, size), true, nil
 }
 
-// Page reads the events behind a version.
+// Page reads the events above a version.
 func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) ([]item, error) {
 	subj := s.b.Names().Task(n.Kind, n.Tenant, n.ID)
 	for {
@@ -148,7 +146,7 @@ func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) 
 	}
 }
 
-// Behind asks for the last events of many jobs.
+// Behind reads the last events of many jobs at once.
 func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName], missing bool) (tail.Change, error) {
 	jobs := make([]Known, len(known))
 	for i, k := range known {
@@ -158,16 +156,16 @@ func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName],
 	return tail.Change{Behind: behind, Seq: upTo}, err
 }
 
-// Known is a job, and the sequence up to which its events are known.
+// Known pairs a job with the sequence up to which its events are known.
 type Known struct {
 	Name subject.JobName
 	Seq  uint64
 }
 
-// Behind returns, by index, those jobs of which the log has an event above what is known
-// of them; with missing, also those that it does not have, if not at once
-// (broker.Broker.Behind). It may return others too. Of the rest there is nothing up to the
-// sequence that it returns. It takes broker.MostSubjects jobs at most.
+// Behind returns the indexes of the jobs that have an event above their known sequence. With
+// missing, it also returns jobs that the log does not have, possibly with a delay
+// (broker.Broker.Behind). It may return more jobs. The others have no news up to sequence upTo. It
+// takes up to broker.MostSubjects jobs.
 func (l *Log) Behind(ctx context.Context, known []Known, missing bool) (behind []int, upTo uint64, err error) {
 	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {

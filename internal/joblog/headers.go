@@ -11,17 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Headers are the headers of the last event of every job that the log has, and of all that
-// follow, in the order of the log.
+// Headers reads the headers of each job's last event, and of all later events, in log order.
 type Headers struct {
 	b        *broker.Broker
 	consumer jetstream.Consumer
-	// LogCreated is when the log was created that is read.
+	// LogCreated is the creation time of the log.
 	LogCreated time.Time
 }
 
-// Headers begins to read the headers of the log, which ends with ctx. A reader that was away
-// for a while is given what it missed, also from another log where this one was lost.
+// Headers starts reading the headers of the log, until ctx ends. After an interruption, the reader
+// gets the events that it missed, even if the log was replaced.
 func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 	h := &Headers{b: l.b}
 	err := l.b.RetryUntilLeader(ctx, "read the headers of the log", func(ctx context.Context) error {
@@ -44,12 +43,12 @@ func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 	return h, nil
 }
 
-// Empty reports whether the log had no job when the reading began.
+// Empty reports whether the log had no jobs at the start.
 func (h *Headers) Empty() bool { return h.consumer.CachedInfo().NumPending == 0 }
 
-// Each tells f of each event until stop is called, and of a message that is none by its
-// sequence alone, without a name. caughtUp is called when f has been told of all that the log
-// had, and perhaps more than once. trouble hears what the reading repairs itself.
+// Each calls f for each event until stop is called. For a message that is not an event, f gets the
+// sequence without a name. Each calls caughtUp after the events that the log had at the start, and
+// possibly again. trouble receives errors from which the consumer recovers.
 func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (stop func(), err error) {
 	if h.Empty() {
 		caughtUp()
@@ -70,15 +69,15 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 	}, nil
 }
 
-// notice is what a message without its data says, and how many the log has behind it. One
-// that is no event of a job has no name. It waits for an event that is being stored, so that no
-// list says what a cut of the power takes back. One whose batch has no answer is passed on all
-// the same: its disk has failed, and the readers of a list decide nothing by it.
+// notice builds the notification of a message, without a name if it is not a job event, and returns
+// the number of messages after it. It waits for the sync of a batch, so that lists do not show
+// events that a power cut can revert. It accepts a batch without an answer: its disk has failed,
+// and lists decide nothing.
 func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 	h.b.Settled(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()
 	if err != nil {
-		return n, 1 // it is not of the log
+		return n, 1 // not from the log
 	}
 	name, err := h.b.Names().ParseTask(m.Subject())
 	if err != nil {
@@ -87,14 +86,14 @@ func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 	return storedNotice(name, m.Headers(), meta.Sequence.Stream), meta.NumPending
 }
 
-// End is how far the log is, as its leader says.
+// End is the position of the log's leader.
 type End struct {
 	LogCreated time.Time
-	Seq        uint64 // of the last message, which may be no event of a job
-	First      uint64 // sequence of the oldest message
+	Seq        uint64 // of the last message, which may not be a job event
+	First      uint64 // of the oldest message
 }
 
-// End reads how far the log is.
+// End reads the position of the log's leader.
 func (l *Log) End(ctx context.Context) (End, error) {
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
@@ -104,8 +103,8 @@ func (l *Log) End(ctx context.Context) (End, error) {
 	return End{LogCreated: i.Created, Seq: i.State.LastSeq, First: i.State.FirstSeq}, nil
 }
 
-// LastEvent reads the sequence of the last event of any job, 0 where there is none. It costs
-// the event's body.
+// LastEvent returns the sequence of the last event of any job, or 0. The read transfers the event's
+// body.
 func (l *Log) LastEvent(ctx context.Context) (uint64, error) {
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().TaskPattern())
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -114,10 +113,9 @@ func (l *Log) LastEvent(ctx context.Context) (uint64, error) {
 	return m.Seq, err
 }
 
-// NotifyAll tells f of the last event of every job that the log has, and returns when it
-// has. It reads the headers of them all. They are those that the replica has which reads
-// them: one that is behind tells of an earlier event of a job, and of those after it as far
-// as they come meanwhile.
+// NotifyAll calls f for the last event of every job in the log and returns. It reads all headers
+// from one replica of the stream. If that replica lags, f gets an earlier event of a job, followed
+// by later ones that arrive in time.
 func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
 	h, err := l.Headers(ctx)
 	if err != nil || h.Empty() {

@@ -11,29 +11,26 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Notice is the news that some replica committed an event.
+// Notice is the notification that a replica committed an event.
 type Notice struct {
 	Name   subject.JobName
 	Status string
 	Writer string
-	// StartBy is when the job fails unless it was started; zero for one that was, or
-	// that has no such limit.
+	// StartBy is the deadline for starting the job; zero if it was started or has no such deadline.
 	StartBy time.Time
-	// EndBy is when a job that was started fails unless it ends; zero for one that was
-	// not, or has ended.
+	// EndBy is the deadline for ending a started job; zero if it was not started or has ended.
 	EndBy time.Time
-	// What follows is known of a stored event only: by Headers and OnCommit.
+	// Set for stored events only, by Headers and OnCommit.
 	CreatedAt    time.Time // of the job
 	Time         time.Time // of the event
 	Facts        publisher.Facts
 	Version, Seq uint64 // of the event
 }
 
-// notice is what the headers of an event say.
 func notice(n subject.JobName, h nats.Header) Notice {
 	out := Notice{Name: n, Status: header(h, subject.HeaderStatus), Writer: header(h, subject.HeaderWriter)}
 	if by := header(h, subject.HeaderStartBy); by != "" {
-		out.StartBy, _ = time.Parse(time.RFC3339Nano, by) // ours: it can be read
+		out.StartBy, _ = time.Parse(time.RFC3339Nano, by) // written by genbus, so it parses
 	}
 	if by := header(h, subject.HeaderEndBy); by != "" {
 		out.EndBy, _ = time.Parse(time.RFC3339Nano, by)
@@ -41,7 +38,6 @@ func notice(n subject.JobName, h nats.Header) Notice {
 	return out
 }
 
-// storedNotice is what the headers of a stored event say.
 func storedNotice(n subject.JobName, h nats.Header, seq uint64) Notice {
 	out := notice(n, h)
 	out.Seq = seq
@@ -52,17 +48,16 @@ func storedNotice(n subject.JobName, h nats.Header, seq uint64) Notice {
 	return out
 }
 
-// hub hands news to this process: of its own commits, and of what others have written into
-// its jobs.
+// hub distributes this process's commits, and peer notifications about its jobs, within the
+// process.
 type hub struct {
-	loses func() bool // for tests: whether a message of core NATS is lost; nil: none is
+	loses func() bool // tests set it to lose messages of core NATS
 
 	mu        sync.RWMutex
 	concerned []func(Notice)
-	committed func(Notice) // nil: nothing hears of commits
+	committed func(Notice) // nil without a listener
 }
 
-// commit tells of a commit of this process.
 func (h *hub) commit(n Notice) {
 	h.mu.RLock()
 	f := h.committed
@@ -72,7 +67,7 @@ func (h *hub) commit(n Notice) {
 	}
 }
 
-// concern tells those that are concerned.
+// concern reports an event to all functions of OnNotice.
 func (h *hub) concern(n Notice) {
 	h.mu.RLock()
 	concerned := h.concerned
@@ -82,7 +77,7 @@ func (h *hub) concern(n Notice) {
 	}
 }
 
-// drops reports whether a test wants a message to be lost.
+// drops reports whether a test wants this message lost.
 func (h *hub) drops() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// heard is a log, and the statuses of which it was told.
+// heard is a log with the statuses from its peer notifications.
 type heard struct {
 	*joblog.Log
 	statuses chan string
@@ -24,8 +24,8 @@ func newHeard(t *testing.T, b *broker.Broker) heard {
 	return h
 }
 
-// told wants these notices. What is sent on one connection comes in order, so that nothing
-// else has come by the time of a last one.
+// told checks the next peer notifications. Messages on one connection arrive in order, so a final
+// one proves that there were no others.
 func (h heard) told(t *testing.T, want ...string) {
 	t.Helper()
 	for _, status := range want {
@@ -40,8 +40,8 @@ func (h heard) told(t *testing.T, want ...string) {
 	}
 }
 
-// TestTheWriterBeforeIsTold of what another replica writes into its job, and of nothing
-// else; of a cancel all are.
+// TestTheWriterBeforeIsTold proves that the previous writer is notified of another replica's events
+// only, and every replica of a cancellation.
 func TestTheWriterBeforeIsTold(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -63,9 +63,9 @@ func TestTheWriterBeforeIsTold(t *testing.T) {
 		}
 		next, err = submitted(e, "taken over")
 		e = commit(takes, e, next, err)
-		holds.told(t, "queued") // and not of its own, nor the admitter of the holder's first
+		holds.told(t, "queued") // not of its own events, and the admitting replica not of the holder's first
 		next, err = task.Cancelled(e.Job, now, nil)
-		commit(admits, e, next, err) // the holder may have taken it over, and have written nothing
+		commit(admits, e, next, err) // the holder may have taken over without writing
 		for _, each := range []heard{admits, holds, takes} {
 			each.told(t, "cancelled")
 		}

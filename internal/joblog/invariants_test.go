@@ -19,10 +19,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// TestTwoWritersWithLostAnswers: of two writers of one version, one reaches the
-// broker through a link that is reset while its write or the answer is on its way.
-// Whatever it hears, exactly one of the two believes that it won, and it is the one
-// whose event the log has.
+// TestTwoWritersWithLostAnswers proves that exactly one of two competing writers believes that it
+// won, and that the log has its event, even if the connection of one is reset during its write.
 func TestTwoWritersWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	t.Run("R1", func(t *testing.T) {
@@ -32,13 +30,13 @@ func TestTwoWritersWithLostAnswers(t *testing.T) {
 	t.Run("R3", func(t *testing.T) {
 		t.Parallel()
 		c := brokertest.NewCluster(t)
-		c.Open(t) // makes the streams
+		c.Open(t) // creates the streams
 		lanes(t, 3, c.Servers[0].ClientURL())
 	})
 }
 
-// lanes are pairs of writers, each pair with a job and a link of its own: a lost
-// answer costs its writer seconds.
+// lanes runs pairs of writers in parallel, each with its own job and link, because a lost answer
+// costs its writer seconds.
 func lanes(t *testing.T, replicas int, url string) {
 	t.Helper()
 	for _, id := range []string{"video_a", "video_b", "video_c", "video_d", "video_e", "video_f", "video_g", "video_h"} {
@@ -49,7 +47,7 @@ func lanes(t *testing.T, replicas int, url string) {
 	}
 }
 
-// twoWriters has a duel of many rounds.
+// twoWriters runs a duel of several rounds.
 func twoWriters(t *testing.T, replicas int, url, id string) {
 	t.Helper()
 	d := newDuel(t, replicas, url, id)
@@ -77,11 +75,11 @@ func twoWriters(t *testing.T, replicas int, url, id string) {
 	}
 }
 
-// duel is a job with two writers, one of them behind a link.
+// duel is a job with two writers, one of them behind a faulty link.
 type duel struct {
 	name          subject.JobName
 	link          *faultinject.Link
-	broker        *broker.Broker // of steady
+	broker        *broker.Broker // used by steady
 	steady, shaky *joblog.Log
 }
 
@@ -103,7 +101,7 @@ func newDuel(t *testing.T, replicas int, url, id string) *duel {
 	}
 }
 
-// brokerAt has a connection of its own.
+// brokerAt opens a separate connection.
 func brokerAt(t *testing.T, replicas int, url string) *broker.Broker {
 	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url, Replicas: replicas})
@@ -121,7 +119,7 @@ func brokerAt(t *testing.T, replicas int, url string) *broker.Broker {
 	return b
 }
 
-// next is an event of a round. Each writer has one of its own.
+// next returns a new event for a round; each writer needs its own.
 func (d *duel) next(t *testing.T, round int, current joblog.Entry, begin time.Time) task.Event {
 	t.Helper()
 	switch {
@@ -134,8 +132,8 @@ func (d *duel) next(t *testing.T, round int, current joblog.Entry, begin time.Ti
 	}
 }
 
-// race has both write after the same event, and gives what the steady and the shaky
-// one heard. Where shakyFirst is set, the steady one is nearly always too late.
+// race lets both writers write after the same event and returns their errors. With shakyFirst, the
+// steady writer is nearly always too late.
 func (d *duel) race(t *testing.T, after uint64, ofSteady, ofShaky task.Event, shakyFirst, cut bool) (results [2]error) {
 	t.Helper()
 	d.link.Delay(3 * time.Millisecond)
@@ -160,7 +158,7 @@ func (d *duel) race(t *testing.T, after uint64, ofSteady, ofShaky task.Event, sh
 	return results
 }
 
-// winner is the index of the one writer that believes that it won.
+// winner returns the index of the writer that believes it won.
 func winner(t *testing.T, round int, results [2]error) int {
 	t.Helper()
 	won := -1
@@ -181,7 +179,6 @@ func winner(t *testing.T, round int, results [2]error) int {
 	return won
 }
 
-// hasWon checks that the log has the winner's event.
 func (d *duel) hasWon(t *testing.T, round, won int) {
 	t.Helper()
 	stored := must[joblog.Entry](t)(d.steady.Get(t.Context(), d.name))
@@ -190,8 +187,8 @@ func (d *duel) hasWon(t *testing.T, round, won int) {
 	}
 }
 
-// TestUncertainCommitIsKnownByItsNonce: a commit whose answer does not come in time gives
-// the event as it may be stored. When it shows up in the log, its nonce tells it.
+// TestUncertainCommitIsKnownByItsNonce proves that a commit without a timely answer returns its
+// event, whose nonce identifies it in the log.
 func TestUncertainCommitIsKnownByItsNonce(t *testing.T) {
 	t.Parallel()
 	d := newDuel(t, 1, brokertest.Alone(t).ClientURL(), "video_a")
@@ -213,8 +210,8 @@ func TestUncertainCommitIsKnownByItsNonce(t *testing.T) {
 	}
 }
 
-// TestFollowersWithoutLiveMessages: live messages are dropped at random, up to all
-// of them. What a follower saw is what the log has, the end included.
+// TestFollowersWithoutLiveMessages proves that followers see the complete log although live
+// messages are lost.
 func TestFollowersWithoutLiveMessages(t *testing.T) {
 	t.Parallel()
 	for name, share := range map[string]float64{"some": 0.3, "most": 0.8, "all": 1} {
@@ -242,7 +239,8 @@ func TestFollowersWithoutLiveMessages(t *testing.T) {
 	}
 }
 
-// seesTheLog follows a job to its end, and checks that it saw what the log has. It closes following when it has seen the first event.
+// seesTheLog follows a job to its end and checks that it saw all events. It closes following after
+// the first event.
 func seesTheLog(t *testing.T, reader *joblog.Log, b *broker.Broker, n subject.JobName, following chan<- struct{}) {
 	t.Helper()
 	var seen []string
@@ -269,7 +267,7 @@ func seesTheLog(t *testing.T, reader *joblog.Log, b *broker.Broker, n subject.Jo
 	}
 }
 
-// goesWell writes the events of a queued job that goes well.
+// goesWell writes the remaining events of a successful job.
 func goesWell(ctx context.Context, writer *joblog.Log, e joblog.Entry) error {
 	now := time.Now()
 	next, err := task.Submitting(video(e), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})

@@ -124,8 +124,8 @@ func TestUnknownJobIsNotFound(t *testing.T) {
 	}
 }
 
-// TestOneOfManyWritersWins races replicas for each version of one job: one wins,
-// and every other is told what is there.
+// TestOneOfManyWritersWins proves that one of several concurrent writers wins each version, and
+// that the others get the stored event.
 func TestOneOfManyWritersWins(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -223,7 +223,7 @@ func TestFollowGivesHistoryThenLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, entry.Version())
-			if entry.Version() == 3 { // the history is through: the rest is live
+			if entry.Version() == 3 { // end of the history; the rest is live
 				writing.Go(func() {
 					next, _, err := task.Observed(video(e), time.Now(), task.Observation{Started: true, Status: "running", Progress: 40})
 					if err != nil {
@@ -274,21 +274,21 @@ func TestSlowReaderIsCut(t *testing.T) {
 		wait()
 	}()
 	e := submit(t, l, "video_1")
-	seen := make(chan struct{}, 100) // a reader of headers does not block
+	seen := make(chan struct{}, 100) // a reader of headers must not block
 	stop := must[func()](t)(must[*joblog.Headers](t)(l.Headers(ctx)).Each(func(joblog.Notice) { seen <- struct{}{} }, func() {}, func(error) {}))
 	defer stop()
-	<-seen // the last event of the job
+	<-seen // the job's last event
 	var last error
 	for entry, err := range l.Follow(t.Context(), e.Name(), 2) {
 		last = err
 		if err != nil || entry.Version() > 3 {
 			continue
 		}
-		for i := range 10 { // the reader stalls while ten events pass
+		for i := range 10 { // the reader stalls for ten events
 			next := must[task.Event](t)(task.Submitted(video(e), time.Now(), task.Receipt{UpstreamID: "up_1", Status: fmt.Sprint(i)}))
 			e = must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 		}
-		for range 10 { // each is told once
+		for range 10 { // one value per event
 			<-seen
 		}
 	}

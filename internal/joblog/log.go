@@ -1,7 +1,6 @@
-// Package joblog is the log of record: it commits transitions by
-// compare-and-set, reads jobs, and follows them live. It is the
-// only code of the service's packages that reads or writes GENBUS_TASKS, which client and the
-// commands read as subscribers do. It decides no transition itself.
+// Package joblog owns the log of record. It commits transitions by compare-and-set, reads jobs and
+// follows them live. No other package of the service reads or writes GENBUS_TASKS; the client
+// package and the commands read it as subscribers. Package task decides the transitions.
 package joblog
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Log commits and reads. Its parts follow jobs and tell other replicas of commits, after Start.
+// Log commits and reads job events. After Start, it also follows jobs and notifies other replicas.
 type Log struct {
 	*followers
 	*notifier
@@ -28,29 +27,27 @@ type Log struct {
 	Capacity *Capacity
 }
 
-// Writer is the opaque id of this replica, new at each start.
+// Writer returns the opaque ID of this replica, which is new at each start.
 func (l *Log) Writer() string { return l.writer }
 
-// Trouble returns at once why the log cannot be read or written now; nil when
-// nothing is known to be wrong.
+// Trouble returns, without blocking, why the log is unusable, or nil if no problem is known.
 func (l *Log) Trouble() error { return l.b.Trouble() }
 
-// Get reads a job as it is now, from the stream's leader. A job that the log
-// does not have is ErrNotFound.
+// Get reads a job's current state from the leader. It returns ErrNotFound if the log does not have
+// the job.
 func (l *Log) Get(ctx context.Context, n subject.JobName) (Entry, error) {
 	e, _, err := l.get(ctx, n, l.b.Last)
 	return e, err
 }
 
-// Probe is Get for an id that the log mostly does not have.
+// Probe is Get for an ID that the log usually does not have.
 func (l *Log) Probe(ctx context.Context, n subject.JobName) (Entry, error) {
 	e, _, err := l.get(ctx, n, l.b.Probe)
 	return e, err
 }
 
-// Some reads jobs as any server of the broker has them, with one request, and leaves out those
-// that it does not say. What it has may be old: an event that it returns was stored, and is not
-// said to be the last, or to be still there. broker.MostSubjects jobs at most.
+// Some reads up to broker.MostSubjects jobs with one request, and omits jobs that it does not get.
+// Any replica of the stream may answer, so an event may be outdated or already removed.
 func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.JobName]Entry, error) {
 	subjects := make([]string, len(names))
 	for i, n := range names {
@@ -73,8 +70,8 @@ func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.Jo
 	return jobs, nil
 }
 
-// Find reads a job of whichever tenant as it is now, from the stream's leader: the tenant is a
-// part of what its id was made of. A job that the log does not have is ErrNotFound.
+// Find reads a job's current state from the leader by ID alone, because the ID is derived from the
+// tenant. It returns ErrNotFound if the log does not have the job.
 func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, error) {
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().TaskAnyTenant(kind, id))
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -90,8 +87,8 @@ func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, er
 	return decodeStored(n, m)
 }
 
-// History reads the events of a job, oldest first: the latest ones, most at most, and whether
-// there were more. None is no error.
+// History reads the latest events of a job, at most most, oldest first. cut reports whether there
+// were more. A missing job has no events.
 func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events []Recorded, cut bool, err error) {
 	for from := uint64(1); ; {
 		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
@@ -117,9 +114,9 @@ func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events 
 	}
 }
 
-// Has reports whether the log has a job of which an event of some sequence is known. Who
-// read that may have heard it from a node that was ahead of the stream's leader: a leader
-// that has stored less cannot say that the job is gone, which is true then.
+// Has reports whether the log has a job one of whose events is known by sequence. That event may
+// have come from a replica ahead of the leader. A leader that has not stored it cannot say that the
+// job is gone, so Has returns true.
 func (l *Log) Has(ctx context.Context, n subject.JobName, seq uint64) (bool, error) {
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	switch {
@@ -135,7 +132,7 @@ func (l *Log) Has(ctx context.Context, n subject.JobName, seq uint64) (bool, err
 	return err == nil, err
 }
 
-// get also returns the size of the event as it is stored.
+// get also returns the size of the stored event.
 func (l *Log) get(ctx context.Context, n subject.JobName, read func(ctx context.Context, stream, subject string) (broker.Stored, error)) (Entry, int, error) {
 	m, err := read(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
 	if errors.Is(err, broker.ErrNoMessage) {

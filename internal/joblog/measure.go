@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// measure counts an event that this replica committed. Each event of a job is
-// committed once, so these numbers can be summed over replicas.
+// measure counts an event that this replica committed. Each event is committed once, so the metrics
+// can be summed over replicas.
 func (l *Log) measure(e Entry, took time.Duration) {
 	kind, x := subject.Kind(task.Kind(e.Job)), e.Job.GetExecution()
 	l.metrics.EventPublished(telemetry.PublishedTask, took)
@@ -29,7 +29,7 @@ func (l *Log) measure(e Entry, took time.Duration) {
 	}
 }
 
-// firstStart reports whether the event begins a job's first submission or attempt.
+// firstStart reports whether the event starts a job's first submission or attempt.
 func firstStart(kind subject.Kind, e Entry) bool {
 	x, start := e.Job.GetExecution(), genbusv1.JobPhase_JOB_PHASE_SUBMITTING
 	if kind == subject.Chat {

@@ -17,8 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestCommitsAreMeasured: a life of a job is counted once at each of its stages,
-// and a commit that is lost is none.
+// TestCommitsAreMeasured proves that each stage of a job is counted once and that lost commits are
+// not counted.
 func TestCommitsAreMeasured(t *testing.T) {
 	t.Parallel()
 	b, m := brokertest.Single(t), telemetry.NewMetrics("test")
@@ -29,7 +29,7 @@ func TestCommitsAreMeasured(t *testing.T) {
 	if _, err := l.Commit(t.Context(), next, e.Seq); err == nil {
 		t.Fatal("a second end was stored")
 	}
-	for range 2 { // by its holder, and by the replica that takes over
+	for range 2 { // by its holder and by a replica that takes over
 		if err := l.Finish(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,8 @@ genbus_task_log_writes_total{outcome="won"} 4`)
 	}
 }
 
-// TestJobsThatNeverRanAreNotAccepted, whatever their first event says.
+// TestJobsThatNeverRanAreNotAccepted proves that a job that fails with its first event does not
+// count as accepted.
 func TestJobsThatNeverRanAreNotAccepted(t *testing.T) {
 	t.Parallel()
 	b, m := brokertest.Single(t), telemetry.NewMetrics("test")
@@ -62,7 +63,7 @@ func TestJobsThatNeverRanAreNotAccepted(t *testing.T) {
 	compare(t, m, "genbus_route_jobs_finished_total", `genbus_route_jobs_finished_total{kind="video",route="r",status="failed",upstream=""} 1`)
 }
 
-// compare holds all series of a metric against the text of /metrics.
+// compare checks all series of a metric against the text of /metrics.
 func compare(t *testing.T, m *telemetry.Metrics, name, want string) {
 	t.Helper()
 	families, err := m.Gatherer().Gather()
@@ -79,8 +80,7 @@ func compare(t *testing.T, m *telemetry.Metrics, name, want string) {
 	}
 }
 
-// observed is the number of observations of a histogram whose series has the label
-// values.
+// observed returns the number of observations of the histogram series with these label values.
 func observed(t *testing.T, m *telemetry.Metrics, name string, values ...string) (n uint64) {
 	t.Helper()
 	families, err := m.Gatherer().Gather()
@@ -112,8 +112,8 @@ const (
 	ofAnother     = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 )
 
-// TestEventsStayInTheTraceOfTheirRequest, also when they are written by another caller, an
-// operator or a replica that never saw the request.
+// TestEventsStayInTheTraceOfTheirRequest proves that all events of a job are in its request's
+// trace, whoever writes them.
 func TestEventsStayInTheTraceOfTheirRequest(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -125,7 +125,7 @@ func TestEventsStayInTheTraceOfTheirRequest(t *testing.T) {
 	now := time.Now()
 	next := must[task.Event](t)(task.Submitting(video(e), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)}))
 	e = must[joblog.Entry](t)(l.Commit(telemetry.Extract(t.Context(), in(ofSameTrace)), next, e.Seq))
-	e = must[joblog.Entry](t)(l.Get(t.Context(), e.Name())) // as another replica finds it
+	e = must[joblog.Entry](t)(l.Get(t.Context(), e.Name())) // as another replica reads it
 	next = must[task.Event](t)(task.Cancelled(e.Job, now, &genbusv1.TaskError{Code: "cancelled"}))
 	e = must[joblog.Entry](t)(l.Commit(telemetry.Extract(t.Context(), in(ofAnother)), next, e.Seq))
 	if err := l.Finish(telemetry.Extract(t.Context(), in(ofAnother)), e); err != nil {
@@ -151,7 +151,6 @@ func TestEventsStayInTheTraceOfTheirRequest(t *testing.T) {
 	}
 }
 
-// all reads the messages on a subject.
 func all(t *testing.T, b *broker.Broker, stream, subj string) (out []broker.Stored) {
 	t.Helper()
 	last, err := b.Last(t.Context(), stream, subj)

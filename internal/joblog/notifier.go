@@ -14,38 +14,38 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// notifier tells this process of its own commits, and other replicas of commits to their jobs.
+// notifier tells this process about its own commits, and other replicas about commits to their
+// jobs.
 type notifier struct {
 	b      *broker.Broker
 	log    *slog.Logger
-	writer string // this replica
+	writer string // this replica's
 	hub    *hub
 }
 
-// OnCommit has a function hear of the commits of this process that begin or end a job, each
-// before it is answered. It must not block.
+// OnCommit registers f for commits of this process that start or end a job, before Commit returns.
+// f must not block.
 func (t *notifier) OnCommit(f func(Notice)) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	t.hub.committed = f
 }
 
-// OnNotice registers a function that hears at once of what was written into a job whose
-// event before that was this replica's: a cancel, an end, or an event of a replica that has
-// taken the job over. All hear of every cancel. A notice can be lost, and the ends of this
-// replica's own jobs that it writes itself are among them. f must not block.
+// OnNotice registers f for peer notifications: events that another replica wrote to a job whose
+// previous event was this replica's, such as an end or a takeover, and all cancellations. f also
+// receives ends that this replica wrote to its own jobs. Peer notifications can be lost. f must not
+// block.
 func (t *notifier) OnNotice(f func(Notice)) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	t.hub.concerned = append(slices.Clone(t.hub.concerned), f)
 }
 
-// subscribe listens to the notices for this replica.
 func (t *notifier) subscribe() (stop func(), err error) {
 	var subs []*nats.Subscription
 	stop = func() {
 		for _, s := range subs {
-			_ = s.Unsubscribe() // a closed connection has no subscription left
+			_ = s.Unsubscribe() // fails only on a closed connection
 		}
 	}
 	for _, to := range []string{t.writer, subject.AnyWriter} {
@@ -59,18 +59,18 @@ func (t *notifier) subscribe() (stop func(), err error) {
 	return stop, t.b.Conn().Flush()
 }
 
-// noticed takes a notice: its data is the subject of the job's log.
+// noticed handles a peer notification. Its data is the subject of the job's log.
 func (t *notifier) noticed(m *nats.Msg) {
 	if name, err := t.b.Names().ParseTask(string(m.Data)); err == nil && !t.hub.drops() {
 		t.hub.concern(notice(name, m.Header))
 	}
 }
 
-// notify tells the replica that has most likely to do with a job, the writer of the event
-// before, of one that another has stored: where the notice is lost, the next commit of a
-// holder finds out, or its check of what it holds. A holder begins with what admission
-// wrote, and no one is told of that. All are told of a cancel, which is rare, and whose
-// caller waits: the holder may have taken the job over and only polls, or not have begun.
+// notify tells the writer of the job's previous event, usually its holder, about a new one. If the
+// message is lost, the holder's next commit or periodic check finds out. The first two events need
+// no message, because a holder continues from admission's event. Cancellations go to all replicas,
+// because the holder may have taken over and only poll, or not have started. They are rare, and
+// their callers wait.
 func (t *notifier) notify(before string, e task.Event) {
 	n := Notice{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: t.writer}
 	switch {

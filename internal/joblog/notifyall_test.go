@@ -13,8 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 )
 
-// TestNotifyAll tells the last event of every job, and returns. On three nodes the replica
-// that is read may be behind.
+// TestNotifyAll proves that NotifyAll reports the last event of every job and returns.
 func TestNotifyAll(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -10,52 +10,51 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// creditShare is the part of the log that a replica grants before it reads the figures again.
-// The other replicas do not see that before they read, so it bounds by how much all of them
-// together exceed a limit, whatever their rate and however old their figures are: eight replicas
-// by 7/512 of the log, or by one request each that is larger than that.
+// creditShare is the part of the log that a replica may grant between two reads of the figures.
+// Other replicas only see these grants at their next read, so it bounds the excess of all replicas
+// together, whatever their rate and the age of their figures: eight replicas exceed a limit by at
+// most 7/512 of the log, or by one larger request each.
 const creditShare = 512
 
-// countsFresh is the age at which the figures are read again. Older ones do no harm: they
-// are good for no more than the credit.
+// countsFresh is the age at which figures are reread. Older ones are harmless, because they only
+// allow the credit.
 const countsFresh = time.Second
 
-// reservations grants bytes of the log. One read of the figures is for all callers, about once a
-// second. Between two reads this replica grants its credit, or one request that exceeds it. A
-// grant counts until it was released before a read: the figures may not have it yet.
+// reservations grants bytes of the log. All callers share one read of the figures per second.
+// Between reads, this replica grants its credit, or one request that exceeds it. A grant counts
+// until a read that starts after its release, because earlier figures may not include its bytes.
 type reservations struct {
 	read func(context.Context) (Figures, error)
 	now  func() time.Time
 
 	mu      sync.Mutex
 	figures Figures
-	began   time.Time    // when the read of figures began; zero: there was none
-	tried   time.Time    // when the last read began
+	began   time.Time    // start of the read of figures; zero: none yet
+	tried   time.Time    // start of the last read
 	held    int64        // granted and not released
-	before  int64        // held when the read of figures began
-	granted int64        // since then
-	reading *figuresRead // nil: none is in flight
+	before  int64        // held at the start of the read of figures
+	granted int64        // granted since that start
+	reading *figuresRead // in flight, or nil
 }
 
-// figuresRead is a read in flight. err is set before done is closed.
+// figuresRead is a read in flight. err is valid once done is closed.
 type figuresRead struct {
 	began  time.Time
-	before int64 // held when it began
-	since  int64 // granted since it began
+	before int64 // held at its start
+	since  int64 // granted since its start
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
 }
 
-// errNoCapacity is the answer where there is not enough room.
 var errNoCapacity = errors.New("the task log is full")
 
-// Release returns what was reserved: it is stored, so that the next figures include it, or
-// will never be. Until then it counts in addition to all figures.
+// Release ends a reservation. Call it when the bytes are stored, so that the next figures include
+// them, or will never be. Until that call they count in addition to all figures.
 type Release func()
 
-// take grants bytes for a purpose until they are released. Without room the error is
-// errNoCapacity; any other is of the read without which there is no answer.
+// take grants bytes for a purpose until they are released. It returns errNoCapacity without
+// capacity, and any other error if it cannot read the figures.
 func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figures, Release, error) {
 	came := c.now()
 	for {
@@ -71,7 +70,7 @@ func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figure
 			return figures, sync.OnceFunc(func() { c.release(bytes) }), nil
 		case refused:
 			return figures, nil, errNoCapacity
-		case unknown: // until the read in flight has ended
+		case unknown: // wait for the read in flight
 		}
 		select {
 		case <-r.done:
@@ -98,8 +97,8 @@ const (
 	refused
 )
 
-// judge needs the lock. It returns the figures by which it judged. Figures are fresh for a caller
-// if they were so when it came: those that are read for it are, however long the read takes.
+// judge decides on a request and returns the figures that it used. They are fresh if they were
+// fresh when the caller came, so a slow read serves its callers. The caller holds c.mu.
 func (c *reservations) judge(p purpose, bytes int64, came time.Time) (Figures, verdict) {
 	figures := c.figures
 	figures.Granted = c.before + c.granted
@@ -124,8 +123,8 @@ func (c *reservations) judge(p purpose, bytes int64, came time.Time) (Figures, v
 	return figures, granted
 }
 
-// begin needs the lock. The read is for all who wait, so it has a limit of its own: it does
-// not end with the caller who began it.
+// begin starts a read for all waiting callers. It has its own timeout and outlives the caller that
+// started it. The caller holds c.mu.
 func (c *reservations) begin(ctx context.Context) *figuresRead {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), broker.ReadTimeout,
 		fmt.Errorf("the figures of the task log: no answer within %s", broker.ReadTimeout))
@@ -135,8 +134,8 @@ func (c *reservations) begin(ctx context.Context) *figuresRead {
 	return r
 }
 
-// finish reads. Bytes that were held when it began, or granted since, count in any case: the
-// figures may not have them.
+// finish performs a read. Bytes held at its start or granted since count in addition, because the
+// figures may not include them.
 func (c *reservations) finish(ctx context.Context, r *figuresRead) {
 	defer r.cancel()
 	figures, err := c.read(ctx)
@@ -149,7 +148,7 @@ func (c *reservations) finish(ctx context.Context, r *figuresRead) {
 	close(r.done)
 }
 
-// stop ends the read in flight, which callers may have left.
+// stop cancels the read in flight and waits for it.
 func (c *reservations) stop() {
 	c.mu.Lock()
 	r := c.reading

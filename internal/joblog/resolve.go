@@ -15,52 +15,51 @@ import (
 // WorkItem is a stored work item.
 type WorkItem struct {
 	*genbusv1.WorkItem
-	// Stream and Seq are where it was read.
+	// Stream and Seq locate it.
 	Stream string
 	Seq    uint64
-	// Waits is true for an item in the backlog.
+	// Waits reports whether the item is in the backlog.
 	Waits bool
-	// Recorded is its subject.HeaderRecorded; empty without one.
+	// Recorded is its subject.HeaderRecorded, or empty.
 	Recorded string
 }
 
-// NameOf is the name of a work item's job.
+// NameOf returns the name of a work item's job.
 func NameOf(item *genbusv1.WorkItem) subject.JobName {
 	return subject.JobName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
 }
 
-// Meaning is what a work item is to be taken for.
+// Meaning classifies a work item by its job's log.
 type Meaning int
 
-// The meanings. An item is stored before its job's first event, and may outlive the log.
+// An item is stored before its job's first event, and may outlive the log.
 const (
-	// Current: the log has the job, which goes on from its last event, or has ended.
+	// Current means that the log has the job, running or ended.
 	Current Meaning = iota
-	// PendingFirstEvent: its first event was never written, as its admission ended before that.
-	// Whatever reads the item first writes it.
+	// PendingFirstEvent means that the first event was never written. The first reader of the item
+	// writes it.
 	PendingFirstEvent
-	// Removed: the item is gone, as its job was erased: the item goes first.
+	// Removed means that the item is gone because its job was erased; the item goes first.
 	Removed
-	// StaleItem: the item is of no job. The log has another request's under its id, or has
-	// erased this one while the item was on its way into the ready window. It takes two looks,
-	// SecondLook apart, to know.
+	// StaleItem means that the item has no job. The log has another request's job under its ID, or
+	// this job was erased while the item was being made ready. Confirm it with a second read after
+	// SecondLook.
 	StaleItem
-	// Lost: the log had the job and has lost it, or may have: the stream was restored from
-	// a backup, or created again. The job is not run.
+	// Lost means that the log had, or may have had, the job and lost it when the stream was
+	// restored or recreated. The job must not run.
 	Lost
 )
 
-// LostAfter is the age from which a queued work item without a log is given up: a holder
-// may have begun it, and a log that was restored from a backup does not have that.
+// LostAfter is the age at which a ready item without a log is given up. A holder may have started
+// it, which a restored log does not show.
 const LostAfter = time.Hour
 
-// SecondLook is the wait before a work item is believed to be stale, or a log or a body to be
-// lost. They are read from their leader, but one that has just lost the lead may answer once
-// more.
+// SecondLook is the delay before an item is treated as stale, or a log or body as lost. A leader
+// that was just replaced may answer one more read.
 const SecondLook = 5 * time.Second
 
-// Resolve says what a work item means, and gives the job where the log has one. It is the
-// only home of that rule. By a wrong clock nothing is given up or recorded: the error.
+// Resolve returns the meaning of a work item, and its job if the log has it. No other code decides
+// this. If the decision needs the time and the clock is wrong, it returns the clock's error.
 func (l *Log) Resolve(ctx context.Context, i WorkItem) (Entry, Meaning, error) {
 	e, err := l.Get(ctx, NameOf(i.WorkItem))
 	if err == nil {
@@ -73,7 +72,7 @@ func (l *Log) Resolve(ctx context.Context, i WorkItem) (Entry, Meaning, error) {
 	return Entry{}, m, err
 }
 
-// In is Resolve for an item whose log is known. An end is an end for every item.
+// In returns the meaning of an item whose log is known. An ended job is Current for every item.
 func (i WorkItem) In(e Entry) Meaning {
 	if e.Terminal() || task.SameRequest(i, e.Job.GetExecution()) {
 		return Current
@@ -81,8 +80,8 @@ func (i WorkItem) In(e Entry) Meaning {
 	return StaleItem
 }
 
-// withoutLog reads the item first, though the caller has it: one of a batch that may not be on disk cannot
-// be read (broker.Settled), and its job does not begin.
+// withoutLog rereads the item first. The read fails for a batch that may not be on disk
+// (broker.Settled), so its job does not start.
 func (l *Log) withoutLog(ctx context.Context, i WorkItem) (Meaning, error) {
 	removed, err := l.Removed(ctx, i.Stream, i.Seq)
 	switch {
@@ -97,9 +96,8 @@ func (l *Log) withoutLog(ctx context.Context, i WorkItem) (Meaning, error) {
 	}
 }
 
-// Removed reports whether a work item was taken out of its stream, as it is before its job
-// is erased. One that was lost with the stream was not: the stream that was created after
-// that begins with a higher sequence.
+// Removed reports whether a work item was removed from its stream, as it is before its job is
+// erased. If it was lost with the stream, the recreated stream starts at a higher sequence.
 func (l *Log) Removed(ctx context.Context, stream string, seq uint64) (bool, error) {
 	if _, err := l.b.At(ctx, stream, seq); !errors.Is(err, broker.ErrNoMessage) {
 		return false, err
@@ -111,13 +109,13 @@ func (l *Log) Removed(ctx context.Context, stream string, seq uint64) (bool, err
 	return seq >= s.CachedInfo().Config.FirstSeq, nil
 }
 
-// recorded is for an item that names a sequence that an event of the job had. A stream that
-// does not reach it, or has another job's event there, is not the one in which the job was
-// recorded.
+// recorded handles an item whose mark names the sequence of one of the job's events. If the log
+// does not reach that sequence, or has another job's event there, it is not the log that recorded
+// the job.
 func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 	seq, err := strconv.ParseUint(i.Recorded, 10, 64)
 	if err != nil {
-		return StaleItem, nil //nolint:nilerr // it was recorded, whatever else the header was to say
+		return StaleItem, nil //nolint:nilerr // any mark proves that the job was recorded
 	}
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
@@ -135,15 +133,15 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 		return 0, err
 	case there.Subject != l.b.Names().Task(n.Kind, n.Tenant, n.ID):
 		return Lost, nil
-	default: // it has been recorded again since the caller looked, and the write finds it
+	default: // recorded again since the caller looked; the commit will find it
 		return PendingFirstEvent, nil
 	}
 }
 
-// Erased reports whether the event that the log stored at a sequence, some time after began,
-// was erased. Otherwise it is there, or was lost: the log was created after began, or is an
-// older copy that does not reach the sequence, or has another event there by now. Each age
-// is measured by one clock, as that of the broker may differ from this replica's.
+// Erased reports whether the event at seq, stored some time after began, was erased. Otherwise the
+// event exists or was lost: the log was created after began, does not reach seq, or has another
+// event there. Each age is measured with a single clock, because the broker's may differ from this
+// replica's.
 func (l *Log) Erased(ctx context.Context, seq uint64, began time.Time) (bool, error) {
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
@@ -160,17 +158,16 @@ func (l *Log) Erased(ctx context.Context, seq uint64, began time.Time) (bool, er
 	return false, err
 }
 
-// resolveUnlogged is for an item that no mark says was recorded. One that is attached is never
-// given up: it is not submitted.
+// resolveUnlogged handles an item without a mark. It never gives up an attached item, which is not
+// submitted, or one in the backlog, however old.
 //
-// Nor is one that waits for its turn, however old: what is made ready is marked as
-// recorded, and the unmarked original is deleted. There are two originals of jobs that may
-// have begun: one that a crash left next to its marked copy, until the dispatcher's next
-// turn, and one that is back with a restored GENBUS_WAIT. The log knows their jobs, unless
-// it has lost them too. It is never created next to accepted jobs (see
-// broker.Streams.Ensure), so an operator has restored it then, and takes out what was
-// submitted since the backup before anything is submitted (docs/backup.md). A mark by
-// admission could not tell these originals from others either.
+// The dispatcher marks ready copies and deletes the originals, so a backlog item without a mark was
+// normally never ready. Two kinds of originals belong to jobs that may have started: one left next
+// to its copy by a crash, and one from a restored GENBUS_WAIT. The log knows both jobs unless it
+// was lost as well. Since genbus does not create a log next to accepted jobs
+// (broker.Streams.Ensure), an operator has then restored it, and removes jobs submitted since the
+// backup before any submission (docs/deploy.md). A mark by admission would not tell these originals
+// apart.
 func (l *Log) resolveUnlogged(i WorkItem) (Meaning, error) {
 	if i.Waits || i.GetAttached() != nil {
 		return PendingFirstEvent, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// quick is a log whose followers check after a short silence.
+// quick returns a log whose followers check after a short silence.
 func quick(t testing.TB, b *broker.Broker, silence time.Duration) *joblog.Log {
 	t.Helper()
 	l := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), RereadEvery: silence})
@@ -31,8 +31,8 @@ func quick(t testing.TB, b *broker.Broker, silence time.Duration) *joblog.Log {
 	return l
 }
 
-// TestSilentJobsAreCheckedTogether: followers of many jobs of which nothing is heard cost
-// a few reads for all, and none of the leader; each still hears of what live delivery lost.
+// TestSilentJobsAreCheckedTogether proves that checks of many silent jobs share a few reads,
+// without the leader, and still find lost events.
 func TestSilentJobsAreCheckedTogether(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -81,7 +81,7 @@ func TestSilentJobsAreCheckedTogether(t *testing.T) {
 		l0, d0, s0 := leader.Load(), direct.Load(), looks.Load()
 		wait(4 * silence)
 		l1, d1, s1 := leader.Load()-l0, direct.Load()-d0, looks.Load()-s0
-		// Two sweeps may find a part of the jobs each.
+		// Two sweeps may each find some of the jobs.
 		if l1 > jobs/10 || d1+s1 > jobs {
 			t.Errorf("%d jobs, four silences: %d reads of the leader, %d of any replica, %d looks", jobs, l1, d1, s1)
 		}
@@ -94,7 +94,7 @@ func TestSilentJobsAreCheckedTogether(t *testing.T) {
 	})
 }
 
-// TestFollowersOfAJobShareItsEvents: who comes when others follow reads nothing.
+// TestFollowersOfAJobShareItsEvents proves that a second follower of a job needs no reads.
 func TestFollowersOfAJobShareItsEvents(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

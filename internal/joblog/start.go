@@ -13,20 +13,20 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options makes a Log.
+// Options configures New.
 type Options struct {
 	Broker  *broker.Broker
 	Encoder publisher.Encoder
 	Metrics *telemetry.Metrics
 	Logger  *slog.Logger
-	// ReaderBuffer bounds what a follower may be behind, in bytes. Default: 1 MiB.
+	// ReaderBuffer limits how far a follower may fall behind, in bytes. Default: 1 MiB.
 	ReaderBuffer int
-	// RereadEvery is how long nothing comes until a job that is followed is checked: core
-	// delivery can lose its last event. Default: 10s.
+	// RereadEvery is the silence after which a followed job is checked, because core NATS may lose
+	// its last event. Default: 10s.
 	RereadEvery time.Duration
 }
 
-// New returns a log that can commit and get; Start adds Follow and notices.
+// New returns a log that can commit and read. Start enables Follow and peer notifications.
 func New(o Options) *Log {
 	l := &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, writer: nuid.Next(), Capacity: newCapacity(o),
@@ -42,7 +42,8 @@ func newCapacity(o Options) *Capacity {
 	return c
 }
 
-// Start subscribes to notices until ctx ends; the returned function waits for that.
+// Start subscribes to peer notifications until ctx ends. wait blocks until the subscriptions have
+// ended.
 func (l *Log) Start(ctx context.Context) (wait func(), err error) {
 	unsubscribe, err := l.subscribe()
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// usages reads every usage event of a job, oldest first.
 func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.UsageEvent, types []string) {
 	t.Helper()
 	n := b.Names()
@@ -40,8 +39,8 @@ func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.Usage
 	}
 }
 
-// TestUsageIsSaidOnce: however often a job is finished and by any replica, and again for a
-// later job under the id of one that was erased.
+// TestUsageIsSaidOnce proves that concurrent calls of Finish store one usage event, and that a
+// later job with the ID of an erased one gets its own.
 func TestUsageIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -96,8 +95,7 @@ func TestWhatWasNotSentHasNoUsage(t *testing.T) {
 	}
 }
 
-// TestUsageAfterACrash: the process that stored the feed copy died before it stored
-// what the job consumed. The replica that finishes the job does.
+// TestUsageAfterACrash proves that Finish stores the usage if a crash followed the feed copy.
 func TestUsageAfterACrash(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -121,8 +119,7 @@ func TestUsageAfterACrash(t *testing.T) {
 	})
 }
 
-// TestUsageAsJSON: readable for who writes bills, and without what only genbus
-// needs.
+// TestUsageAsJSON proves that a JSON usage event carries the job's totals and its event ID.
 func TestUsageAsJSON(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -149,8 +146,8 @@ func TestUsageAsJSON(t *testing.T) {
 	}
 }
 
-// TestUsageOfAMonthFits: the defaults hold the usage events of all jobs that the task log holds
-// at most, for as long as they are promised.
+// TestUsageOfAMonthFits proves that the default limits hold the usage events of all jobs that fit
+// into the job log, for the promised time.
 func TestUsageOfAMonthFits(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -170,8 +167,8 @@ func TestUsageOfAMonthFits(t *testing.T) {
 	}
 }
 
-// TestUnfinishedJobsAreReservedFor: each work item counts, ready or in the backlog, twice as much
-// with JSON events. Without an index they count too.
+// TestUnfinishedJobsAreReservedFor proves that each work item reserves capacity, twice as much with
+// JSON events.
 func TestUnfinishedJobsAreReservedFor(t *testing.T) {
 	t.Parallel()
 	for encoding, each := range map[publisher.Encoding]int64{publisher.Protobuf: 12 << 10, publisher.JSON: 24 << 10} {
@@ -196,8 +193,8 @@ func TestUnfinishedJobsAreReservedFor(t *testing.T) {
 	}
 }
 
-// TestTheLogHasRoomOnAFullDisk: bodies that may be refused leave the embedded server's disk to
-// the log, and where it is used up all the same the log knows that it has less room.
+// TestTheLogHasRoomOnAFullDisk proves that refusable bodies leave the disk to the log, and that the
+// log knows its shortfall if other bodies use it up.
 func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -231,8 +228,8 @@ func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 	finished(t, l, "video_1")
 }
 
-// TestEndsHaveRoomOnAFullDisk: where the disk has far less than the log's bytes, what is kept
-// for the ends of the jobs in work is still a tenth of the log, as the configuration promises.
+// TestEndsHaveRoomOnAFullDisk proves that a tenth of the log stays reserved for the ends of running
+// jobs even if the disk is much smaller than the log.
 func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib, size = 1 << 20, 80 << 20
@@ -248,7 +245,8 @@ func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
 		if _, err := bodies.Put(t.Context(), "acme", "reply-"+strconv.Itoa(i), body); err != nil {
 			t.Fatal(err)
 		}
-		l := newLog(t, b, "") // which knows no older figures
+		l := newLog(t, b, "") // without older figures
+
 		left, known := b.StoreLeft()
 		room, err := l.Capacity.Figures(t.Context())
 		if err != nil || !known {

@@ -11,10 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// lately is the time of which a TenantJobs counts what began and ended.
+// lately is the period in which TenantJobs counts accepted and ended jobs.
 const lately = time.Hour
 
-// collector has the first jobs that match, one more than the page has.
+// collector gathers a page of matching jobs and one job more, which tells whether another page
+// follows.
 type collector struct {
 	search Search
 	labels []publisher.Label
@@ -48,8 +49,8 @@ func (c *collector) look(key listKey, r *Row) {
 	c.found.Jobs = slices.Insert(jobs, at, foundJob(p, r))
 }
 
-// matchesLabels reports whether a job has the labels that are looked for, and counts it where
-// the index does not know.
+// matchesLabels reports whether a row has all wanted labels. If a row's labels were cut off and a
+// wanted one is missing, it counts the row in found.Maybe and reports false.
 func (c *collector) matchesLabels(r *Row) bool {
 	for _, l := range c.labels {
 		has, sure := r.labels.Has(l)
@@ -63,7 +64,6 @@ func (c *collector) matchesLabels(r *Row) bool {
 	return true
 }
 
-// countFor counts a job of a tenant.
 func (c *collector) countFor(tenant string, r *Row) {
 	t := c.tenants[tenant]
 	if t == nil {
@@ -94,8 +94,7 @@ func (c *collector) countFor(tenant string, r *Row) {
 	}
 }
 
-// rankTenants keeps those with the most unfinished jobs, and of those that have as many the
-// busiest.
+// rankTenants keeps the tenants with the most unfinished jobs. Ties go to the busier tenant.
 func (c *collector) rankTenants() {
 	all := make([]TenantJobs, 0, len(c.tenants))
 	for _, t := range c.tenants {

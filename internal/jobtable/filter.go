@@ -7,34 +7,35 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Filter chooses jobs of all tenants. Empty fields choose all; the others must all fit.
+// Filter selects jobs of all tenants. Empty fields match every job; a job must match all others.
 type Filter struct {
 	Kind   subject.Kind `json:"kind,omitempty"`
 	Tenant string       `json:"tenant,omitempty"`
-	// Status is a status word, or Unfinished. Phase is a phase word.
+	// Status is a status word or Unfinished. Phase is a phase word.
 	Status string `json:"status,omitempty"`
 	Phase  string `json:"phase,omitempty"`
 
 	Route     string `json:"route,omitempty"`
 	Model     string `json:"model,omitempty"`
 	Upstream  string `json:"upstream,omitempty"`
-	Key       string `json:"key,omitempty"` // the name of the upstream's key
+	Key       string `json:"key,omitempty"` // name of the upstream key
 	ErrorCode string `json:"error_code,omitempty"`
-	// Labels are those that a job has, among others.
+	// Labels must all be present; the job may have more.
 	Labels map[string]string `json:"labels,omitempty"`
-	// IDs are job ids, or upstreams' ids of tasks: a job has one of them.
+	// IDs are job ids or upstream task ids. A job matches if it has one of them.
 	IDs []string `json:"ids,omitempty"`
-	// The From are inclusive and the Before exclusive, each of them a Bound.
+	// The From fields are inclusive and the Before fields exclusive. Each is a Bound.
 	CreatedFrom   int64 `json:"created_from,omitempty"`
 	CreatedBefore int64 `json:"created_before,omitempty"`
 	UpdatedFrom   int64 `json:"updated_from,omitempty"`
 	UpdatedBefore int64 `json:"updated_before,omitempty"`
 }
 
-// Unfinished is the Status of a Filter for the jobs that have not ended.
+// Unfinished is the Filter.Status of jobs that have not ended.
 const Unfinished = "unfinished"
 
-// matches reports whether a row is looked for, but for its labels.
+// matches reports whether a row fits every field except Kind, Tenant and Labels. Erased jobs never
+// match.
 func (f *Filter) matches(r *Row) bool {
 	switch {
 	case r.erased, f.Status == Unfinished && task.TerminalWord(r.Status), f.Status != "" && f.Status != Unfinished && r.Status != f.Status,

@@ -9,22 +9,22 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TenantJobs are the jobs of a tenant, as far as the index lists them.
+// TenantJobs counts the jobs of a tenant that have a row in the table.
 type TenantJobs struct {
 	Tenant string `json:"tenant"`
-	// Unfinished are those that have not ended, and Waiting those of them that are queued.
-	// Oldest is when the first of the unfinished was made, Unix nanoseconds; 0 where there is none.
+	// Unfinished counts jobs that have not ended; Waiting counts the queued ones among them. Oldest
+	// is the acceptance time of the oldest unfinished job in Unix nanoseconds, or 0.
 	Unfinished int   `json:"unfinished,omitempty"`
 	Waiting    int   `json:"waiting,omitempty"`
 	Oldest     int64 `json:"oldest,omitempty"`
-	// Accepted began within the last hour; Ended ended in it, and Failed are those of them that
-	// failed.
+	// Accepted and Ended count jobs accepted and ended within the last hour. Failed counts the
+	// ended jobs that failed.
 	Accepted int `json:"accepted,omitempty"`
 	Ended    int `json:"ended,omitempty"`
 	Failed   int `json:"failed,omitempty"`
 }
 
-// place is where a page begins: after this job.
+// place identifies the job after which a page begins.
 type place struct {
 	Created int64        `json:"created"`
 	Kind    subject.Kind `json:"kind"`
@@ -33,17 +33,17 @@ type place struct {
 }
 
 func (p place) compare(q place) int {
-	if c := cmp.Compare(p.Created, q.Created); c != 0 { // nearly always
+	if c := cmp.Compare(p.Created, q.Created); c != 0 { // times are nearly always distinct
 		return c
 	}
 	return cmp.Or(cmp.Compare(p.Kind, q.Kind), strings.Compare(p.Tenant, q.Tenant), strings.Compare(p.ID, q.ID))
 }
 
-// FoundJob is what the index knows of a job.
+// FoundJob describes a job as the index lists it.
 type FoundJob struct {
 	place
 	Status  string `json:"status"`
-	Updated int64  `json:"updated"` // when its latest event happened, Unix nanoseconds
+	Updated int64  `json:"updated"` // time of the latest event, Unix nanoseconds
 
 	Phase        string           `json:"phase,omitempty"`
 	Route        string           `json:"route,omitempty"`
@@ -55,28 +55,28 @@ type FoundJob struct {
 	Labels       publisher.Labels `json:"labels,omitempty"`
 }
 
-// CreatedAt is when the job was accepted.
+// CreatedAt returns the time at which the job was accepted.
 func (f FoundJob) CreatedAt() time.Time { return time.Unix(0, f.Created) }
 
-// UpdatedAt is when its latest event happened.
+// UpdatedAt returns the time of the job's latest event.
 func (f FoundJob) UpdatedAt() time.Time { return time.Unix(0, f.Updated) }
 
-// Found is a page of what was looked for.
+// Found is a page of search results.
 type Found struct {
 	Jobs []FoundJob `json:"jobs"`
-	// Total is how many jobs match, on all pages. It is a least number where Maybe is not zero:
-	// that many may match, as the index does not know all of their labels.
+	// Total is the number of matching jobs on all pages. If Maybe is not zero, Total is a minimum:
+	// the index lacks some labels of Maybe more jobs, and those jobs may match too.
 	Total int `json:"total"`
 	Maybe int `json:"maybe,omitempty"`
-	// Since is when the newest job was made that fell out of the index, Unix nanoseconds; 0 where
-	// none did. Of those that were made later none is missing.
+	// Since is the creation time of the newest evicted job in Unix nanoseconds, or 0. The index has
+	// every job created later.
 	Since int64 `json:"since,omitempty"`
-	// AsOf is when the log had no more than is in this answer, Unix nanoseconds.
+	// AsOf is a time at which the log held nothing newer than this answer, Unix nanoseconds.
 	AsOf int64 `json:"as_of"`
-	// More is whether there is another page, and NextToken its token.
+	// More reports whether another page follows. NextToken is its token.
 	More      bool   `json:"more,omitempty"`
 	NextToken string `json:"-"`
-	// Tenants is what ByTenant asks for. Total is then how many tenants there are.
+	// Tenants is set instead of Jobs if the search is ByTenant. Total then counts tenants.
 	Tenants []TenantJobs `json:"tenants,omitempty"`
 }
 

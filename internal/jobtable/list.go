@@ -11,22 +11,22 @@ type listKey struct {
 	tenant string
 }
 
-// list is the jobs of one kind and tenant.
+// list holds the rows of one kind and tenant.
 type list struct {
-	rows *btree.BTreeG[Row] // by (created, id); when the log is read they come in any order
-	// cut is the newest row that fell out. Jobs before it that have ended are not taken in
-	// again: after it the rows have no gaps, and before it they are of jobs that had not ended.
+	rows *btree.BTreeG[Row] // ordered by (created, id); events arrive in any order while the log is read
+	// cut is the newest evicted row. Ended jobs before it are not inserted again: rows after cut
+	// have no gaps, and rows before it belong to jobs that had not ended when cut moved.
 	cut Row
-	// unfinished counts the jobs that have not ended, those included that fell out of
-	// the rows: evicted has them by their ids.
+	// unfinished counts the jobs that have not ended, evicted ones included. evicted holds those by
+	// id.
 	unfinished int
 	evicted    map[string]evictedJob
 }
 
-// evictedJob is what is known of an unfinished job whose row fell out.
+// evictedJob identifies the latest known event of an unfinished job whose row was evicted.
 type evictedJob struct {
 	created int64
-	seq     uint64 // of its latest event
+	seq     uint64 // sequence of its latest event
 }
 
 func newList() *list {
@@ -35,7 +35,7 @@ func newList() *list {
 
 func (l *list) isEmpty() bool { return l.rows.Len() == 0 && len(l.evicted) == 0 }
 
-// find gives the row of a job, the newest where the id was used again.
+// find returns the newest row with a job id, which may have been used more than once.
 func (l *list) find(id string) (found Row, ok bool) {
 	l.rows.Reverse(func(r Row) bool {
 		if ok = r.ID == id; ok {
@@ -46,20 +46,18 @@ func (l *list) find(id string) (found Row, ok bool) {
 	return found, ok
 }
 
-// change gives a row what a later event says.
 func (l *list) change(before, r Row) {
 	l.count(before.unfinished, r.unfinished)
-	r.ID = before.ID // the same, in the memory that is kept
+	r.ID = before.ID // the same id, in the memory already kept
 	l.rows.Set(r)
 }
 
-// remove drops a row, whose job counts no more.
 func (l *list) remove(r Row) {
 	l.count(r.unfinished, false)
 	l.rows.Delete(r)
 }
 
-// count follows a row that has changed.
+// count adjusts unfinished for a row that changed from before to after.
 func (l *list) count(before, after bool) {
 	switch {
 	case after && !before:
@@ -69,8 +67,8 @@ func (l *list) count(before, after bool) {
 	}
 }
 
-// drop lets n rows fall out: the oldest of jobs that have ended, as one looks for the others
-// while they are stuck, and where these are fewer, the oldest of the others too.
+// drop evicts n rows, the oldest ended jobs first. Only if there are too few of those does it evict
+// the oldest unfinished jobs, which operators search for when jobs are stuck.
 func (l *list) drop(n int) {
 	var ended, others []Row
 	l.rows.Scan(func(r Row) bool {
@@ -90,24 +88,23 @@ func (l *list) drop(n int) {
 	}
 }
 
-// fellOut reports whether a job without a row has had one, as far as that is known: if it has
-// ended, it is not taken in again.
+// fellOut reports whether r must not be inserted again: its job was evicted unfinished, or has
+// ended and lies before the cut.
 func (l *list) fellOut(r Row) bool {
 	known, kept := l.evicted[r.ID]
 	return kept && known.created == r.Created || compareRows(r, l.cut) <= 0 && !r.unfinished
 }
 
-// recount follows a job that fell out of the rows.
+// recount updates the count of an evicted job.
 func (l *list) recount(r Row) {
 	if known, kept := l.evicted[r.ID]; kept && known.created == r.Created && r.Seq < known.seq {
-		return // an earlier event
+		return // stale event
 	}
 	l.count(l.recall(r), r.unfinished)
 	l.keep(r)
 }
 
-// keep remembers a job whose row falls out of the index, if it has not ended: it goes on
-// counting until it does.
+// keep remembers an evicted job that has not ended, so that it counts until it does.
 func (l *list) keep(r Row) {
 	if !r.unfinished {
 		return
@@ -118,7 +115,7 @@ func (l *list) keep(r Row) {
 	l.evicted[r.ID] = evictedJob{created: r.Created, seq: r.Seq}
 }
 
-// recall reports whether a job that re-enters the index is counted already.
+// recall reports whether the count already includes a job that re-enters the index.
 func (l *list) recall(r Row) bool {
 	known, kept := l.evicted[r.ID]
 	if !kept || known.created != r.Created {
@@ -128,7 +125,7 @@ func (l *list) recall(r Row) bool {
 	return true
 }
 
-// lose drops a job whose row fell out, unless a later event of it was heard than r has.
+// lose stops counting an evicted job, unless a later event than r arrived for it.
 func (l *list) lose(r Row) {
 	if known, kept := l.evicted[r.ID]; kept && known.created == r.Created && known.seq <= r.Seq {
 		l.count(l.recall(r), false)

@@ -1,6 +1,6 @@
 package jobtable
 
-// Page sizes of a Query and a Search.
+// Page sizes of Query and Search.
 const (
 	DefaultPage = 20
 	MaxPage     = 100

@@ -12,30 +12,30 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Query chooses jobs of one tenant.
+// Query selects jobs of one tenant.
 type Query struct {
 	Kind   subject.Kind
 	Tenant string
-	// Status is UNSPECIFIED for all.
+	// Status UNSPECIFIED matches every job.
 	Status genbusv1.JobStatus
-	// CreatedFrom is inclusive and CreatedBefore exclusive, each of them a Bound.
+	// CreatedFrom is inclusive and CreatedBefore exclusive. Each is a Bound.
 	CreatedFrom, CreatedBefore int64
-	// Size is 1 to MaxPage; 0 is DefaultPage, more is MaxPage.
+	// Size ranges from 1 to MaxPage; 0 means DefaultPage, and larger values mean MaxPage.
 	Size int
-	// Token is the NextToken of the page before, or empty.
+	// Token is the NextToken of the previous page, or empty.
 	Token string
-	// After is the id of the job that the page begins after, where there is no
-	// Token; empty for the list's begin.
+	// After is the id of the job after which the page begins, if Token is empty. Empty means the
+	// beginning of the list.
 	After string
-	// Offset is how many jobs are passed over first. They are not read, so that
-	// those count that were erased and that the list still knows.
+	// Offset is the number of jobs to skip. Skipped jobs are not read from the log, so the offset
+	// includes erased jobs that the list still has.
 	Offset int
-	// Ascending lists the oldest first.
+	// Ascending lists the oldest jobs first.
 	Ascending bool
 }
 
-// Bound is a bound of time in Unix nanoseconds, 0 for none. What they cannot say becomes the
-// first or the last moment that they can.
+// Bound converts a timestamp to Unix nanoseconds; nil becomes 0, no bound. Times up to 1970 become
+// 1, and times that int64 cannot hold become math.MaxInt64.
 func Bound(t *timestamppb.Timestamp) int64 {
 	const most = math.MaxInt64 / int64(time.Second) // in the year 2262
 	switch {
@@ -49,7 +49,7 @@ func Bound(t *timestamppb.Timestamp) int64 {
 	return t.AsTime().UnixNano()
 }
 
-// Window returns the window that the page begins with, or ErrPageToken.
+// Window returns the window at which the page begins, or ErrPageToken.
 func (q Query) Window() (Window, error) {
 	w := Window{Kind: q.Kind, Tenant: q.Tenant, From: q.CreatedFrom, Before: cmp.Or(q.CreatedBefore, math.MaxInt64), Skip: max(q.Offset, 0), Ascending: q.Ascending}
 	if q.Status != 0 {

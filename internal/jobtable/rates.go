@@ -14,45 +14,45 @@ import (
 )
 
 const (
-	// RateMinutes is how many minutes are counted, the current one included.
+	// RateMinutes is the number of minutes counted, including the current one.
 	RateMinutes = 60
-	// maxRated bounds the routes that are counted: their names come from the log. One that is
-	// new takes the place of one that had no event in these minutes.
+	// maxRated bounds the counted routes, because their names come from the log. A new route
+	// replaces one that had no event in these minutes.
 	maxRated = 512
 )
 
-// Minute is what happened to the jobs of a route in one minute, by the times of the events. A
-// job counts once in each field at most.
+// Minute counts the jobs of a route in one minute, by event time. A job counts at most once in each
+// field.
 type Minute struct {
-	// Accepted were made, and Started are those whose first submission (video) or attempt
-	// (chat) began. Ended came to an end, and Failed are those of them that failed.
-	Accepted uint32 `json:"a,omitempty"` // short: an answer has thousands
+	// Accepted counts new jobs. Started counts jobs whose first submission (video) or attempt
+	// (chat) began. Ended counts ended jobs, and Failed the failed ones among them.
+	Accepted uint32 `json:"a,omitempty"` // short names: an answer holds thousands
 	Started  uint32 `json:"s,omitempty"`
 	Ended    uint32 `json:"e,omitempty"`
 	Failed   uint32 `json:"f,omitempty"`
 }
 
-// RouteRates are the minutes of a route.
+// RouteRates holds the minutes of a route.
 type RouteRates struct {
 	Kind  subject.Kind `json:"kind"`
 	Route string       `json:"route"`
-	// Minutes are RateMinutes, the oldest first; the last is not over.
+	// Minutes has RateMinutes elements, oldest first. The last minute is still running.
 	Minutes []Minute `json:"minutes"`
 }
 
-// Rates is what happened to the jobs of each route lately, and how many have not ended.
+// Rates holds the recent minutes of each route and the number of unfinished jobs.
 type Rates struct {
-	// Routes are those with an event in these minutes, by kind and name.
+	// Routes lists the routes that had an event in these minutes, by kind and name.
 	Routes []RouteRates `json:"routes"`
-	// From is when the first minute began, and AsOf when the log had no more than is counted,
-	// Unix nanoseconds.
+	// From is the start of the first minute. AsOf is a time at which the log held nothing newer
+	// than these counts. Both are Unix nanoseconds.
 	From int64 `json:"from"`
 	AsOf int64 `json:"as_of"`
-	// Unfinished are the jobs of all tenants that have not ended, without inline chats.
+	// Unfinished counts the unfinished jobs of all tenants, without inline chats.
 	Unfinished int64 `json:"unfinished"`
 }
 
-// Of are the minutes of a route.
+// Of returns the minutes of a route, all zero if it had no events.
 func (r Rates) Of(kind subject.Kind, route string) []Minute {
 	for _, of := range r.Routes {
 		if of.Kind == kind && of.Route == route && len(of.Minutes) == RateMinutes {
@@ -62,7 +62,7 @@ func (r Rates) Of(kind subject.Kind, route string) []Minute {
 	return make([]Minute, RateMinutes)
 }
 
-// RateCounter counts the jobs of each route by minutes, from their events.
+// RateCounter counts the jobs of each route per minute, from their events.
 type RateCounter struct {
 	mu    sync.Mutex
 	rings map[rateKey]*ring
@@ -73,22 +73,22 @@ type rateKey struct {
 	route string
 }
 
-// ring is the minutes of a route, each at its number modulo their count.
+// ring holds the minutes of a route, each at its number modulo RateMinutes.
 type ring struct {
-	latest  int64 // number of the latest minute that has an event
+	latest  int64 // number of the latest minute with an event
 	minutes [RateMinutes]struct {
-		number int64 // since 1970
+		number int64 // minutes since 1970
 		Minute
 	}
 }
 
-// NewRateCounter returns a counter that has counted nothing.
+// NewRateCounter returns an empty counter.
 func NewRateCounter() *RateCounter { return &RateCounter{rings: map[rateKey]*ring{}} }
 
-// Count counts an event. Call it once for each. If added is set, the events of the job before
-// this one are not to come: it then counts what they would have.
+// Count counts an event and must be called once per event. If added is set, earlier events of the
+// job will not arrive, so Count also counts them.
 func (r *RateCounter) Count(n joblog.Notice, added bool, now time.Time) {
-	if n.Facts.Route == "" { // a request that was refused, and recorded
+	if n.Facts.Route == "" { // a recorded request that was refused
 		return
 	}
 	oldest := now.Add(-RateMinutes * time.Minute)
@@ -124,7 +124,7 @@ var failedWord = task.StatusWord(genbusv1.JobStatus_JOB_STATUS_FAILED)
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// of is the ring of a route; nil where there are so many others.
+// of returns the ring of a route, or nil if maxRated other routes are counted.
 func (r *RateCounter) of(key rateKey, now int64) *ring {
 	if known := r.rings[key]; known != nil {
 		return known
@@ -135,12 +135,12 @@ func (r *RateCounter) of(key rateKey, now int64) *ring {
 	if len(r.rings) >= maxRated {
 		return nil
 	}
-	key.route = strings.Clone(key.route) // it is a part of a message's memory
+	key.route = strings.Clone(key.route) // the name shares the message's memory
 	r.rings[key] = &ring{}
 	return r.rings[key]
 }
 
-// expire drops the routes that had no event in the minutes that are counted.
+// expire drops routes without an event in the counted minutes.
 func (r *RateCounter) expire(now int64) {
 	for key, of := range r.rings {
 		if of.latest <= now-RateMinutes {
@@ -149,8 +149,8 @@ func (r *RateCounter) expire(now int64) {
 	}
 }
 
-// at is the minute of a time. What is later than now was written by a replica whose clock is
-// ahead, and counts as now; what is earlier than the minutes counts where no one looks.
+// at returns the minute of time t. A time after now comes from a replica whose clock is ahead and
+// counts as now. If t is too old to count, at returns a minute that is discarded.
 func (g *ring) at(t, now time.Time) *Minute {
 	number := min(minuteOf(t), minuteOf(now))
 	m := &g.minutes[number%RateMinutes]
@@ -164,7 +164,7 @@ func (g *ring) at(t, now time.Time) *Minute {
 	return &m.Minute
 }
 
-// Rates returns the minutes of all routes, without AsOf and Unfinished.
+// Rates returns the minutes of all routes. The caller sets AsOf and Unfinished.
 func (r *RateCounter) Rates(now time.Time) Rates {
 	first := minuteOf(now) - RateMinutes + 1
 	out := Rates{From: first * int64(time.Minute)}

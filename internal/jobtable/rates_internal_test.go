@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestMinutesGoBy: what is older than an hour is not counted any more, and an event of a
-// replica whose clock is ahead counts now.
+// TestMinutesGoBy checks that events older than an hour stop counting and that an event from a
+// clock ahead counts as now.
 func TestMinutesGoBy(t *testing.T) {
 	t.Parallel()
 	r, now := NewRateCounter(), time.Now()
@@ -41,8 +41,8 @@ func sum(minutes []Minute) (n int) {
 	return n
 }
 
-// TestTheRoutesThatAreCountedAreBounded: a route that is new takes the place of one that had no
-// event for an hour, and of no other.
+// TestTheRoutesThatAreCountedAreBounded checks that a new route replaces only routes without an
+// event in the last hour.
 func TestTheRoutesThatAreCountedAreBounded(t *testing.T) {
 	t.Parallel()
 	r, now := NewRateCounter(), time.Now()
@@ -66,7 +66,7 @@ func TestTheRoutesThatAreCountedAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkRates is what counting adds to an event.
+// BenchmarkRates measures counting the events of a job.
 func BenchmarkRates(b *testing.B) {
 	r, now := NewRateCounter(), time.Now()
 	accepted, begun := now.Add(-3*time.Minute), now.Add(-2*time.Minute)

@@ -9,39 +9,39 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Row is a job as a table knows it. Only its exported fields leave the table as JSON.
+// Row describes a job in a table. JSON carries only its exported fields.
 type Row struct {
 	Created    int64  `json:"created"` // Unix nanoseconds
 	ID         string `json:"id"`
 	Status     string `json:"status"`
 	Seq        uint64 `json:"seq"` // of the latest known event
-	unfinished bool   // it counts as a job that has not ended
+	unfinished bool   // counts as not ended
 	facts
 }
 
-// rowOf returns the row of an event. It keeps the ID without copying it.
+// rowOf returns the row of an event. It does not copy the ID.
 func rowOf(n joblog.Notice) Row {
 	return Row{Created: n.CreatedAt.UnixNano(), ID: n.Name.ID, Seq: n.Seq, Status: unique.Make(n.Status).Value(), unfinished: isUnfinished(n), facts: factsOf(n)}
 }
 
-// isUnfinished judges the version of a job that an event has. An inline chat is no job that
-// waits or is carried on: it ends with its connection, and where its replica dies no event
-// says so. It alone begins in progress.
+// isUnfinished reports whether an event leaves its job unfinished. Inline chats do not count: they
+// end with their connection, and if their replica dies, no event says so. Only they begin in
+// progress.
 func isUnfinished(n joblog.Notice) bool {
 	begunInline := n.Status == "in_progress" && n.Version == 1
 	return !task.TerminalWord(n.Status) && !begunInline
 }
 
-// facts are what jobs are looked for by, in addition to the status.
+// facts are the searchable properties of a job besides its status.
 type facts struct {
-	updated int64 // when the latest event happened, Unix nanoseconds
+	updated int64 // time of the latest event, Unix nanoseconds
 	shared  unique.Handle[words]
-	task    string // the upstream's id
+	task    string // upstream task id
 	labels  publisher.Labels
-	erased  bool // the job is found no more; its row is one that a list may still begin after
+	erased  bool // hidden from searches; the row remains as a place where a list can resume
 }
 
-// words are those facts that many jobs have in common.
+// words are the facts that many jobs share.
 type words struct{ phase, route, model, upstream, key, code string }
 
 func factsOf(n joblog.Notice) facts {

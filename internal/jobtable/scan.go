@@ -7,10 +7,10 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 )
 
-// scanRows is how many rows are looked at while the table is locked.
+// scanRows is the number of rows scanned per lock.
 const scanRows = 4096
 
-// Search looks at every row, some thousand at a time: jobs come and go meanwhile.
+// Search scans all rows, scanRows at a time. Jobs may be added and removed between two parts.
 func (x *Table) Search(ctx context.Context, s Search) (Found, error) {
 	c := collector{search: s, found: Found{Jobs: []FoundJob{}}, now: time.Now().UnixNano()}
 	for k, v := range s.Labels {
@@ -40,7 +40,7 @@ func (x *Table) fellOutSince() int64 {
 	return x.since
 }
 
-// keys are the lists that may have what is looked for.
+// keys returns the keys of the lists that can contain matches.
 func (x *Table) keys(f Filter) []listKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -53,9 +53,8 @@ func (x *Table) keys(f Filter) []listKey {
 	return out
 }
 
-// scan looks at the rows of a list after one, in the order of the page, so that what comes
-// first is met first; the zero row is before all. It returns the last that it has looked at,
-// and whether there are more.
+// scan passes the rows that follow after to c, in page order so that the page fills first. The zero
+// row starts at the beginning. It returns the last scanned row and whether more may follow.
 func (x *Table) scan(key listKey, after Row, c *collector) (last Row, more bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -8,33 +8,33 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Search is a Filter and the page of it that is wanted.
+// Search is a Filter and the page wanted from its matches.
 type Search struct {
 	Filter
-	// Oldest has the oldest jobs first, by when they were made; else the newest are.
+	// Oldest lists the oldest jobs first, by creation time. The default is newest first.
 	Oldest bool `json:"oldest,omitempty"`
-	// Size is 1 to MaxPage; 0 is DefaultPage, more is MaxPage.
+	// Size ranges from 1 to MaxPage; 0 means DefaultPage, and larger values mean MaxPage.
 	Size int `json:"size"`
-	// Token is the NextToken of the page before, or empty.
+	// Token is the NextToken of the previous page, or empty.
 	Token string `json:"-"`
 	After place  `json:"after,omitzero"`
-	// ByTenant has the jobs that match counted by tenant, in place of a page of them: Size is
-	// then the number of tenants, those with the most unfinished jobs first.
+	// ByTenant counts matching jobs per tenant instead of listing them. Size is then the number of
+	// tenants, those with the most unfinished jobs first.
 	ByTenant bool `json:"by_tenant,omitempty"`
 }
 
-// Legal reports whether another replica may ask for this search.
+// Legal reports whether a search received from another replica has a valid size.
 func (s Search) Legal() bool { return s.Size > 0 && s.Size <= MaxPage }
 
-// Normalized returns the search with a size from 1 to MaxPage and After as its Token says. The
-// error is ErrPageToken if the token belongs to another search.
+// Normalized returns the search with a Size from 1 to MaxPage and with After set from Token. It
+// returns ErrPageToken if the token belongs to another search.
 func (s Search) Normalized() (Search, error) {
 	s.Size = PageSize(s.Size)
 	err := s.parseToken()
 	return s, err
 }
 
-// TokenAfter returns the token of the page after a found one, or "" after the last.
+// TokenAfter returns the token of the page after found, or "" after the last page.
 func (s Search) TokenAfter(found Found) string {
 	if !found.More {
 		return ""
@@ -42,17 +42,17 @@ func (s Search) TokenAfter(found Found) string {
 	return s.formatToken(found.Jobs[len(found.Jobs)-1].place)
 }
 
-// searchToken is a page token: where the page begins, and what it is a page of.
+// searchToken is a page token: the place where the page begins and the digest of its search.
 type searchToken struct {
 	place
 	Of uint64 `json:"of"`
 }
 
-// digest tells searches apart, so that a token is not used with another one.
+// digest identifies a search, so that its tokens do not work with another one.
 func (s Search) digest() uint64 {
 	s.Size, s.After = 0, place{}
 	h := fnv.New64a()
-	if data, err := json.Marshal(s); err == nil { // maps are sorted
+	if data, err := json.Marshal(s); err == nil { // Marshal sorts maps
 		_, _ = h.Write(data)
 	}
 	return h.Sum64()

@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestSearchFindsWhatIsThere, a page after the other, against a plain look at all jobs.
+// TestSearchFindsWhatIsThere checks search pages against a linear scan of all jobs.
 func TestSearchFindsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -103,7 +103,7 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// wants is another way to say what a search is for.
+// wants matches a job like a Search, in a second implementation.
 func (s Search) wants(j FoundJob) bool {
 	has, _ := j.Labels.Has("a=b")
 	is := func(want, got string) bool { return cmp.Or(want, got) == got }
@@ -113,7 +113,7 @@ func (s Search) wants(j FoundJob) bool {
 		(s.CreatedFrom == 0 || j.Created >= s.CreatedFrom && j.Created < s.CreatedBefore && j.Updated < s.UpdatedBefore)
 }
 
-// TestSearchLooksAtLongLists in several parts.
+// TestSearchLooksAtLongLists checks that a search covers lists longer than scanRows.
 func TestSearchLooksAtLongLists(t *testing.T) {
 	t.Parallel()
 	const jobs = 2*scanRows + 7
@@ -132,7 +132,8 @@ func TestSearchLooksAtLongLists(t *testing.T) {
 	}
 }
 
-// TestUnfinishedJobsFallOutLast: one looks for what is stuck.
+// TestUnfinishedJobsFallOutLast checks that eviction spares unfinished jobs while ended ones
+// remain.
 func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	t.Parallel()
 	x := New(3)
@@ -170,7 +171,7 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	if got := ids(); !slices.Equal(got, []string{"video_3", "video_6", "video_7"}) {
 		t.Errorf("%v: the oldest of those that have not ended falls out where all are of that kind", got)
 	}
-	put(1, "queued") // it is known, and does not come back
+	put(1, "queued") // evicted, so it does not come back
 	if got := ids(); len(got) != 3 || slices.Contains(got, "video_1") {
 		t.Errorf("%v", got)
 	}
@@ -179,7 +180,8 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	}
 }
 
-// TestJobsThatTheLogHasNoMoreAreForgotten once it has nothing as old.
+// TestJobsThatTheLogHasNoMoreAreForgotten checks that Expire removes jobs older than the log's
+// first event.
 func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
 	t.Parallel()
 	x := New(10)
@@ -194,7 +196,6 @@ func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkSearch looks for jobs among 100,000 of 1,000 tenants.
 func BenchmarkSearch(b *testing.B) {
 	const jobs = 100_000
 	x := New(jobs)
@@ -224,8 +225,8 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// TestAnErasedJobDoesNotComeBack, in whatever order its erasure and its events are heard, nor
-// does it count.
+// TestAnErasedJobDoesNotComeBack checks that an erased job is neither found nor counted, in
+// whatever order its erasure and events arrive.
 func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	n := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
@@ -254,7 +255,8 @@ func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// TestCountsFollowWhatIsGone also of jobs whose rows fell out.
+// TestCountsFollowWhatIsGone checks that erased, removed and expired jobs no longer count, even
+// evicted ones.
 func TestCountsFollowWhatIsGone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -292,10 +294,11 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestAMarkWithoutRoomIsNothing: a job of another tenant is erased where the index is full.
+// TestAMarkWithoutRoomIsNothing checks that erasing an unknown job in a full table keeps the limit
+// and the counts of other tenants.
 func TestAMarkWithoutRoomIsNothing(t *testing.T) {
 	t.Parallel()
-	for range 50 { // which tenant's row falls out is not said
+	for range 50 { // map order decides which tenant's row is evicted
 		x := New(1)
 		x.put(subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, Row{Created: 1, ID: "video_1", Status: "queued", unfinished: true, Seq: 1})
 		x.Erase(subject.JobName{Kind: subject.Video, Tenant: "globex", ID: "video_2"}, Row{Created: 2, ID: "video_2", Seq: 2})

@@ -1,5 +1,5 @@
-// Package jobtable holds in memory what the index knows of jobs, and answers lists, searches,
-// counts and rates from it.
+// Package jobtable holds the index of jobs in memory and answers lists, searches, counts and rates
+// from it.
 package jobtable
 
 import (
@@ -12,29 +12,29 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Table knows the newest jobs of each tenant and kind, and those that have not ended. It is
-// bounded: the oldest jobs fall out of it (not out of the log), first those that have ended.
+// Table holds the newest jobs of each tenant and kind, and unfinished jobs. At its limit it evicts
+// the oldest jobs, ended ones first. The log keeps them.
 type Table struct {
 	limit int
 
 	mu    sync.RWMutex
 	lists map[listKey]*list
 	size  int
-	since int64 // when the newest job was made that fell out, Unix nanoseconds; 0 where none did
+	since int64 // creation time of the newest evicted job, Unix nanoseconds, or 0
 }
 
 // New returns a table of at most limit rows.
 func New(limit int) *Table { return &Table{limit: limit, lists: map[listKey]*list{}} }
 
-// Put takes an event from the log, and reports whether this one or an earlier one of its job is
-// known. It keeps the event's ID without copying it.
+// Put applies an event from the log. It reports whether the table already knew this event or an
+// earlier one of the job. It does not copy the event's ID.
 func (x *Table) Put(n joblog.Notice) (known bool) { return x.put(n.Name, rowOf(n)) }
 
-// Wrote takes an event by which this replica has just made or ended a job, before the event
-// comes back from the log. It keeps the event's ID without copying it.
+// Wrote applies an event with which this replica just created or ended a job, before the log
+// delivers it. It does not copy the event's ID.
 func (x *Table) Wrote(n joblog.Notice) { x.wrote(n.Name, rowOf(n)) }
 
-// put takes an event, and reports whether it or an earlier one of its job is known.
+// put applies an event and reports whether the table already knew it or an earlier one of the job.
 func (x *Table) put(n subject.JobName, r Row) (known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -49,15 +49,15 @@ func (x *Table) put(n subject.JobName, r Row) (known bool) {
 	case !found:
 		x.insert(l, r)
 	case r.Seq < before.Seq, before.erased && r.Seq == before.Seq, task.TerminalWord(before.Status) && !task.TerminalWord(r.Status):
-		// An earlier event, perhaps of a job that this replica has ended.
+		// A stale event, possibly of a job that this replica has already ended.
 	default:
 		l.change(before, r)
 	}
 	return known
 }
 
-// wrote takes a job that this replica has just made or ended. Of one that was made, an event
-// that was faster stays: it may be a later one.
+// wrote applies a commit of this replica. A creation never replaces a row, which may come from a
+// later event that the log delivered first.
 func (x *Table) wrote(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +66,7 @@ func (x *Table) wrote(n subject.JobName, r Row) {
 	before, found := l.rows.Get(r)
 	switch {
 	case !found && compareRows(r, l.cut) <= 0:
-		if ended { // and not one that was made: an event that was faster may have ended it
+		if ended { // only an end: the log may already have delivered the end of a job just created
 			l.recount(r)
 		}
 		x.drop(listKey{n.Kind, n.Tenant})
@@ -81,7 +81,7 @@ func (x *Table) list(n subject.JobName) *list {
 	l := x.lists[listKey{n.Kind, n.Tenant}]
 	if l == nil {
 		l = newList()
-		// A clone: the tenant is a part of a message's memory.
+		// Clone: the tenant shares the message's memory.
 		x.lists[listKey{n.Kind, strings.Clone(n.Tenant)}] = l
 	}
 	return l
@@ -95,9 +95,9 @@ func (x *Table) insert(l *list, r Row) {
 	}
 }
 
-// evict drops a hundredth of the rows, at least one: the oldest ones of the longest lists, so
-// that one busy tenant does not push the others out. It looks at all lists, once for every
-// hundredth. Where there are more tenants than rows, some of them keep none.
+// evict drops a hundredth of the rows, at least one: the oldest of the longest lists, so that one
+// busy tenant does not push out the others. Dropping many at once spreads the cost of scanning all
+// lists. With more tenants than rows, some tenants keep none.
 func (x *Table) evict() {
 	n := max(x.limit/100, 1)
 	longest := x.longest(n)
@@ -117,11 +117,11 @@ func (x *Table) evict() {
 	}
 }
 
-// longest is how long lists may stay, so that at least n rows are dropped.
+// longest returns the length to which lists must be cut so that at least n rows are dropped.
 func (x *Table) longest(n int) int {
 	lengths := make([]int, 0, len(x.lists))
 	for _, l := range x.lists {
-		if n := l.rows.Len(); n > 0 { // not those that only count what fell out
+		if n := l.rows.Len(); n > 0 { // lists without rows only count evicted jobs
 			lengths = append(lengths, n)
 		}
 	}
@@ -134,7 +134,7 @@ func (x *Table) longest(n int) int {
 		if i+1 < len(lengths) {
 			next = lengths[i+1]
 		}
-		// The i+1 longest lists, cut to the length of the next one, lose this many.
+		// Cutting the i+1 longest lists to the length of the next one drops this many.
 		if sum-(i+1)*next >= n {
 			return (sum - n) / (i + 1)
 		}
@@ -142,7 +142,7 @@ func (x *Table) longest(n int) int {
 	return 0
 }
 
-// Expire drops the jobs whose last event the log has no more, because of its age.
+// Expire removes jobs whose last event has aged out of the log, which now begins at first.
 func (x *Table) Expire(first uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,9 +167,8 @@ func (x *Table) Expire(first uint64) {
 	}
 }
 
-// Erase takes a job out of what is looked for, unless a later event of it was heard than the
-// row has that is given. A row stays, so that events of the job that come late do not bring it
-// back.
+// Erase hides a job from searches, unless a later event than r arrived for it. Its row stays, so
+// that late events do not bring the job back.
 func (x *Table) Erase(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -186,8 +185,7 @@ func (x *Table) Erase(n subject.JobName, r Row) {
 	x.drop(listKey{n.Kind, n.Tenant})
 }
 
-// Forget drops a job that the log no longer has, unless a later event of it was heard than
-// the row has that was judged.
+// Forget removes a job that the log no longer has, unless a later event than r arrived for it.
 func (x *Table) Forget(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -204,8 +202,7 @@ func (x *Table) Forget(n subject.JobName, r Row) {
 	x.drop(listKey{n.Kind, n.Tenant})
 }
 
-// drop forgets a list that has nothing in it any more: every publisher can make up
-// tenants.
+// drop deletes an empty list. Publishers can invent tenants, so empty lists would pile up.
 func (x *Table) drop(key listKey) {
 	if l := x.lists[key]; l != nil && l.isEmpty() { // an insertion may have evicted it
 		delete(x.lists, key)

@@ -8,11 +8,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// listed is how many jobs the tables of the benchmarks list.
 const listed = 100_000
 
-// BenchmarkTable is events of jobs, each of which begins, goes on and ends later: b.N jobs of
-// 10,000 tenants in turn, while a number of them are unfinished. The list knows 100,000.
+// BenchmarkTable measures jobs of 10,000 tenants that begin, change and end, while a given number
+// of jobs is unfinished.
 func BenchmarkTable(b *testing.B) {
 	const tenants = 10_000
 	for _, unfinished := range []int{10_000, 100_000, 1_000_000} {
@@ -42,8 +41,8 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-// BenchmarkOneTenant is the rows of one tenant in the order in which a log is read: by their
-// latest events, and not by when they were made.
+// BenchmarkOneTenant inserts the rows of one tenant in log order, which is the order of their
+// latest events, not of their creation.
 func BenchmarkOneTenant(b *testing.B) {
 	x := New(listed)
 	made := rand.New(rand.NewPCG(1, 2)).Perm(4 * listed)

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ErrPageToken says that a page token is not one of this list.
+// ErrPageToken reports a page token that is malformed or belongs to another list.
 var ErrPageToken = errors.New("the page token does not belong to this list")
 
 type pageToken struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// FuzzParsePageToken: what is read is a place that a list can begin after, and it
-// is read back as it is written.
+// FuzzParsePageToken checks that an accepted token identifies a valid row and survives a round
+// trip.
 func FuzzParsePageToken(f *testing.F) {
 	good := formatToken(Row{Created: 1, ID: "video_aaaaaaaaaaaaaaaaaaaaaaaaaa"})
 	for _, seed := range []string{
@@ -34,7 +34,7 @@ func FuzzParsePageToken(f *testing.F) {
 	})
 }
 
-// FuzzSearchToken: a token is one of its own search, or refused.
+// FuzzSearchToken checks that a token is accepted by its own search only.
 func FuzzSearchToken(f *testing.F) {
 	s := Search{Filter: Filter{Tenant: "acme"}}
 	good := s.formatToken(place{Created: 1, Kind: subject.Video, Tenant: "acme", ID: "video_1"})

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Unfinished is how many a tenant has of both kinds.
+// Unfinished returns the number of a tenant's unfinished jobs of all kinds.
 func (x *Table) Unfinished(tenant string) int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -21,8 +21,8 @@ func (x *Table) Unfinished(tenant string) int {
 	return n
 }
 
-// UnfinishedByTenant are those of the n tenants that have the most, of both kinds, and of some
-// others; total are those of all.
+// UnfinishedByTenant counts the unfinished jobs of the n tenants that have the most and of the
+// tenants in also, leaving out tenants without any. total counts the jobs of all tenants.
 func (x *Table) UnfinishedByTenant(n int, also []string) (jobs map[string]int64, total int64) {
 	x.mu.RLock()
 	all := make(map[string]int64, len(x.lists))

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestUnfinishedIsCounted against a plain set of jobs, whatever falls out of the
-// index and comes back.
+// TestUnfinishedIsCounted checks the count against a plain set of jobs, through evictions and
+// returns.
 func TestUnfinishedIsCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,8 +54,8 @@ func TestUnfinishedIsCounted(t *testing.T) {
 	})
 }
 
-// TestTheNewestJobsAreListedWithoutGaps: events of jobs that fell out count, and do not bring
-// them back. The longest lists lose jobs.
+// TestTheNewestJobsAreListedWithoutGaps checks that evictions leave each tenant's newest jobs
+// without gaps, and that events of evicted jobs count without bringing them back.
 func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +100,7 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 			for _, r := range all(x.Page(Window{Kind: subject.Video, Tenant: tenant, Before: math.MaxInt64, N: len(ids), Ascending: true})) {
 				listed = append(listed, r.ID)
 			}
-			cut := 0 // jobs up to the newest that fell out
+			cut := 0 // jobs up to the newest evicted one
 			if l := x.lists[listKey{subject.Video, tenant}]; l != nil {
 				for cut < len(ids) && ids[cut] <= l.cut.ID {
 					cut++
@@ -129,7 +129,8 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 
 func all(rows []Row, _ bool) []Row { return rows }
 
-// TestForgottenJobsDoNotCount: the log no longer has them.
+// TestForgottenJobsDoNotCount checks that Forget stops counting a job, unless a later event arrived
+// for it.
 func TestForgottenJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	x := New(10)
@@ -149,8 +150,8 @@ func TestForgottenJobsDoNotCount(t *testing.T) {
 	x.Forget(n, r)
 }
 
-// TestAnEndCountsAtOnce where it is written, and the earlier events that arrive after that do
-// not count the job again.
+// TestAnEndCountsAtOnce checks that an end counts when it is written, and that earlier events
+// delivered later do not undo it.
 func TestAnEndCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	x := New(10)
@@ -167,8 +168,8 @@ func TestAnEndCountsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheLargestTenants are those with the most unfinished jobs of both kinds; others are told of
-// where they are asked for, and have some.
+// TestTheLargestTenants checks that UnfinishedByTenant returns the largest tenants over both kinds,
+// and requested tenants that have unfinished jobs.
 func TestTheLargestTenants(t *testing.T) {
 	t.Parallel()
 	x := New(100)

@@ -6,17 +6,17 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Window says which rows of a list are wanted: N of those that match, strictly after one
-// row (the zero row sorts before all), and after Skip more.
+// Window selects rows of a list: up to N matching ones, strictly after a given row and after Skip
+// more. The zero row sorts before all others.
 type Window struct {
 	Kind   subject.Kind `json:"kind"`
 	Tenant string       `json:"tenant"`
-	// Status is empty for all. From is inclusive and Before exclusive.
+	// An empty Status matches every job. From is inclusive and Before exclusive.
 	Status string `json:"status,omitempty"`
 	From   int64  `json:"from,omitempty"` // Unix nanoseconds
 	Before int64  `json:"before"`
-	// AfterCreated and AfterID are the row that the rows begin after; AfterJob is a job whose
-	// row it is.
+	// AfterCreated and AfterID identify the row after which the window begins. AfterJob names that
+	// row by its job id instead.
 	AfterCreated int64  `json:"after_created,omitempty"`
 	AfterID      string `json:"after_id,omitempty"`
 	AfterJob     string `json:"after_job,omitempty"`
@@ -25,18 +25,18 @@ type Window struct {
 	Ascending    bool   `json:"ascending,omitempty"`
 }
 
-// After makes the rows begin after a row.
+// After begins the window after a row.
 func (w *Window) After(r Row) { w.AfterCreated, w.AfterID, w.AfterJob = r.Created, r.ID, "" }
 
-// Token returns the page token of the place that the rows begin after.
+// Token returns the page token of the row after which the window begins.
 func (w *Window) Token() string { return formatToken(Row{Created: w.AfterCreated, ID: w.AfterID}) }
 
 func (w *Window) match(r Row) bool {
 	return (w.Status == "" || r.Status == w.Status) && r.Created >= w.From && r.Created < w.Before
 }
 
-// Page gives the rows of a window, newest first (or oldest first); false where it has no row
-// of AfterJob.
+// Page returns the rows of a window in its order. found is false if the table has no row of
+// AfterJob.
 func (x *Table) Page(w Window) (out []Row, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -73,7 +73,7 @@ func (x *Table) Page(w Window) (out []Row, found bool) {
 	return out, true
 }
 
-// Legal reports whether another replica may ask for this window.
+// Legal reports whether a window received from another replica is valid.
 func (w Window) Legal() bool {
 	return slices.Contains(subject.Kinds, w.Kind) && w.N > 0 && w.N <= MaxPage+1 && w.Skip >= 0
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// limited takes a place for each connection before it accepts one.
+// limited reserves a slot for each connection before it accepts one.
 type limited struct {
 	net.Listener
 	places chan struct{}
@@ -14,7 +14,7 @@ type limited struct {
 	closed chan struct{}
 }
 
-// Accept waits for a place, and then for a connection.
+// Accept waits for a slot and then for a connection.
 func (l *limited) Accept() (net.Conn, error) {
 	select {
 	case l.places <- struct{}{}:
@@ -29,26 +29,26 @@ func (l *limited) Accept() (net.Conn, error) {
 	return &conn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
-// Close ends Accept; connections stay.
+// Close ends Accept. Open connections stay open.
 func (l *limited) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-// conn gives its place back when it is closed.
+// conn frees its slot when it is closed.
 type conn struct {
 	net.Conn
 	leave func()
 }
 
-// Close closes the connection.
+// Close closes the connection and frees its slot.
 func (c *conn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http end an answer to a request that it did not read whole,
-// without a reset that would destroy the answer.
+// CloseWrite lets net/http end a response to a request that it did not read completely. Without it,
+// a reset could destroy the response.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

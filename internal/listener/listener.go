@@ -1,6 +1,5 @@
-// Package listener opens the addresses of servers: with a bound on the connections
-// at a time, and with TLS whose files are read again when they change. It serves
-// nothing itself.
+// Package listener opens server addresses, with a limit on open connections and with TLS files that
+// are reloaded when they change. It serves nothing itself.
 package listener
 
 import (
@@ -11,23 +10,22 @@ import (
 	"net"
 )
 
-// Options say how an address is opened.
+// Options configure Open.
 type Options struct {
-	// Addr is host:port; port 0 takes a free one. Required.
+	// Addr is host:port. Port 0 selects a free port. Required.
 	Addr string
-	// MaxConnections is how many connections are open at a time; 0 is no bound.
-	// More wait in the system's queue until one has closed.
+	// MaxConnections limits open connections; 0 means no limit. More connections wait in the
+	// system's queue until one closes.
 	MaxConnections int
-	// TLS are the files for TLS; none: connections are plain.
+	// TLS names the TLS files. If it is empty, connections are plain.
 	TLS Files
-	// Protocols are what clients may choose from in the TLS handshake (ALPN), such
-	// as h2.
+	// Protocols are the ALPN protocols offered to clients, such as h2.
 	Protocols []string
-	// Logger is told when files were read, or could not be. Required with TLS.
+	// Logger receives an entry when the TLS files are read or cannot be used. Required with TLS.
 	Logger *slog.Logger
 }
 
-// Open opens the address. The listener is closed once; that ends an Accept.
+// Open opens the address. Closing the listener ends Accept.
 func Open(ctx context.Context, o Options) (net.Listener, error) {
 	var secure *tls.Config
 	if !o.TLS.None() {

@@ -23,13 +23,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-// serve answers every request at an address that was opened so.
+// serve opens an address with o and answers every request with its protocol.
 func serve(t testing.TB, o listener.Options) (addr string) {
 	t.Helper()
 	return serveHeard(t, o, slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))
 }
 
-// serveHeard is serve; what the server complains of goes to a log.
+// serveHeard is serve with a log for the server's errors.
 func serveHeard(t testing.TB, o listener.Options, complaints *log.Logger) (addr string) {
 	t.Helper()
 	o.Addr, o.Protocols, o.Logger = "127.0.0.1:0", []string{"h2", "http/1.1"}, logger(t)
@@ -54,8 +54,8 @@ func serveHeard(t testing.TB, o listener.Options, complaints *log.Logger) (addr 
 	return l.Addr().String()
 }
 
-// get asks on a connection of its own, and gives the answer and the name on the
-// server's certificate's serial number.
+// get sends a request on a new connection. It returns the body and the serial number of the
+// server's certificate.
 func get(t testing.TB, url string, client *tls.Config) (body, serial string, err error) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: client, ForceAttemptHTTP2: true}
@@ -76,7 +76,6 @@ func get(t testing.TB, url string, client *tls.Config) (body, serial string, err
 	return string(data), serial, err
 }
 
-// lines are what a log is told.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -109,7 +108,7 @@ func TestTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		addr   string
 		client *tls.Config
-		fails  string // empty: it does not
+		fails  string // empty for success
 	}{
 		"open":                              {open, ours.Client(""), ""},
 		"open, to who trusts somebody else": {open, theirs.Client(""), "certificate signed by unknown authority"},
@@ -127,8 +126,8 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	// The client's handshake is over before the server has looked at the certificate, and
-	// the alert may come after the reset that follows it: it is the server that says why.
+	// The client's handshake ends before the server checks the certificate, and a reset may
+	// overtake the alert. Only the server's log names the cause reliably.
 	for name, tc := range map[string]struct {
 		client *tls.Config
 		says   string
@@ -156,7 +155,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// TestFilesAreReadAgain without a restart, and what is broken is not taken.
+// TestFilesAreReadAgain proves that a new certificate is served without a restart.
 func TestFilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
@@ -199,7 +198,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: one too many waits until another one has closed.
+// TestConnectionsAreBounded proves that a connection beyond the limit waits until another one
+// closes.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 3
@@ -242,7 +242,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCloseEndsAccept, also while it waits for a place.
+// TestCloseEndsAccept proves that Close ends an Accept that waits for a slot.
 func TestCloseEndsAccept(t *testing.T) {
 	t.Parallel()
 	l, err := listener.Open(t.Context(), listener.Options{Addr: "127.0.0.1:0", MaxConnections: 1})
@@ -280,7 +280,7 @@ func TestCloseEndsAccept(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := taken.Close(); err == nil { // the place is given back once
+	if err := taken.Close(); err == nil { // a second Close must not free a second slot
 		t.Error("a second Close is none")
 	}
 }

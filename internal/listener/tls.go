@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Files are the PEM files of a server's TLS.
+// Files are the PEM files of a TLS server.
 type Files struct {
-	// Cert is the server's certificate, followed by those that lead to its
-	// authority; Key is its key. Both, or neither.
+	// Cert is the server's certificate, followed by its intermediates. Key is its private key. Set
+	// both or neither.
 	Cert, Key string
-	// ClientCA holds the authorities whose client certificates are taken; every
-	// client must show one. Empty: none is asked for.
+	// ClientCA holds the authorities of client certificates. If it is set, every client must
+	// present one.
 	ClientCA string
 }
 
-// None reports whether there is no TLS.
+// None reports whether TLS is disabled.
 func (f Files) None() bool { return f.Cert == "" && f.Key == "" }
 
 func (f Files) names() []string {
@@ -31,7 +31,7 @@ func (f Files) names() []string {
 	return []string{f.Cert, f.Key, f.ClientCA}
 }
 
-// The fields of the files, in the order of names, as the configuration calls them.
+// Configuration fields of the files, in the order of Files.names.
 const (
 	fieldCert     = "cert_file"
 	fieldKey      = "key_file"
@@ -40,7 +40,7 @@ const (
 
 var fields = []string{fieldCert, fieldKey, fieldClientCA}
 
-// FileError says which of the files cannot be used, and why.
+// FileError names the file that cannot be used, and the cause.
 type FileError struct {
 	Field string // cert_file, key_file or client_ca_file
 	Err   error
@@ -49,27 +49,27 @@ type FileError struct {
 func (e *FileError) Error() string { return "tls: " + e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
-// lookEvery is how often the files are looked at, at most: once for all handshakes
-// of that time.
+// lookEvery is the shortest interval between checks for changed files, shared by all handshakes.
 const lookEvery = time.Second
 
-// Secure reads the files, and returns a configuration that reads them again when
-// they have changed, at a handshake, at most once a second. An error is a *FileError.
-// While their content cannot be used, as in the middle of a replacement, it goes
-// on with what it has and warns. TLS 1.2 is the least; the rest are Go's defaults.
+// Secure reads the files and returns a configuration that reloads them when they change. It checks
+// during handshakes, at most once a second. Errors are *FileError. If the changed files cannot be
+// used, for example in the middle of a replacement, it keeps the previous ones and logs a warning.
+// The minimum version is TLS 1.2; other settings are Go's defaults.
 func Secure(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	s := &secured{files: f, protocols: protocols, log: log}
 	if err := s.read(); err != nil {
 		return nil, err
 	}
-	// The NATS server, for example, reads this one to see what is required.
+	// The NATS server, for example, reads the outer configuration to learn whether clients need a
+	// certificate.
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, ClientAuth: s.config.ClientAuth, ClientCAs: s.config.ClientCAs,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(time.Now()), nil },
 	}, nil
 }
 
-// secured is what was last read from the files.
+// secured holds the configuration last read from the files.
 type secured struct {
 	files     Files
 	protocols []string
@@ -77,9 +77,9 @@ type secured struct {
 
 	mu      sync.Mutex
 	config  *tls.Config
-	states  []fs.FileInfo // of the files as they were read
+	states  []fs.FileInfo // of the files when they were read
 	looked  time.Time
-	trouble string // the last warning: it is not repeated each second
+	trouble string // the last warning, to log it once
 }
 
 func (s *secured) current(now time.Time) *tls.Config {
@@ -99,7 +99,7 @@ func (s *secured) changed() bool {
 	for i, name := range s.files.names() {
 		info, err := os.Stat(name)
 		if err != nil {
-			return true // which the reading reports
+			return true // read reports it
 		}
 		if was := s.states[i]; !os.SameFile(info, was) || info.Size() != was.Size() || !info.ModTime().Equal(was.ModTime()) {
 			return true
@@ -119,7 +119,7 @@ func (s *secured) readAgain() {
 	}
 }
 
-// read takes the states first: what changes while it reads is read again.
+// read stats the files before it reads them, so that a concurrent change is noticed later.
 func (s *secured) read() error {
 	states := make([]fs.FileInfo, 0, len(s.files.names()))
 	for i, name := range s.files.names() {
@@ -139,8 +139,7 @@ func (s *secured) read() error {
 			return err
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
-		// A resumed session shows no certificate: an authority that was taken out
-		// would go on being trusted.
+		// A resumed session presents no certificate, so a removed authority would stay trusted.
 		config.SessionTicketsDisabled = true
 	}
 	s.config, s.states = config, states
@@ -148,8 +147,7 @@ func (s *secured) read() error {
 	return nil
 }
 
-// pair reads the certificate and its key. A key that is of another certificate is the
-// key's error.
+// pair reads the certificate and its key. A mismatch is reported as an error of the key.
 func (f Files) pair() (tls.Certificate, error) {
 	certificate, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err == nil {

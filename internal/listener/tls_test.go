@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/listener/certtest"
 )
 
-// TestBrokenFilesAreNotTaken: in the middle of a replacement the certificate and
-// its key do not fit. What was read before goes on, and one warning says so.
+// TestBrokenFilesAreNotTaken proves that unusable files do not replace the previous configuration,
+// and that they are logged once.
 func TestBrokenFilesAreNotTaken(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")

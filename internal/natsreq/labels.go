@@ -8,12 +8,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxLabelPairs bounds the work on one header; admission allows far fewer.
+// maxLabelPairs bounds the work for one header; admission allows far fewer pairs.
 const maxLabelPairs = 64
 
-// ParseLabels reads the value of a Genbus-Labels or genbus-labels header:
-// "k=v,k=v". Spaces around keys and values are dropped. What a header cannot
-// carry (a comma, a percent sign, other characters than ASCII) is
+// ParseLabels parses the value of a Genbus-Labels or genbus-labels header: "k=v,k=v". It trims
+// spaces around keys and values. Commas, percent signs and non-ASCII characters must be
 // percent-encoded. An empty value gives nil. Errors are *errcode.Error.
 func ParseLabels(value string) (map[string]string, error) {
 	if strings.TrimSpace(value) == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// FromVideo gives the request that a VideoRequest makes, without tenant and way.
-// A message that is nil or has no body is refused with a *errcode.Error.
+// FromVideo converts a VideoRequest, without tenant and ingress. A nil message or one without a
+// body gives an *errcode.Error.
 func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	if m == nil {
 		return admission.Request{}, missing()
@@ -30,7 +30,7 @@ func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	}, err
 }
 
-// FromChat is FromVideo for chats.
+// FromChat converts a ChatRequest, like FromVideo.
 func FromChat(m *genbusv1.ChatRequest) (admission.Request, error) {
 	if m == nil {
 		return admission.Request{}, missing()
@@ -58,8 +58,7 @@ func bodyFault(err error) error {
 	return errcode.From(err)
 }
 
-// expiry reads a moment. One that is present but no legal time is an error, not
-// "none".
+// expiry converts a timestamp. An invalid one is an error, not "none".
 func expiry(t *timestamppb.Timestamp) (time.Time, error) {
 	if t == nil {
 		return time.Time{}, nil

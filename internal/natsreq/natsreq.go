@@ -1,6 +1,5 @@
-// Package natsreq reads requests that come by NATS: a subject, headers and a
-// message become the request that admission takes. It is not a subscriber, and
-// it accepts nothing itself.
+// Package natsreq decodes requests that arrive over NATS: it turns subject, headers and message
+// into an admission.Request.
 package natsreq
 
 import (
@@ -19,28 +18,26 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Incoming is a request that came by NATS.
+// Incoming is a request that arrived over NATS.
 type Incoming struct {
-	// Request is the whole request; where there is an Upload it has the kind, the
-	// tenant, the way and what the headers say, until Uploads.Complete.
+	// Request is the complete request. With an Upload it has only kind, tenant, ingress and header
+	// values until Uploads.Complete.
 	admission.Request
-	// Upload is where the whole request is; nil for one that is here.
+	// Upload locates the complete request; nil if it is in the message.
 	Upload *Upload
 }
 
-// Decode reads a request from a message on genbus.request.<kind>.<tenant> or
-// genbus.call.<kind>.<tenant>. Without a content-type header, or with
-// application/protobuf, the data is a genbus.v1.VideoRequest or ChatRequest; with
-// application/json it is the HTTP body of the interface document, which is kept
-// byte for byte. The headers genbus-request-id and genbus-labels stand for what a
-// JSON body cannot say; a Protobuf message may use them too, but must not
-// contradict them.
+// Decode decodes a message on genbus.request.<kind>.<tenant> or genbus.call.<kind>.<tenant>.
+// Without a content-type header, or with application/protobuf, data is a genbus.v1.VideoRequest or
+// ChatRequest. With application/json it is the body of the HTTP API, kept byte for byte. The
+// headers genbus-request-id and genbus-labels add values that a JSON body cannot have. Protobuf
+// messages may use them, too, but must not contradict them.
 //
-// Errors are *errcode.Error. The request that comes with one holds the kind, the
-// tenant (as the subject has it, legal or not) and the way, as far as they could
-// be read, for the dead letter and the metrics.
+// Errors are *errcode.Error. The request returned with an error has the kind, the tenant (as in the
+// subject, legal or not) and the ingress as far as they were readable, for the dead letter and the
+// metrics.
 //
-// The trace context in the headers is left to the caller.
+// Decode does not read the trace context in the headers.
 func Decode(names subject.Space, subj string, header nats.Header, data []byte) (Incoming, error) {
 	r, err := parseSubject(names, subj)
 	in := Incoming{Request: r}
@@ -71,7 +68,7 @@ func Decode(names subject.Space, subj string, header nats.Header, data []byte) (
 	return in, err
 }
 
-// fill takes over what a message says; what is known of its way stays.
+// fill copies the request of a message, keeping kind, tenant, ingress and source.
 func (in *Incoming) fill(m message) error {
 	r, err := requestOf(m)
 	if err != nil {
@@ -83,7 +80,7 @@ func (in *Incoming) fill(m message) error {
 }
 
 func parseSubject(names subject.Space, subj string) (admission.Request, error) {
-	kind, tenant, err := names.ParseRequest(subj) // first, as most are
+	kind, tenant, err := names.ParseRequest(subj) // the common case first
 	if err == nil {
 		return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, nil
 	}
@@ -93,8 +90,8 @@ func parseSubject(names subject.Space, subj string) (admission.Request, error) {
 	return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, err
 }
 
-// IsJSON tells by the headers whether the data is JSON, and whether the reply
-// should be. A media type that is neither JSON nor Protobuf is a *errcode.Error.
+// IsJSON reports whether the headers declare data, and therefore the reply, as JSON. A media type
+// other than JSON and Protobuf gives an *errcode.Error.
 func IsJSON(header nats.Header) (bool, error) {
 	value := get(header, subject.HeaderContentType)
 	if value == "" {
@@ -120,7 +117,7 @@ type message interface {
 	GetStored() *genbusv1.BlobRef
 }
 
-// unmarshal gives a message of the right type in any case.
+// unmarshal returns a message of the right type even with an error.
 func unmarshal(kind subject.Kind, data []byte) (message, error) {
 	var m message = &genbusv1.VideoRequest{}
 	if kind == subject.Chat {
@@ -137,8 +134,8 @@ func requestOf(m message) (admission.Request, error) {
 	return FromVideo(video)
 }
 
-// unreadable leaves the decoder's own words out: they say nothing to a
-// publisher, and a JSON body without its content-type is what usually happened.
+// unreadable omits the decoder's error, which does not help publishers. The usual mistake is a JSON
+// body without its content-type.
 func unreadable(m proto.Message, data []byte) error {
 	hint := ""
 	if len(data) > 0 && data[0] == '{' {
@@ -147,8 +144,8 @@ func unreadable(m proto.Message, data []byte) error {
 	return errcode.New(errcode.InvalidRequest, "the message is not a %s%s", m.ProtoReflect().Descriptor().FullName(), hint)
 }
 
-// Retryable reports whether the same message may be accepted later. An acceptance that
-// is unknown is asked for again: the message is the same job.
+// Retryable reports whether the same message may be accepted later. That includes an unknown
+// acceptance, because the message always names the same job.
 func Retryable(f *errcode.Error) bool {
 	switch f.Code {
 	case errcode.AcceptanceUnknown, errcode.CallerGone, errcode.UpstreamTimeout, errcode.Internal:
@@ -162,10 +159,9 @@ func fromHeader(r *admission.Request, header nats.Header) error {
 	return AddHeaders(r, get(header, subject.HeaderRequestID), get(header, subject.HeaderLabels))
 }
 
-// AddHeaders adds to a request what headers of its call say: the request id
-// (genbus-request-id on NATS, Idempotency-Key elsewhere) and the labels. Empty
-// ones add nothing. Headers that contradict the message are refused with a
-// *errcode.Error: using either one silently could mean a second paid job.
+// AddHeaders adds the request ID (genbus-request-id on NATS, otherwise Idempotency-Key) and the
+// labels from headers to a request. Empty values add nothing. A header that contradicts the message
+// gives an *errcode.Error: ignoring either could create a second paid job.
 func AddHeaders(r *admission.Request, requestID, labels string) error {
 	if err := addRequestID(r, requestID); err != nil {
 		return err
@@ -185,8 +181,8 @@ func addRequestID(r *admission.Request, requestID string) error {
 	return nil
 }
 
-// get reads a header in any case, because nats.Header is case-sensitive and some
-// clients write Content-Type. The lower-case spelling wins.
+// get reads a header in any case, because nats.Header is case-sensitive and some clients write
+// Content-Type. The lower-case spelling wins.
 func get(header nats.Header, key string) string {
 	return telemetry.HeaderCarrier(header).Get(key)
 }

@@ -160,8 +160,8 @@ func TestParseLabels(t *testing.T) {
 	}
 }
 
-// FuzzDecode: nothing panics, every error has a meaning, a JSON body is the data,
-// and no reference leads out of the tenant's uploads.
+// FuzzDecode checks that no input panics, that every error has a code, that a JSON body stays
+// unchanged, and that references stay within the tenant's uploads.
 func FuzzDecode(f *testing.F) {
 	f.Add("genbus.call.video.acme", "application/json", "r1", "k=v", []byte(`{"model":"m"}`))
 	f.Add("genbus.request.chat.acme", "", "", "", []byte("\x1a\x02{}"))
@@ -198,7 +198,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzParseLabels: what parses has keys, and parses to the same again.
+// FuzzParseLabels checks that parsed labels have keys, and that other input gives invalid_request.
 func FuzzParseLabels(f *testing.F) {
 	for _, seed := range []string{"", "k=v", "a=b,c=d", "k=%2C", "k=v,k=v", ",", "=", "%3D=%"} {
 		f.Add(seed)

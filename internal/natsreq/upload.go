@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// MaxUpload is the largest request that is read from an object store, in bytes: a
-	// body of 32 MiB, and room for its labels and its request id.
+	// MaxUpload is the largest request read from an object store, in bytes: a body of 32 MiB plus
+	// labels and request ID.
 	MaxUpload = 33 << 20
-	// maxUploadName is the longest name of an upload.
+	// maxUploadName is the length of the longest upload name.
 	maxUploadName = 255
 )
 
-// Upload names a request that its publisher has put into the object store of its
-// tenant, because it is larger than a message.
+// Upload names a request that its publisher uploaded to its tenant's object store because it is
+// larger than a message.
 type Upload struct {
-	// Object is what the message names, in the bucket of its tenant.
+	// Object is the object named by the message, in the tenant's bucket.
 	Object broker.Body
-	// read is true once the object was read whole and is the one that was named.
+	// read is true once the complete object was read and matches the reference.
 	read bool
 }
 
-// uploadOf judges the reference of a message. The bucket is the tenant's own,
-// whatever the reference says: the subject is what NATS permissions are about.
+// uploadOf validates a message's reference. It uses the tenant's own bucket whatever the reference
+// says, because NATS permissions apply to the subject.
 func uploadOf(bucket string, m message) (*Upload, error) {
 	ref := m.GetStored()
 	if v := append(setWithStored(m), wrongRef(bucket, ref)...); len(v) > 0 {
@@ -46,8 +46,8 @@ func uploadOf(bucket string, m message) (*Upload, error) {
 	return &Upload{Object: b}, nil
 }
 
-// setWithStored finds what is set next to the reference and would be lost: the
-// stored request says it.
+// setWithStored finds fields set next to the reference. They would be lost, because the stored
+// request replaces the message.
 func setWithStored(m message) (out []errcode.Violation) {
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if f.Name() != "stored" {

@@ -14,35 +14,33 @@ import (
 )
 
 const (
-	// maxUploads is how many uploads one process reads at a time, by whichever ingress
-	// they are named. Each may take twice MaxUpload of memory until it is admitted.
+	// maxUploads bounds the uploads that one process reads at a time, from all ingresses. Each may
+	// take twice MaxUpload of memory until it is admitted.
 	maxUploads = 8
-	// readWithin bounds the reading of one.
+	// readWithin bounds the reading of one upload.
 	readWithin = 10 * time.Second
 )
 
-// Uploads reads requests that are larger than a message, and removes them when they
-// are of no use any more. A process has one, so that its places hold for all
-// ingresses. It is safe for concurrent use.
+// Uploads reads requests that are larger than a message and removes them after use. A process has
+// one, because its slots are shared by all ingresses. It is safe for concurrent use.
 type Uploads struct {
 	bodies *broker.Bodies
 	log    *slog.Logger
 	places chan struct{}
 }
 
-// NewUploads returns the uploads of the tenants' object stores.
+// NewUploads returns Uploads for the tenants' object stores.
 func NewUploads(bodies *broker.Bodies, log *slog.Logger) *Uploads {
 	return &Uploads{bodies: bodies, log: log, places: make(chan struct{}, maxUploads)}
 }
 
-// Complete reads the upload that a request names, and makes the request that is
-// stored there of in; a request without an upload is left as it is. It waits for one
-// of the process's places first, at most as long as wait, beyond which it fails with
-// queue_full. The place is the caller's until release, which is for after the
-// admission; it is never nil.
+// Complete reads the upload that a request names and completes in with it. It does nothing for a
+// request without an upload. It waits at most wait for one of the process's slots, and otherwise
+// fails with queue_full. The caller keeps the slot until it calls release after the admission;
+// release is never nil.
 //
-// An upload that is gone, or is not the one that was named, is input_lost; nothing
-// was accepted where JetStream does not answer. Every error is a *errcode.Error.
+// A missing or different object gives input_lost. If JetStream does not answer, the error is
+// broker_unavailable and nothing was accepted. Every error is an *errcode.Error.
 func (u *Uploads) Complete(ctx context.Context, in *Incoming, wait time.Duration) (release func(), err error) {
 	if in.Upload == nil {
 		return func() {}, nil
@@ -92,13 +90,13 @@ func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
 	}
 }
 
-// notRead says why in one line that names nothing of ours. The cause is for the log.
+// notRead explains the failure without internal names. The cause is for the log.
 func notRead(why string, cause error) error {
 	return errcode.New(errcode.BrokerUnavailable, "the stored request was not read, and nothing was accepted: %s", why).Because(cause).WithRetryAfter(time.Second)
 }
 
-// complete takes over the stored request. What the headers of its message say is
-// joined with it, as with a request that came whole.
+// complete replaces in's request with the stored one and adds the message's headers, as for a
+// request in a message.
 func (in *Incoming) complete(data []byte) error {
 	m, err := unmarshal(in.Kind, data)
 	if err != nil {
@@ -117,9 +115,9 @@ func (in *Incoming) complete(data []byte) error {
 	return addLabels(&in.Request, labels)
 }
 
-// Remove deletes the upload of a request that is of no use any more, also when ctx
-// has ended. It is best effort: what stays ends with its bucket's TTL. Only what
-// was read is removed, so that a wrong name deletes no object.
+// Remove deletes the upload of a finished request, even after ctx has ended. If that fails, the
+// object expires with its bucket's TTL. Only objects that were read are removed, so that a wrong
+// name deletes nothing.
 func (u *Uploads) Remove(ctx context.Context, up *Upload) {
 	if up == nil || !up.read {
 		return

@@ -36,15 +36,15 @@ func rawVideo(json string) *genbusv1.VideoRequest {
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(json)}}
 }
 
-// ref is a reference that Decode takes; nothing is stored under it.
+// ref returns a valid reference to an object that is not stored.
 func ref(change func(*genbusv1.BlobRef)) *genbusv1.BlobRef {
 	r := &genbusv1.BlobRef{Name: "upload-a", Size: 1, Sha256: make([]byte, sha256.Size)}
 	change(r)
 	return r
 }
 
-// TestAnUploadIsTheRequestThatItHolds: with the same headers it makes the same
-// request as a message that holds it.
+// TestAnUploadIsTheRequestThatItHolds checks that an upload gives the same request as a message
+// with the same content and headers.
 func TestAnUploadIsTheRequestThatItHolds(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -131,8 +131,8 @@ func TestWrongReferences(t *testing.T) {
 	}
 }
 
-// TestUploadsThatAreNoRequest: what cannot be read says so, what is read and wrong
-// too, and neither keeps its place.
+// TestUploadsThatAreNoRequest checks that unreadable and invalid uploads are refused with a reason
+// and release their slot.
 func TestUploadsThatAreNoRequest(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -159,7 +159,7 @@ func TestUploadsThatAreNoRequest(t *testing.T) {
 		"no message":         {"acme", brokertest.Upload(t, b.JetStream(), "acme", "none", &genbusv1.VideoRequest{RetryOf: "video_x"}), nil, errcode.InvalidRequest, "body"},
 		"another request id": {"acme", brokertest.Upload(t, b.JetStream(), "acme", "id", &genbusv1.VideoRequest{RequestId: "a", Body: rawVideo(`{}`).GetBody()}), nats.Header{"genbus-request-id": {"b"}}, errcode.InvalidRequest, "request_id"},
 	} {
-		for range 9 { // more than there are places
+		for range 9 { // more than there are slots
 			in, err := natsreq.Decode(names, names.Call(subject.Video, row.tenant), row.header, marshal(t, storedVideo(row.ref)))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -180,8 +180,8 @@ func TestUploadsThatAreNoRequest(t *testing.T) {
 	}
 }
 
-// TestPlaces: a process has eight uploads in hand, and who finds no place is told
-// when to come again.
+// TestPlaces checks that a process reads at most eight uploads at a time, and refuses others with a
+// Retry-After.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -229,7 +229,7 @@ func TestPlaces(t *testing.T) {
 	release()
 }
 
-// TestUploadOfALostBroker: who called is told in one line, which names no stream.
+// TestUploadOfALostBroker checks that the caller gets a one-line error without stream names.
 func TestUploadOfALostBroker(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

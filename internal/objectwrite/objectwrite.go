@@ -1,8 +1,9 @@
-// Package objectwrite writes objects of JetStream's object stores as every NATS client reads
-// and writes them (ADR 20 of NATS): their subjects, their chunks and the message that
-// describes them. It sends nothing itself. The client library's own Put is not used: it runs
-// up to 4,000 chunks ahead of the answers, and where the broker has no leader for a moment it
-// sends again what its one buffer holds by then, which is another chunk.
+// Package objectwrite builds the messages of a JetStream object (ADR 20 of NATS): subjects, chunks
+// and description. Callers publish them.
+//
+// It replaces ObjectStore.Put of the client library, which publishes up to 4,000 chunks ahead of
+// the acks. If the stream has no leader for a moment, Put resends from its only buffer, which
+// already holds a later chunk.
 package objectwrite
 
 import (
@@ -17,12 +18,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxChunk is how many bytes of an object one message holds, where the server's
-// max_payload allows it.
+// maxChunk is the chunk size in bytes, unless max_payload is too small for it.
 const maxChunk = 512 << 10
 
-// ChunkSize is how many bytes of an object one message holds on a connection with that
-// max_payload, which is 0 before the first connection. It is never 0: such chunks have no end.
+// ChunkSize returns the bytes per chunk for a connection with this max_payload, which is 0 before
+// the first connection. The result is at least 1, because chunks of size 0 would never end.
 func ChunkSize(maxPayload int64) int64 {
 	if maxPayload <= 0 {
 		return maxChunk
@@ -30,27 +30,27 @@ func ChunkSize(maxPayload int64) int64 {
 	return max(1, min(maxChunk, maxPayload/2))
 }
 
-// Stream is the stream of an object store.
+// Stream returns the name of the stream behind an object store.
 func Stream(bucket string) string { return "OBJ_" + bucket }
 
-// ChunksOf is the subject of an object's chunks. With an empty nuid it is what those of all
-// objects begin with.
+// ChunksOf returns the subject of an object's chunks. With an empty nuid, it returns the prefix
+// that the chunks of all objects share.
 func ChunksOf(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
-// InfoOf is the subject of an object's description.
+// InfoOf returns the subject of an object's description.
 func InfoOf(bucket, name string) string {
 	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
-// NUID is what an object that we write has for its chunks: its name with a dot
-// for the first dash. So all chunks of what a job has stored begin with the job's id as
-// a token of its own, and are found by it, whether or not their description was written.
+// NUID returns the chunk ID of an object written by genbus: its name with the first dash replaced
+// by a dot. The job ID becomes a subject token, so a job's chunks can be found even if their
+// description was never written.
 func NUID(name string) string { return strings.Replace(name, "-", ".", 1) }
 
-// Name is the inverse of NUID.
+// Name reverses NUID.
 func Name(nuid string) string { return strings.Replace(nuid, ".", "-", 1) }
 
-// Put writes an object whole: its chunks, as Chunks does, and then its description.
+// Put publishes an object: its chunks, then its description.
 func Put(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int64, publish func(*nats.Msg) error) (digest [sha256.Size]byte, err error) {
 	if digest, err = Chunks(ctx, info, r, size, publish); err != nil {
 		return digest, err
@@ -62,18 +62,17 @@ func Put(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int6
 	return digest, publish(m)
 }
 
-// Chunks writes what r gives as chunks of size bytes, and completes info, which has a bucket,
-// a name and a NUID. Each chunk waits for the answer to the one before it: that bounds the
-// memory here and in the server, a chunk of this size is worth a round trip, and the buffer
-// is not used again before publish has returned. It ends between two chunks when ctx does. It
-// returns the digest of what was written, or the error of r, publish or ctx as it is.
+// Chunks publishes r in chunks of size bytes and completes info, whose Bucket, Name and NUID are
+// set. It waits for each publish, which bounds the memory here and in the server and makes the
+// buffer safe to reuse. It checks ctx between chunks. It returns the SHA-256 digest of r, or the
+// error of r or publish, or the cause of ctx, unwrapped.
 func Chunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int64, publish func(*nats.Msg) error) (digest [sha256.Size]byte, err error) {
 	chunk := make([]byte, size)
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(len(chunk))}
 	sum := sha256.New()
 	for end := false; !end; {
 		n, err := fill(r, chunk)
-		end = err == io.EOF //nolint:errorlint // a failure that wraps io.EOF is no end
+		end = err == io.EOF //nolint:errorlint // a failure that wraps io.EOF is not the end
 		if err != nil && !end {
 			return digest, err
 		}
@@ -94,8 +93,8 @@ func Chunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size i
 	return [sha256.Size]byte(sum.Sum(nil)), nil
 }
 
-// fill reads until p is full or r ends. Unlike io.ReadFull it never takes a
-// reader's own io.ErrUnexpectedEOF, which means a loss, for the end.
+// fill reads until p is full or r ends. Unlike io.ReadFull, it does not confuse a reader's own
+// io.ErrUnexpectedEOF, which means lost data, with the end.
 func fill(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var m int
@@ -105,7 +104,7 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// Description is the message by which an object is there: whole, or not at all.
+// Description returns the message that makes an object visible to readers. Publish it last.
 func Description(info jetstream.ObjectInfo) (*nats.Msg, error) {
 	data, err := json.Marshal(info)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// stored takes chunks, as an object store does.
+// stored collects published chunks.
 type stored struct{ sizes, bytes, subjects string }
 
 func (s *stored) publish(m *nats.Msg) error {
@@ -31,8 +31,8 @@ func object() jetstream.ObjectInfo {
 	return jetstream.ObjectInfo{Bucket: "B", NUID: objectwrite.NUID("upload-x"), ObjectMeta: jetstream.ObjectMeta{Name: "upload-x"}}
 }
 
-// TestChunksAreFull: however little a reader gives at once, and also where its last bytes come
-// with its end.
+// TestChunksAreFull proves that chunks are full however little a reader returns at once, also if
+// its last bytes come with io.EOF.
 func TestChunksAreFull(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -58,7 +58,8 @@ func TestChunksAreFull(t *testing.T) {
 	}
 }
 
-// TestChunksEndWithTheirReader: a loss is no end, whichever error it is.
+// TestChunksEndWithTheirReader proves that a read error is reported and never taken for the end,
+// even if it is io.ErrUnexpectedEOF or wraps io.EOF.
 func TestChunksEndWithTheirReader(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []error{io.ErrUnexpectedEOF, fmt.Errorf("lost: %w", io.EOF)} {
@@ -89,7 +90,7 @@ func TestChunksEndWithTheContext(t *testing.T) {
 	}
 }
 
-// TestNamesOfObjects: as other NATS clients have them, and there and back.
+// TestNamesOfObjects proves that names match other NATS clients' names and that Name reverses NUID.
 func TestNamesOfObjects(t *testing.T) {
 	t.Parallel()
 	m, err := objectwrite.Description(object())

@@ -19,21 +19,22 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// attachable are the codes of letters whose upstream may have, or has, a task.
+// attachable lists the codes of dead letters whose upstream has or may have a task.
 var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.LogLost}
 
-// Attach makes a new job of a video task that an upstream already has, and removes
-// the letter. taskID is the upstream's id; empty: the one that the letter names, or that the
-// upstream finds by the ID of ours that the submission named.
-// Nothing is submitted. Like Redrive it makes one job of one letter, and a letter
-// that was attached is not redriven, nor attached to another task.
+// Attach makes a new job of a video task that an upstream already has, and removes the dead letter.
+// It submits nothing. taskID is the upstream's id. If it is empty, Attach uses the id in the dead
+// letter, or asks the upstream by our id for the task.
+//
+// Like Redrive, Attach makes one job per dead letter. An attached dead letter can be neither
+// redriven nor attached to another task.
 func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
 	data, err := p.data(ctx, l)
-	if err != nil && errcode.CodeOf(err) != errcode.InputLost { // what the log needs of the request the letter says too
+	if err != nil && errcode.CodeOf(err) != errcode.InputLost { // the dead letter has all that the log needs of the request
 		return joblog.Entry{}, err
 	}
 	if taskID == "" && l.GetUpstreamTaskId() == "" && l.GetOwnTaskId() != "" && l.attachable() {
@@ -51,11 +52,11 @@ func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID strin
 	}
 	attachment := p.attachment(l, data, taskID)
 	r := accepted(l, data)
-	r.Protocol, r.Attached, r.ExpiresAt = attachment.Route.Protocol, attachment, time.Time{} // it was started
+	r.Protocol, r.Attached, r.ExpiresAt = attachment.Route.Protocol, attachment, time.Time{} // the task has started
 	return p.resolve(ctx, l, r)
 }
 
-// taskOf checks that the letter is about a task of an upstream, and names it.
+// taskOf returns the task to attach: given, or the one in the dead letter.
 func taskOf(l letter, given string) (string, error) {
 	if !l.attachable() {
 		return "", errcode.New(errcode.LetterUnusable,
@@ -71,7 +72,7 @@ func taskOf(l letter, given string) (string, error) {
 	return id, nil
 }
 
-// attachable reports whether the letter is about a video that was submitted to an upstream.
+// attachable reports whether the dead letter concerns a video that was submitted to an upstream.
 func (l letter) attachable() bool {
 	return l.GetWork() != nil && subject.Kind(l.GetKind()) == subject.Video && l.GetUpstream() != "" &&
 		slices.Contains(attachable, errcode.Code(l.GetError().GetCode()))
@@ -90,8 +91,9 @@ func printable(s string) bool {
 	return true
 }
 
-// attachment is the task, with the route that polls it by the key that it was submitted
-// with. That there is none is for admission to say: the letter may have its job already.
+// attachment returns the task with the route that polls it under the upstream key of its
+// submission. If no route can, it sets Refusal and leaves the error to admission, which may find
+// that the dead letter already has a job.
 func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *admission.Attachment {
 	work := l.GetWork()
 	key := pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
@@ -114,7 +116,7 @@ func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *ad
 	return a
 }
 
-// task is what tells which route reads the letter's task, and by which key.
+// task returns the fields that select the route and upstream key of the dead letter's task.
 func (l letter) task() *genbusv1.VideoTask {
 	return &genbusv1.VideoTask{
 		Protocol:  l.GetWork().GetProtocol(),
@@ -122,14 +124,14 @@ func (l letter) task() *genbusv1.VideoTask {
 	}
 }
 
-// unreadable says that no route reads the letter's task.
+// unreadable returns the error for a task that no route can poll.
 func unreadable(l letter) *errcode.Error {
 	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure a route with that upstream, protocol and key, then call again",
 		l.seq, pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 
-// ticket is what the protocol needs with the id: the letter's where an answer was
-// read, and else that of any task that this body makes.
+// ticket returns the ticket that the protocol needs besides the task id. It comes from the dead
+// letter or, if no answer was read, from the request body.
 func ticket(l letter, home *routes.Video, model string, data []byte) (string, error) {
 	t, ok := home.Wire.Bodies.(upstream.Ticketer)
 	if l.GetUpstreamTicket() != "" || !ok {

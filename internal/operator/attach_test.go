@@ -20,8 +20,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// orphan has a job cancelled while its create is on its way, and gives the letter
-// that keeps the upstream's id.
+// orphan cancels a job while its create is in flight and returns the dead letter that keeps the
+// upstream's id.
 func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	begun, answer := make(chan struct{}, 10), make(chan struct{})
@@ -59,8 +59,7 @@ func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 	return r.letterOf(id)
 }
 
-// checkAttached checks the life of a job that was attached: it begins where the old
-// one ended, and completes.
+// checkAttached checks that an attached job begins where the old one ended, and completes.
 func (r *replica) checkAttached(e joblog.Entry, l *genbusv1.DeadLetter, taskID string) {
 	r.t.Helper()
 	end := r.end(e.Name())
@@ -82,8 +81,8 @@ func (r *replica) checkAttached(e joblog.Entry, l *genbusv1.DeadLetter, taskID s
 	}
 }
 
-// TestAttachMakesOneJobAndNoCreate: an orphan and an unknown outcome are polled by
-// the upstream key that has them, called for by two replicas many times at once.
+// TestAttachMakesOneJobAndNoCreate checks that concurrent calls on two replicas attach a dead
+// letter once, and that the task is polled with its upstream key and not created again.
 func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -129,8 +128,8 @@ func logEntry(r *replica, id string) joblog.Entry {
 	return e
 }
 
-// TestAttachAfterACrash: whatever the operator's replica got to, the job begins
-// submitted, whichever replica writes its first event, and no create is made.
+// TestAttachAfterACrash checks that after a crash at any point the job begins submitted and no
+// create is made.
 func TestAttachAfterACrash(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -142,7 +141,7 @@ func TestAttachAfterACrash(t *testing.T) {
 			before := up.Sandbox.Stats().Creates
 			e := one.attachWithoutRemoval(l.GetSequence())
 			crash(t, one, e)
-			two := newReplica(t, open(t), up).start() // first its consumer, then the operator again
+			two := newReplica(t, open(t), up).start() // first its consumer, then a second Attach
 			two.checkAttached(e, l.GetLetter(), l.GetLetter().GetUpstreamTaskId())
 			if again, err := two.Attach(t.Context(), l.GetSequence(), ""); err != nil || again.Job.GetId() != e.Job.GetId() || !again.Terminal() {
 				t.Errorf("%s: %v, %v", name, again.Job, err)
@@ -156,8 +155,8 @@ func TestAttachAfterACrash(t *testing.T) {
 	})
 }
 
-// TestAttachAfterACrashAndAReload: the upstream key that the task was submitted with is gone since the
-// job was accepted. Its letter is removed, and no other task is attached in its place.
+// TestAttachAfterACrashAndAReload checks that a repeated Attach removes its dead letter, even if
+// the task's upstream key was removed from the configuration. No other task is attached instead.
 func TestAttachAfterACrashAndAReload(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -189,7 +188,7 @@ func TestAttachAfterACrashAndAReload(t *testing.T) {
 	})
 }
 
-// attachWithoutRemoval is an attachment that ends after the acceptance.
+// attachWithoutRemoval attaches like an operator whose replica crashes after the acceptance.
 func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
 	l, err := r.letter(r.t.Context(), seq)
@@ -201,8 +200,8 @@ func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	return r.accept(l, request)
 }
 
-// TestOneLetterIsOneJob: redriven and attached, or attached to two tasks, at once or
-// after a crash, a letter is one job; the others are told which.
+// TestOneLetterIsOneJob checks that a dead letter makes one job when it is redriven and attached to
+// different tasks, at once or after a crash.
 func TestOneLetterIsOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -241,8 +240,8 @@ func TestOneLetterIsOneJob(t *testing.T) {
 	})
 }
 
-// TestAttachInEveryProtocol: some read a task by more than its id, which only the
-// request tells where no answer was read. Kling's is in TestALetterIsLookedUp.
+// TestAttachInEveryProtocol checks protocols that need a ticket from the request besides the task
+// id. TestALetterIsLookedUp covers Kling.
 func TestAttachInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{
@@ -266,7 +265,7 @@ func TestAttachInEveryProtocol(t *testing.T) {
 	}
 }
 
-// TestAttachIsRefused: what a letter must say, and what must be configured.
+// TestAttachIsRefused checks which dead letters and configurations Attach rejects.
 func TestAttachIsRefused(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

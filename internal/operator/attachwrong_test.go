@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// cancel ends a job as a caller does: whatever its holder writes meanwhile.
+// cancel cancels a job, retrying when its holder writes concurrently.
 func (r *replica) cancel(e joblog.Entry) {
 	r.t.Helper()
 	for {
@@ -35,7 +35,6 @@ func (r *replica) cancel(e joblog.Entry) {
 	}
 }
 
-// attach attaches a letter to a task.
 func (r *replica) attach(l *genbusv1.StoredDeadLetter, taskID string) joblog.Entry {
 	r.t.Helper()
 	e, err := r.Attach(r.t.Context(), l.GetSequence(), taskID)
@@ -45,8 +44,9 @@ func (r *replica) attach(l *genbusv1.StoredDeadLetter, taskID string) joblog.Ent
 	return e
 }
 
-// TestAnAttachedJobIsReadFromTheLog by its holder, although it was admitted in the same
-// process: its first step is a poll, which no compare-and-set would stop after a cancel.
+// TestAnAttachedJobIsReadFromTheLog checks that a holder reads an attached job from the log even if
+// the same process admitted it. Its first step is a poll, which no compare-and-set would stop after
+// a cancel.
 func TestAnAttachedJobIsReadFromTheLog(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
@@ -61,8 +61,8 @@ func TestAnAttachedJobIsReadFromTheLog(t *testing.T) {
 	idle.unfound(e, letter)
 }
 
-// TestAttachWithAWrongID costs nothing: where no poll has found the task by the end
-// of the job, the letter is there again, and can be attached as before.
+// TestAttachWithAWrongID checks that the dead letter returns, and can be attached again, if no poll
+// found the task before the job ended.
 func TestAttachWithAWrongID(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -94,8 +94,8 @@ func TestAttachWithAWrongID(t *testing.T) {
 	})
 }
 
-// unfound waits for the letter of an attached job that has ended, and checks that it
-// is worth as much as the one before.
+// unfound waits for the dead letter of an ended attached job and checks that it equals the previous
+// one.
 func (r *replica) unfound(e joblog.Entry, before *genbusv1.StoredDeadLetter) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	await(r.t, "the letter", func() bool { return len(r.letters(Query{Size: 100})) > 0 })
@@ -108,8 +108,8 @@ func (r *replica) unfound(e joblog.Entry, before *genbusv1.StoredDeadLetter) *ge
 	return l
 }
 
-// TestRedriveAfterAttach: the letter that was attached is gone, and the one that is back
-// because the task was never found is redriven as any other: with one create.
+// TestRedriveAfterAttach checks that an attached dead letter cannot be redriven, and that the one
+// that returns for an unfound task is redriven with one create.
 func TestRedriveAfterAttach(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
@@ -142,9 +142,8 @@ func TestRedriveAfterAttach(t *testing.T) {
 	}
 }
 
-// TestAttachedAndFound: a letter that names its task names it still after another one
-// was attached in its place. A job whose task a poll has found leaves no letter when it
-// is cancelled.
+// TestAttachedAndFound checks that a dead letter keeps its task id after a wrong one was attached,
+// and that a job whose task was found leaves no dead letter when it is cancelled.
 func TestAttachedAndFound(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)

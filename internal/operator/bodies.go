@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Requests is what operators do with the requests of jobs: read them, and submit them again.
+// Requests lets operators read the requests of jobs and submit them again.
 type Requests struct {
 	Config      *config.Live
 	Items       queue.Items
@@ -26,22 +26,22 @@ type Requests struct {
 	Admission   *admission.Admission
 }
 
-// Where a request was found.
+// Values of request_from.
 const (
 	fromKept       = "kept"
 	fromWorkItem   = "work_item"
 	fromDeadLetter = "dead_letter"
 )
 
-// stored is a body, and where it is.
+// stored is a body and its source.
 type stored struct {
 	data []byte
 	from string
-	ref  *genbusv1.BlobRef // nil for one in a message
+	ref  *genbusv1.BlobRef // nil for a body inside a message
 }
 
-// Read gives the request of a job, as e says, and the reply of a chat, as far as they are
-// stored. What the answer has no room for stays where its reference says.
+// Read returns the stored request of a job and the stored reply of a chat. Bodies too large for the
+// answer are returned by reference.
 func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBodiesResponse, error) {
 	cfg := p.Config.Now()
 	if !cfg.OperatorsReadBodies {
@@ -72,8 +72,8 @@ func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBod
 	return out, nil
 }
 
-// find looks for the request of a job: what is kept for it, its work item, its dead letters.
-// It is empty where there is none.
+// find returns the request of a job from its kept copy, work item or dead letters. It returns an
+// empty body if none has it.
 func (p Requests) find(ctx context.Context, e joblog.Entry) (stored, error) {
 	for _, look := range []func(context.Context, joblog.Entry) (stored, error){p.kept, p.inItem, p.inLetter} {
 		if found, err := look(ctx, e); err != nil || len(found.data) > 0 {
@@ -87,7 +87,7 @@ func (p Requests) kept(ctx context.Context, e joblog.Entry) (stored, error) {
 	return p.fetch(ctx, e.Job.GetExecution().GetInput(), fromKept)
 }
 
-// fetch reads what is in the object store; nothing where it is gone from there.
+// fetch reads a body from the object store. It returns an empty body if the store has lost it.
 func (p Requests) fetch(ctx context.Context, ref *genbusv1.BlobRef, from string) (stored, error) {
 	if ref == nil {
 		return stored{}, nil
@@ -99,7 +99,8 @@ func (p Requests) fetch(ctx context.Context, ref *genbusv1.BlobRef, from string)
 	return stored{data: data, from: from, ref: ref}, err
 }
 
-// inItem reads the work item. One id may have that of another request.
+// inItem reads the request from the work item. It skips items of other requests with the same job
+// id.
 func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
 	items, err := p.Items.All(ctx, e.Name())
 	if err != nil {
@@ -120,7 +121,8 @@ func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
 	return stored{}, nil
 }
 
-// inLetter reads the dead letters. An erased job may have left that of another request.
+// inLetter reads the request from a dead letter. It skips dead letters that an erased job left
+// under the same id.
 func (p Requests) inLetter(ctx context.Context, e joblog.Entry) (stored, error) {
 	letters, err := p.DeadLetters.ofJob(ctx, e.Name())
 	if err != nil {
@@ -140,7 +142,6 @@ func (p Requests) inLetter(ctx context.Context, e joblog.Entry) (stored, error) 
 	return stored{}, nil
 }
 
-// reply is that of a completed chat.
 func (p Requests) reply(ctx context.Context, e joblog.Entry) (stored, error) {
 	chat, ok := e.Job.(*genbusv1.Chat)
 	if !ok {

@@ -25,32 +25,31 @@ import (
 const (
 	// maxTasks bounds the list of AttachUpstreamTasks.
 	maxTasks = 1000
-	// maxNamedTasks is how many wrong entries of that list a refusal names.
+	// maxNamedTasks bounds the wrong list entries that an error names.
 	maxNamedTasks = 10
-	// settled is how far past as_of the index must be before jobs are listed. The first event of a
-	// job is stored after the moment of its acceptance, and the clocks of replicas differ.
+	// settled is how far past as_of the index must be before jobs are listed. A job's first event
+	// is stored after its acceptance time, and the clocks of replicas differ.
 	settled = 2 * time.Second
-	// indexWait is how long a run waits for that, and indexPoll how often it looks.
+	// indexWait bounds the wait for the index, and indexPoll is the interval of checks.
 	indexWait = 15 * time.Second
 	indexPoll = 200 * time.Millisecond
-	// countTime bounds the count of letters, which are read one by one.
+	// countTime bounds counting, which reads dead letters one by one.
 	countTime = 5 * time.Second
 )
 
-// Bulk is what operators do to many jobs or dead letters in one call. Each method checks a request;
-// the Action that it returns does the work. All fields are required.
+// Bulk acts on many jobs or dead letters in one call. Each method checks a request and returns an
+// Action that does the work. All fields are required.
 type Bulk struct {
 	Jobs        Jobs
 	DeadLetters *DeadLetterActions
-	// Cancel ends a job for which holds is true in the log, and reports whether it has.
-	Cancel Cancel
+	Cancel      Cancel
 }
 
-// Cancel ends a job for which holds is true in the log, and reports whether it has: a job that had
-// ended stays as it is.
+// Cancel ends an unfinished job if holds is true for its log entry. It reports whether it ended the
+// job.
 type Cancel func(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (cancelled bool, err error)
 
-// CancelJobs ends the jobs that have not ended and match a filter.
+// CancelJobs cancels the unfinished jobs that match a filter.
 func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 	f := proto.CloneOf(m.GetFilter())
 	if f == nil {
@@ -88,7 +87,7 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 	})
 }
 
-// RedriveDeadLetters submits the requests of letters again, as new jobs.
+// RedriveDeadLetters resubmits the requests of dead letters as new jobs.
 func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action, error) {
 	f := orEmpty(m.GetFilter())
 	return b.eachLetter(m, &genbusv1.RedriveDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
@@ -97,7 +96,7 @@ func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action,
 	})
 }
 
-// DropDeadLetters removes letters and their bodies.
+// DropDeadLetters removes dead letters and their bodies.
 func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error) {
 	f := orEmpty(m.GetFilter())
 	return b.eachLetter(m, &genbusv1.DropDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
@@ -105,8 +104,8 @@ func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error
 	})
 }
 
-// AttachUpstreamTasks makes jobs of the tasks that upstreams have for letters. A letter that is not
-// there fails: its sequence may be mistyped.
+// AttachUpstreamTasks makes jobs of the upstream tasks of dead letters. A missing dead letter
+// counts as a failure, because its sequence may be mistyped.
 func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Action, error) {
 	tasks := m.GetTasks()
 	return newAction(m, &genbusv1.AttachUpstreamTasksRequest{Tasks: tasks}, checkTasks(tasks), work{
@@ -114,7 +113,7 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
 			p.Total, p.TotalExact = int64(len(tasks)), true
 			if !m.GetDryRun() {
-				return nil // each step finds out
+				return nil // a run finds missing dead letters step by step
 			}
 			letters := b.DeadLetters.within(at)
 			for _, t := range tasks {
@@ -149,7 +148,7 @@ func orEmpty(f *genbusv1.DeadLetterFilter) *genbusv1.DeadLetterFilter {
 	return f
 }
 
-// eachLetter is an action on the letters that a filter chooses.
+// eachLetter returns an action on the dead letters that match a filter.
 func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLetterFilter, everything bool, do func(context.Context, *DeadLetterActions, uint64) error) (Action, error) {
 	query := func(at deadletter.Extent, token string) Query {
 		return Query{Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token, stored: &at}
@@ -187,14 +186,14 @@ func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLet
 	})
 }
 
-// BulkRequest is any request of a bulk action.
+// BulkRequest is the request of a bulk action.
 type BulkRequest interface {
 	proto.Message
 	GetDryRun() bool
 	GetToken() string
 }
 
-// checkEverything refuses a run on all there is that does not say so.
+// checkEverything rejects a run that matches everything without setting everything.
 func checkEverything(m BulkRequest, everything, all bool) []errcode.Violation {
 	if !all || everything || m.GetDryRun() {
 		return nil
@@ -226,8 +225,8 @@ func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {
 	return wrong
 }
 
-// isKnown reports whether this version knows all fields of a message. A filter of a newer client
-// may have one that this version would leave out, and so choose more.
+// isKnown reports whether this version knows all fields of a message. Ignoring a newer client's
+// filter field would match more than the caller asked for.
 func isKnown(m protoreflect.Message) bool {
 	known := len(m.GetUnknown()) == 0
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -245,8 +244,8 @@ func isKnown(m protoreflect.Message) bool {
 	return known
 }
 
-// jobFilter asks the index for the jobs that were accepted by a moment, from the oldest on: a job
-// that was cancelled leaves the filter, and the place of the next page stays.
+// jobFilter restricts a filter to jobs accepted by a moment, oldest first. A cancelled job no
+// longer matches, but this does not move the next page.
 func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) *genbusv1.ListJobsRequest {
 	f := proto.CloneOf(given)
 	f.OldestFirst, f.PageSize, f.PageToken = true, maxPage, cursor
@@ -256,7 +255,8 @@ func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) 
 	return f
 }
 
-// cancels are the steps of a page of jobs, when the index has all that were accepted by a moment.
+// cancels returns the steps of a page of jobs. It first waits until the index has all jobs accepted
+// by a moment.
 func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until time.Time) (steps []step, next string, err error) {
 	var page *genbusv1.ListJobsResponse
 	for begin := time.Now(); ; {
@@ -275,7 +275,7 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 	}
 	for _, j := range page.GetJobs() {
 		n := subject.JobName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
-		holds := func(e joblog.Entry) bool { // another creation time: the job was erased, and its request came again
+		holds := func(e joblog.Entry) bool { // another creation time means that the id was erased and reused
 			return e.Job.GetCreatedAt().AsTime().Equal(j.GetCreatedAt().AsTime()) && stillMatches(f, e)
 		}
 		steps = append(steps, step{jobID: n.ID, do: func(ctx context.Context) (bool, error) {
@@ -286,8 +286,8 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 	return steps, page.GetNextPageToken(), nil
 }
 
-// stillMatches reports whether a job fits the filter by which it was found, as the log has it
-// now: the index is behind, and a step may wait. What never changes is not looked at.
+// stillMatches reports whether a job still fits its filter, according to the log: the index lags
+// behind, and a step may wait. It checks only fields that can change.
 func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	facts, updated := publisher.FactsOf(e.Job), e.Job.GetUpdatedAt().AsTime().UnixNano()
@@ -297,7 +297,8 @@ func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 		is(f.GetUpstreamKey(), facts.Key) && is(f.GetErrorCode(), facts.ErrorCode) && (from == 0 || updated >= from) && (before == 0 || updated < before)
 }
 
-// ifThere leaves out that a job or letter is gone: an earlier run or another operator was first.
+// ifThere ignores errors about missing jobs and dead letters, which an earlier run or another
+// operator has handled.
 func ifThere(err error) error {
 	if slices.Contains([]errcode.Code{errcode.TaskNotFound, errcode.ChatNotFound, errcode.LetterNotFound}, errcode.CodeOf(err)) {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// bulk is that of the replica. A job is cancelled as any writer of its log does it.
+// bulk returns the Bulk of the replica, whose Cancel writes to the log.
 func (r *replica) bulk() Bulk {
 	return Bulk{Jobs: r.Jobs, DeadLetters: r.DeadLetterActions, Cancel: func(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (bool, error) {
 		e, err := r.o.Log.Get(ctx, n)
@@ -40,7 +40,6 @@ func (r *replica) bulk() Bulk {
 	}}
 }
 
-// must returns an action that is not refused.
 func (r *replica) must(a Action, err error) Action {
 	r.t.Helper()
 	if err != nil {
@@ -49,7 +48,7 @@ func (r *replica) must(a Action, err error) Action {
 	return a
 }
 
-// count makes a dry run.
+// count makes a dry run and returns its progress.
 func (r *replica) count(a Action, err error) *genbusv1.BulkProgress {
 	r.t.Helper()
 	p, err := r.must(a, err).Run(r.t.Context(), brokertest.Logger(r.t), func(*genbusv1.BulkProgress) error { return nil })
@@ -59,7 +58,7 @@ func (r *replica) count(a Action, err error) *genbusv1.BulkProgress {
 	return p
 }
 
-// do runs an action to its end.
+// do runs an action to its end and returns its progress.
 func (r *replica) do(a Action, err error) *genbusv1.BulkProgress {
 	r.t.Helper()
 	var last *genbusv1.BulkProgress
@@ -73,7 +72,7 @@ func (r *replica) do(a Action, err error) *genbusv1.BulkProgress {
 	return p
 }
 
-// half runs an action until its caller goes away after about as many steps.
+// half runs an action whose caller leaves after about the given number of steps.
 func (r *replica) half(steps int64, a Action, err error) *genbusv1.BulkProgress {
 	r.t.Helper()
 	ctx, leave := context.WithCancel(r.t.Context())
@@ -100,7 +99,7 @@ func (r *replica) half(steps int64, a Action, err error) *genbusv1.BulkProgress 
 	return p
 }
 
-// poisoned is the letter of a job of its own.
+// poisoned returns the i-th dead letter, each of a different job.
 func poisoned(i int) *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
 		Kind: "video", Tenant: "acme", Id: subject.JobID(subject.Video, "acme", fmt.Sprint("old", i)), Error: &genbusv1.TaskError{Code: "poisoned"},
@@ -108,8 +107,8 @@ func poisoned(i int) *genbusv1.DeadLetter {
 	}
 }
 
-// TestManyLettersAreRedriven: each of those that existed becomes one job, although a caller leaves in
-// between and another run continues, and none that came later.
+// TestManyLettersAreRedriven checks that each dead letter of the dry run makes one job, even over
+// two runs, and later ones make none.
 func TestManyLettersAreRedriven(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -157,7 +156,7 @@ func TestManyLettersAreRedriven(t *testing.T) {
 	})
 }
 
-// allJobs are all that the index has, when it has all that the log has.
+// allJobs waits until the index has caught up with the log and returns its jobs.
 func (r *replica) allJobs() (out []*genbusv1.JobSummary) {
 	r.t.Helper()
 	from := time.Now()
@@ -178,7 +177,8 @@ func (r *replica) allJobs() (out []*genbusv1.JobSummary) {
 	}
 }
 
-// TestManyLettersAreDropped, of both streams, and none of those that came later.
+// TestManyLettersAreDropped checks that the dead letters of the dry run are dropped from both
+// streams, and later ones stay.
 func TestManyLettersAreDropped(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -207,8 +207,8 @@ func TestManyLettersAreDropped(t *testing.T) {
 	}
 }
 
-// TestManyJobsAreCancelled: each that had not ended, although it leaves the filter, and none that
-// came later.
+// TestManyJobsAreCancelled checks that all unfinished jobs of the dry run are cancelled, and later
+// ones stay.
 func TestManyJobsAreCancelled(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -217,7 +217,7 @@ func TestManyJobsAreCancelled(t *testing.T) {
 			r.admit(subject.Video, fmt.Sprint("v", i), videoBody)
 		}
 		chat := r.admit(subject.Chat, "c", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`)
-		r.allJobs() // the count has them all
+		r.allJobs() // so that the count includes all
 		m := &genbusv1.CancelJobsRequest{Filter: &genbusv1.ListJobsRequest{Kind: "video", Tenant: "acme"}, DryRun: true}
 		counted := r.count(r.bulk().CancelJobs(m))
 		if counted.GetTotal() != 230 || !counted.GetTotalExact() {
@@ -237,8 +237,8 @@ func TestManyJobsAreCancelled(t *testing.T) {
 	})
 }
 
-// TestOnlyJobsThatStillMatchAreCancelled: one is submitted after its page was listed. The upstream
-// may charge for it, and it is queued no more.
+// TestOnlyJobsThatStillMatchAreCancelled checks that a job submitted after its page was listed
+// stays, because the upstream may charge for it.
 func TestOnlyJobsThatStillMatchAreCancelled(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -304,7 +304,7 @@ func TestStillMatches(t *testing.T) {
 	}
 }
 
-// TestManyTasksAreAttached, each once, and those that cannot be are named.
+// TestManyTasksAreAttached checks that each task is attached once and that failures are listed.
 func TestManyTasksAreAttached(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -336,7 +336,8 @@ func TestManyTasksAreAttached(t *testing.T) {
 	}
 }
 
-// TestARunStopsWithoutABroker, and says how it is continued. What else fails is counted.
+// TestARunStopsWithoutABroker checks that a run stops without a broker and says how to continue,
+// and that other failures are counted.
 func TestARunStopsWithoutABroker(t *testing.T) {
 	t.Parallel()
 	fails := func(errs ...error) work {
@@ -377,7 +378,8 @@ func TestARunStopsWithoutABroker(t *testing.T) {
 	}
 }
 
-// TestTheIndexIsAwaited: jobs that were accepted just before the dry run may not be in it yet.
+// TestTheIndexIsAwaited checks that a run waits for jobs that were accepted just before the dry
+// run.
 func TestTheIndexIsAwaited(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -398,14 +400,14 @@ func TestTheIndexIsAwaited(t *testing.T) {
 	}
 }
 
-// newer is a filter of a newer version, with one more field.
+// newer returns the filter of a newer version, with an unknown field.
 func newer() *genbusv1.DeadLetterFilter {
 	f := &genbusv1.DeadLetterFilter{Tenant: "acme"}
 	f.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 99, protowire.BytesType), "only this route"))
 	return f
 }
 
-// TestWrongBulkActions are refused before anything is counted.
+// TestWrongBulkActions checks that invalid requests are rejected before counting.
 func TestWrongBulkActions(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -462,7 +464,7 @@ func TestWrongBulkActions(t *testing.T) {
 	}
 }
 
-// FuzzBulkToken: what is read is written back the same, and nothing else is read.
+// FuzzBulkToken checks that every accepted token survives a round trip.
 func FuzzBulkToken(f *testing.F) {
 	good := bulkToken{existed: deadletter.Extent{Dead: 3, Rejected: 4, At: time.Unix(5, 6)}, request: [8]byte{7}}.String()
 	for _, seed := range []string{"", good, good[1:], good + "A", "====", strings.Repeat("_", 43)} {

@@ -20,29 +20,28 @@ import (
 )
 
 const (
-	// parallel is how many steps of an action run at a time.
+	// parallel is the number of concurrent steps of an action.
 	parallel = 8
-	// stepTime bounds one step.
 	stepTime = 30 * time.Second
-	// tellEvery is how often a run tells of its progress.
+	// tellEvery is the interval of progress reports.
 	tellEvery = time.Second
-	// maxFailures is how many failures a progress names.
+	// maxFailures bounds the failures listed in a progress.
 	maxFailures = 10
-	// maxFilterJSON bounds a filter or list as JSON, in bytes: the audit record holds all of it, and has to
-	// fit into the smallest max_payload.
+	// maxFilterJSON bounds a filter or list as JSON, in bytes. The audit record contains it and
+	// must fit into the smallest max_payload.
 	maxFilterJSON = 48 << 10
 )
 
-// step is what an action does to one job or letter. A step that is repeated changes nothing more.
+// step is an action on one job or dead letter. Repeating it changes nothing more.
 type step struct {
-	// jobID or letter is what it is about.
+	// jobID or letter identifies the job or dead letter.
 	jobID  string
 	letter uint64
-	// do reports whether it has changed the job or letter.
+	// do reports whether it changed the job or dead letter.
 	do func(context.Context) (changed bool, err error)
 }
 
-// about names the job or the dead letter for the log.
+// about returns the log attribute of the job or dead letter.
 func (s step) about() slog.Attr {
 	if s.jobID != "" {
 		return slog.String(telemetry.KeyJobID, s.jobID)
@@ -50,29 +49,29 @@ func (s step) about() slog.Attr {
 	return slog.Uint64(telemetry.KeySequence, s.letter)
 }
 
-// work is what an action consists of.
+// work defines a bulk action.
 type work struct {
-	// existing returns what there is now.
+	// existing returns the extent of current jobs and dead letters.
 	existing func(context.Context) (deadletter.Extent, error)
-	// count says in a progress how much there is to do of what existed.
+	// count adds the number of steps for an extent to a progress.
 	count func(context.Context, deadletter.Extent, *genbusv1.BulkProgress) error
-	// steps returns a page of steps, and the cursor of the next page, empty after the last one.
+	// steps returns a page of steps and the cursor of the next page, empty after the last one.
 	steps func(ctx context.Context, existed deadletter.Extent, cursor string) ([]step, string, error)
 }
 
-// Action is a bulk action whose request was checked.
+// Action is a bulk action whose request is valid.
 type Action struct {
-	// Filter is what was asked for, as JSON.
+	// Filter is the filter or list of the request as JSON.
 	Filter string
 
 	work
 	dryRun  bool
-	given   string // the token, empty in a dry run
+	given   string // the token; empty in a dry run
 	request [8]byte
 }
 
-// newAction checks what all requests have, and returns the action. asked is the request without
-// token, dry_run and everything.
+// newAction checks the parts that all requests share and returns the action. asked is the request
+// without token, dry_run and everything.
 func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
 	if !isKnown(m.ProtoReflect()) {
 		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "has a field that this version of genbus does not know"})
@@ -99,10 +98,10 @@ func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w 
 	return a, err
 }
 
-// Run counts what there is to do, and does it unless the action is a dry run. tell is called with
-// the progress at the start, about once a second, and at the end; its error stops the run, as the
-// end of ctx does. Steps that have begun are finished. What Run returns is the progress at its end,
-// and why the run stopped before it: then the same token continues it.
+// Run counts the steps and, unless the action is a dry run, carries them out. It calls tell with
+// the progress at the start, about once a second and at the end. An error of tell or the end of ctx
+// stops the run after the steps in progress. Run returns the last progress and the reason for an
+// early stop. The same token continues a stopped run.
 func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.BulkProgress) error) (*genbusv1.BulkProgress, error) {
 	token, err := a.token(ctx)
 	if err != nil {
@@ -117,12 +116,12 @@ func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.B
 	}
 	r := run{progress: p, tell: tell, log: log}
 	if err = r.all(ctx, token.existed, a.steps); err != nil {
-		_ = r.say() // the last counts, where the caller still listens
+		_ = r.say() // reports the last counts if the caller still listens
 	}
 	return p, err
 }
 
-// token is the one that was given, or in a dry run one for what exists now.
+// token returns the given token, or in a dry run a token for the current extent.
 func (a Action) token(ctx context.Context) (bulkToken, error) {
 	if a.dryRun {
 		existing, err := a.existing(ctx)
@@ -135,7 +134,6 @@ func (a Action) token(ctx context.Context) (bulkToken, error) {
 	return t, err
 }
 
-// run is an action while it does its steps.
 type run struct {
 	progress *genbusv1.BulkProgress
 	tell     func(*genbusv1.BulkProgress) error
@@ -143,14 +141,13 @@ type run struct {
 	log      *slog.Logger
 }
 
-// result is what came of a step.
 type result struct {
 	step    step
 	changed bool
 	err     error
 }
 
-// all does page after page of steps.
+// all carries out the steps page by page.
 func (r *run) all(ctx context.Context, existed deadletter.Extent, page func(context.Context, deadletter.Extent, string) ([]step, string, error)) error {
 	if err := r.say(); err != nil {
 		return err
@@ -181,8 +178,8 @@ func (r *run) say() error {
 	return r.tell(proto.CloneOf(r.progress))
 }
 
-// do does steps, a few at a time, and counts what comes of them. It stops early where ctx ends,
-// the progress cannot be told, or the broker is unavailable.
+// do carries out steps concurrently and counts their results. It stops early when ctx ends, the
+// progress cannot be told, or the broker is unavailable.
 func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -224,7 +221,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 	}
 }
 
-// try does a step, also where the run is stopped meanwhile. A step that panics has failed.
+// try carries out a step to its end, even if the run stops. A panic counts as a failure.
 func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -238,8 +235,8 @@ func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 	return s.do(ctx)
 }
 
-// add counts a step. The error is that of an unavailable broker, without which the other steps
-// would fail too; the step is not counted then, since a later run repeats it.
+// add counts a step. If the broker is unavailable, add returns an error and does not count the
+// step: the other steps would fail too, and a later run repeats this one.
 func (r *run) add(done result) error {
 	code := codeOf(done.err)
 	if code == errcode.BrokerUnavailable {
@@ -256,7 +253,7 @@ func (r *run) add(done result) error {
 	return nil
 }
 
-// addFailure counts a job or letter that stays as it is.
+// addFailure counts a job or dead letter that was not changed.
 func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) {
 	p.Failed++
 	if p.FailedByCode == nil {
@@ -272,7 +269,7 @@ func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) 
 	}
 }
 
-// codeOf is the code of an error of a step; empty for none.
+// codeOf returns the code of a step's error, or an empty code.
 func codeOf(err error) errcode.Code {
 	coded, ok := errors.AsType[*errcode.Error](err)
 	switch {

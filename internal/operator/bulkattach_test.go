@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// submitted is the letter of a video that the sandbox has as a task.
+// submitted returns the i-th dead letter of a submitted video.
 func submitted(i int) *genbusv1.DeadLetter {
 	l := poisoned(i)
 	l.Upstream, l.UpstreamTaskId = "sandbox", fmt.Sprint("task", i)
@@ -24,8 +24,8 @@ func attachAll(sequences ...uint64) *genbusv1.AttachUpstreamTasksRequest {
 	return m
 }
 
-// TestLettersThatAreNotThereAreNotAttached: those that came after the dry run may be of another job
-// than the operator meant, and a sequence may be mistyped. The dry run names what it misses.
+// TestLettersThatAreNotThereAreNotAttached checks that a dry run reports missing dead letters, and
+// that the run does not attach ones stored later, which may belong to other jobs.
 func TestLettersThatAreNotThereAreNotAttached(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -50,8 +50,8 @@ func TestLettersThatAreNotThereAreNotAttached(t *testing.T) {
 	}
 }
 
-// TestLettersOfAnotherStreamAreNotAttached: the stream is created again after the dry run, and its
-// sequences are those of other tenants' letters.
+// TestLettersOfAnotherStreamAreNotAttached checks that a run attaches nothing if the stream was
+// recreated after the dry run.
 func TestLettersOfAnotherStreamAreNotAttached(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -12,15 +12,15 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// bulkToken is what a dry run hands to the run: which letters and jobs existed, and a hash of the
-// request, so that no other filter runs by mistake. It is not signed: an operator who makes one up
-// could have passed any filter.
+// bulkToken is passed from a dry run to the run. It says which dead letters and jobs existed, and
+// holds a hash of the request, so that no other filter runs by mistake. It is not signed: an
+// operator who forges one could have passed any filter.
 type bulkToken struct {
 	existed deadletter.Extent
 	request [8]byte
 }
 
-// hashOf is a hash of what a request asks for. The message must have neither token nor dry_run set.
+// hashOf hashes a request, in which neither token nor dry_run may be set.
 func hashOf(m proto.Message) (hash [8]byte, err error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -30,7 +30,6 @@ func hashOf(m proto.Message) (hash [8]byte, err error) {
 	return [8]byte(sum[:8]), nil
 }
 
-// String returns the token as callers get it.
 func (t bulkToken) String() string {
 	data := binary.BigEndian.AppendUint64(nil, uint64(t.existed.At.UnixNano()))
 	data = binary.BigEndian.AppendUint64(data, t.existed.Dead)
@@ -38,7 +37,7 @@ func (t bulkToken) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(data, t.request[:]...))
 }
 
-// parseBulkToken reads what String has written. The error is an invalid_request.
+// parseBulkToken decodes a token. It returns an invalid_request error if the token is malformed.
 func parseBulkToken(text string) (bulkToken, error) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(data) != 32 {

@@ -23,7 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// DeadLetterActions is what operators do with dead letters: read them, make jobs of them, drop them.
+// DeadLetterActions reads dead letters, makes jobs of them and drops them.
 type DeadLetterActions struct {
 	Config    *config.Live
 	Names     subject.Space
@@ -36,25 +36,24 @@ type DeadLetterActions struct {
 	Routes    *routes.Table
 	Logger    *slog.Logger
 
-	stored *deadletter.Extent // those that there are for this caller; nil for all
+	stored *deadletter.Extent // visible dead letters; nil for all
 }
 
-// within returns p for a caller to whom only the letters of an extent exist: the sequence of
-// another one may be that of a letter of a stream that was created again.
+// within returns a copy of p that sees only the dead letters of an extent. In a recreated stream, a
+// sequence may belong to another dead letter.
 func (p *DeadLetterActions) within(e deadletter.Extent) *DeadLetterActions {
 	q := *p
 	q.stored = &e
 	return &q
 }
 
-// letter is a dead letter as its stream has it.
+// letter is a dead letter as stored in its stream.
 type letter struct {
 	*genbusv1.DeadLetter
 	seq     uint64
-	message string // its Nats-Msg-Id
+	message string // Nats-Msg-Id
 }
 
-// letter reads one letter.
 func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
 		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
@@ -69,7 +68,7 @@ func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, err
 	return decode(m), nil
 }
 
-// ofJob reads the letters of an accepted job, and of earlier ones of its id. They are few.
+// ofJob reads the dead letters of an accepted job and of earlier jobs with its id. They are few.
 func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found []letter, err error) {
 	for seq := uint64(1); ; {
 		m, err := p.Streams.NextOn(ctx, p.Streams.OfJob(n), seq)
@@ -92,7 +91,7 @@ func decode(m broker.Stored) letter {
 	return l
 }
 
-// size is that of the letter's whole request, wherever it is.
+// size returns the size of the whole request, wherever it is stored.
 func (l letter) size() uint64 {
 	switch {
 	case l.GetDataRef() != nil:
@@ -104,14 +103,14 @@ func (l letter) size() uint64 {
 	}
 }
 
-// stored is the letter as callers get it. It shares the letter's parts.
+// stored returns the dead letter as callers see it. The result shares memory with l.
 func (l letter) stored() *genbusv1.StoredDeadLetter {
 	return &genbusv1.StoredDeadLetter{
 		Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.IsRejected(l.seq), Attachable: l.attachable(),
 	}
 }
 
-// data is the letter's request, wherever it is stored.
+// data returns the request, wherever it is stored.
 func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) {
 	if l.GetDataRef() == nil {
 		return l.GetData(), nil
@@ -123,7 +122,7 @@ func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) 
 	return data, err
 }
 
-// Summary returns one letter without the data of its request.
+// Summary returns one dead letter without the data of its request.
 func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -134,9 +133,8 @@ func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.
 	return out, nil
 }
 
-// Letter returns one letter, whole: data in the object store is filled
-// in, and data_ref is absent then. Data that is gone, or with which the letter would
-// be larger than grpc.max_message_bytes, stays where data_ref says.
+// Letter returns one dead letter. Data from the object store is inlined in place of data_ref,
+// unless it is lost or would make the message exceed grpc.max_message_bytes.
 func (p *DeadLetterActions) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -157,5 +155,5 @@ func (p *DeadLetterActions) Letter(ctx context.Context, seq uint64) (*genbusv1.S
 	return out, nil
 }
 
-// frame is room for the messages around a letter, in bytes.
+// frame reserves bytes for the messages around a dead letter.
 const frame = 64

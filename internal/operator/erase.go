@@ -10,9 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Erase removes what is stored of a job of any tenant that has ended: events,
-// chunks and bodies. Dead letters of it stay. A job that the log does not have is
-// joblog.ErrNotFound.
+// Erase removes the events, chunks and bodies of an ended job of any tenant. Its dead letters stay.
+// Erase returns joblog.ErrNotFound if the log does not have the job.
 func (p Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	if err := CheckName(n); err != nil {
 		return err
@@ -30,8 +29,8 @@ func (p Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	return p.Eraser.Erase(ctx, e)
 }
 
-// CheckName says what is wrong with a caller's kind and tenant of a job. An id that
-// is none is a job that does not exist.
+// CheckName validates the kind and tenant of a job name. It accepts any id: a job with an invalid
+// id does not exist.
 func CheckName(n subject.JobName) error {
 	var wrong []errcode.Violation
 	if !n.Kind.Valid() {

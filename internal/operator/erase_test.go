@@ -35,8 +35,8 @@ func (r *replica) nothingIsLeft(n subject.JobName) {
 	r.stored(n.ID, 0)
 }
 
-// withBlocks has a chat end, the long block of which is stored. One that the broker did
-// not confirm in time is left out of a chat; then there is another chat.
+// withBlocks ends a chat whose long block is stored. It tries several chats, because a chat leaves
+// out a block that the broker did not confirm in time.
 func (r *replica) withBlocks(chat string) joblog.Entry {
 	r.t.Helper()
 	for i := range 5 {
@@ -50,8 +50,8 @@ func (r *replica) withBlocks(chat string) joblog.Entry {
 	return joblog.Entry{}
 }
 
-// TestErase: of a chat with a long reply and long blocks, and of an archived video,
-// nothing is left; other jobs stay.
+// TestErase checks that nothing is left of a chat with a long reply and long blocks or of an
+// archived video, and that other jobs stay.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -71,7 +71,7 @@ func TestErase(t *testing.T) {
 			if end := r.end(n); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 				t.Fatalf("ended %v", end.Job.GetError())
 			}
-			// Of holders that died before they wrote an event.
+			// Bodies of holders that died before they wrote an event.
 			for _, prefix := range []string{publisher.RequestBody(n.ID), publisher.CopyBody(n.ID, 0), publisher.ReplyBody(n.ID)} {
 				if _, err := r.o.Bodies.Put(t.Context(), "acme", prefix, []byte("x")); err != nil {
 					t.Fatal(err)
@@ -93,7 +93,8 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// TestAnErasureAsksForNoOtherJobsNames: a tenant may have so many that the answer takes too long.
+// TestAnErasureAsksForNoOtherJobsNames checks that an erasure lists only its job's bodies. Listing
+// all bodies of a large tenant takes too long.
 func TestAnErasureAsksForNoOtherJobsNames(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -111,7 +112,7 @@ func TestAnErasureAsksForNoOtherJobsNames(t *testing.T) {
 		if err := r.Erase(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Conn().Flush(); err != nil { // what was asked is delivered then
+		if err := b.Conn().Flush(); err != nil { // delivers the requests
 			t.Fatal(err)
 		}
 		filters := 0
@@ -140,8 +141,8 @@ func TestAnErasureAsksForNoOtherJobsNames(t *testing.T) {
 	}
 }
 
-// TestAnErasureLeavesALaterJob: of two erasures of one job the second waits for the holder
-// while the first is done, the caller sends the request id again, and the later job ends.
+// TestAnErasureLeavesALaterJob checks that a slow second erasure spares a later job with the same
+// request id.
 func TestAnErasureLeavesALaterJob(t *testing.T) {
 	t.Parallel()
 	for kind, body := range map[subject.Kind]string{
@@ -158,7 +159,7 @@ func TestAnErasureLeavesALaterJob(t *testing.T) {
 		if _, err := r.o.Bodies.Put(t.Context(), "acme", publisher.RequestBody(n.ID), []byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Eraser.Erase(t.Context(), old); !errors.Is(err, joblog.ErrNotFound) { // has read the job before the first was done
+		if err := r.Eraser.Erase(t.Context(), old); !errors.Is(err, joblog.ErrNotFound) { // read the job before the first erasure ended
 			t.Errorf("the second erasure: %v", err)
 		}
 		if e, err := r.o.Log.Get(t.Context(), n); err != nil || !e.Terminal() || !joblog.SameJob(later, e) {

@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// maxHistory is how many events of a job an answer has. A long video has some thousand.
+	// maxHistory bounds the events of a job in an answer. A long video has thousands.
 	maxHistory = 1000
-	// maxFilterLabels and maxFilter bound what a filter may hold.
+	// maxFilterLabels and maxFilter bound the size of a filter.
 	maxFilterLabels = 16
-	maxFilter       = 1024 // bytes of a field: an upstream's id may be so long
+	maxFilter       = 1024 // bytes of a field: upstream ids can be this long
 )
 
-// Jobs is what operators do with jobs of any tenant.
+// Jobs searches, describes and erases jobs of any tenant.
 type Jobs struct {
 	Log    *joblog.Log
 	Index  *jobindex.Index
@@ -44,7 +44,7 @@ type Jobs struct {
 	Fleet  *fleet.Member
 }
 
-// Search looks for jobs in the index.
+// Search finds jobs in the index.
 func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv1.ListJobsResponse, error) {
 	s, err := searchOf(m)
 	if err != nil {
@@ -64,7 +64,7 @@ func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv
 	return out, nil
 }
 
-// searchError is the error of a search as callers are told it.
+// searchError converts an error of the index for callers.
 func searchError(err error) error {
 	switch {
 	case errors.Is(err, jobtable.ErrPageToken):
@@ -77,7 +77,7 @@ func searchError(err error) error {
 	return err
 }
 
-// since is when the newest job was made that fell out of the index; nil where none did.
+// since returns the creation time of the newest job evicted from the index, or nil.
 func since(found jobtable.Found) *timestamppb.Timestamp {
 	if found.Since == 0 {
 		return nil
@@ -85,7 +85,7 @@ func since(found jobtable.Found) *timestamppb.Timestamp {
 	return timestamppb.New(time.Unix(0, found.Since))
 }
 
-// searchOf checks what is looked for.
+// searchOf validates a request and converts it to a search.
 func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 	var wrong []errcode.Violation
 	add := func(field, format string, args ...any) {
@@ -140,8 +140,8 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 	}, nil
 }
 
-// idsOf are the ids that a job may have which was named by one: of a tenant's, its request id
-// says what its own is.
+// idsOf returns the job ids that an id may mean. With a tenant, the id may also be a request id,
+// which determines the job id.
 func idsOf(tenant, id string) []string {
 	if id == "" {
 		return nil
@@ -187,7 +187,6 @@ func phaseWords() (out []string) {
 	return out
 }
 
-// summaryOf is what the index knows of a job.
 func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 	labels, all := j.Labels.Map()
 	return &genbusv1.JobSummary{
@@ -197,7 +196,7 @@ func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 	}
 }
 
-// Find says which job is meant: by its own id in the log, and by other ids in the index.
+// Find resolves a job, by its own id in the log or by other ids in the index.
 func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	if m.GetId() == "" {
 		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "is missing"}})
@@ -233,10 +232,10 @@ func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobN
 	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; if it is a request ID, set the tenant too", errcode.Clip(m.GetId(), 64))
 }
 
-// maxNamed is how many jobs an error names that have one id.
+// maxNamed bounds the jobs that an error names for an ambiguous id.
 const maxNamed = 5
 
-// namesOf are the jobs without those of an id that was used again.
+// namesOf returns the distinct names of jobs. A reused id appears once.
 func namesOf(jobs []*genbusv1.JobSummary) (out []subject.JobName) {
 	for _, j := range jobs {
 		if n := (subject.JobName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}); !slices.Contains(out, n) {
@@ -257,7 +256,7 @@ func listed(names []subject.JobName, total int64) string {
 	return strings.Join(out, ", ")
 }
 
-// requested looks in the log for the job of a request that fell out of the index.
+// requested looks in the log for the job of a request that was evicted from the index.
 func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	for _, k := range subject.Kinds {
 		n := subject.JobName{Kind: k, Tenant: m.GetTenant(), ID: subject.JobID(k, m.GetTenant(), subject.RequestSource(m.GetId()))}
@@ -272,8 +271,8 @@ func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject
 	return subject.JobName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the ID or request ID %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
 }
 
-// Describe tells of a job, as e has it, what its log and its work item say. e has no sequence
-// where the job is accepted and not in the log yet.
+// Describe combines a job's log and its work item. e has no sequence if the job was accepted but is
+// not in the log yet.
 func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobResponse, error) {
 	history, cut, err := p.Log.History(ctx, e.Name(), maxHistory)
 	if err != nil {
@@ -303,7 +302,6 @@ func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobRes
 	return out, err
 }
 
-// summaryOfEntry is a job as the log has it.
 func summaryOfEntry(e joblog.Entry) *genbusv1.JobSummary {
 	f, n := publisher.FactsOf(e.Job), e.Name()
 	return &genbusv1.JobSummary{
@@ -313,7 +311,7 @@ func summaryOfEntry(e joblog.Entry) *genbusv1.JobSummary {
 	}
 }
 
-// historyEvent is one event, without what the job was asked for and what came of it.
+// historyEvent converts one event, without request and result.
 func historyEvent(e joblog.Recorded) *genbusv1.JobHistoryEvent {
 	x, f := e.Job.GetExecution(), publisher.FactsOf(e.Job)
 	out := &genbusv1.JobHistoryEvent{
@@ -330,7 +328,7 @@ func historyEvent(e joblog.Recorded) *genbusv1.JobHistoryEvent {
 	return out
 }
 
-// traceID is the one of a W3C traceparent.
+// traceID returns the trace id of a W3C traceparent.
 func traceID(parent string) string {
 	if parts := strings.Split(parent, "-"); len(parts) >= 4 && len(parts[1]) == 32 {
 		return parts[1]
@@ -338,11 +336,11 @@ func traceID(parent string) string {
 	return ""
 }
 
-// place is where a job's work item is; nil for a job that has none.
+// place locates a job's work item. It returns nil for a job without one.
 func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Recorded) (*genbusv1.WorkItemPlace, error) {
 	item, err := p.Queue.Items.Find(ctx, e.Name())
 	if errors.Is(err, broker.ErrNoMessage) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // the job has no work item
 	}
 	if err != nil {
 		return nil, err
@@ -364,15 +362,15 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Record
 	return out, err
 }
 
-// addHolder asks all replicas who holds a job: the log names only the one that wrote last, which
-// may be gone, and a replica that goes on with the job writes nothing until something changes. Where
-// they cannot be asked, nothing is known.
+// addHolder asks all replicas who holds a job. The log names only the last writer, which may have
+// stopped, and a replica that takes the job over writes nothing until something changes. If the
+// replicas cannot be asked, out stays unchanged.
 func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id string) {
 	states, silent, err := p.Fleet.AskForHolder(ctx, id)
 	if err != nil {
 		return
 	}
-	out.ReplicaGone = ctx.Err() == nil // else they did not have their time
+	out.ReplicaGone = ctx.Err() == nil // otherwise the replicas had too little time to answer
 	for _, s := range states {
 		if s.GetHeldJob() != nil {
 			out.Holder, out.Held, out.ReplicaGone = s.GetId(), s.GetHeldJob(), false
@@ -387,7 +385,8 @@ func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id str
 	}
 }
 
-// heldSince is when a replica wrote the first of its events at the end of a job's history.
+// heldSince returns the time of the first of the replica's consecutive events at the end of the
+// history.
 func heldSince(history []joblog.Recorded, replica string) (since time.Time) {
 	for _, e := range slices.Backward(history) {
 		if e.Job.GetExecution().GetWriter() != replica {

@@ -21,10 +21,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// look is how often a test looks for what it waits for.
+// look is the interval at which tests check a condition.
 const look = 10 * time.Millisecond
 
-// eventually waits until the index has what is looked for.
+// eventually waits until a condition on the index holds.
 func (r *replica) eventually(what string, holds func() bool) {
 	r.t.Helper()
 	for range int(patience / look) {
@@ -38,7 +38,7 @@ func (r *replica) eventually(what string, holds func() bool) {
 	r.t.Fatalf("not within %s: %s", patience, what)
 }
 
-// describe reads a job by any of its names.
+// describe finds and describes a job.
 func (r *replica) describe(m *genbusv1.GetJobRequest) *genbusv1.GetJobResponse {
 	r.t.Helper()
 	n, err := r.Find(r.t.Context(), m)
@@ -56,7 +56,8 @@ func (r *replica) describe(m *genbusv1.GetJobRequest) *genbusv1.GetJobResponse {
 	return out
 }
 
-// TestJobsAreFound by filters in the index, and by any id; a job's history says how it went.
+// TestJobsAreFound checks that jobs are found by filters and by any id, and that their histories
+// are complete.
 func TestJobsAreFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -130,16 +131,16 @@ func TestJobsAreFound(t *testing.T) {
 	})
 }
 
-// asLogged reports whether the index has these jobs, in this order, as the log has them.
+// asLogged reports whether the index lists these jobs, in this order, as the log has them.
 func asLogged(jobs []*genbusv1.JobSummary, logged []joblog.Entry) bool {
 	return slices.EqualFunc(jobs, logged, func(j *genbusv1.JobSummary, e joblog.Entry) bool { return proto.Equal(j, summaryOfEntry(e)) })
 }
 
-// TestWaitingJobsHaveAPlace: how many of their route were accepted before.
+// TestWaitingJobsHaveAPlace checks that a waiting job shows how many jobs of its route are ahead.
 func TestWaitingJobsHaveAPlace(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		r := newReplica(t, open(t), newSandbox(t), func(c *config.Config) { // it takes no work
+		r := newReplica(t, open(t), newSandbox(t), func(c *config.Config) { // takes no work
 			for i := range c.Routes {
 				c.Routes[i].ReadyJobs = 1
 			}
@@ -158,8 +159,8 @@ func TestWaitingJobsHaveAPlace(t *testing.T) {
 	})
 }
 
-// TestAHeldJobNamesItsHolder, which says that its polls fail. To a replica that none answers, the
-// one that wrote last is gone.
+// TestAHeldJobNamesItsHolder checks that the holder reports its failing polls, and that the last
+// writer counts as gone if no replica answers.
 func TestAHeldJobNamesItsHolder(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
@@ -185,7 +186,7 @@ func TestAHeldJobNamesItsHolder(t *testing.T) {
 	}
 }
 
-// TestJobsOfOneIDAreNamed where it is not theirs alone.
+// TestJobsOfOneIDAreNamed checks that the error for an ambiguous id lists the jobs.
 func TestJobsOfOneIDAreNamed(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -200,7 +201,7 @@ func TestJobsOfOneIDAreNamed(t *testing.T) {
 	}
 }
 
-// TestWrongFiltersAreRefused, each by its name.
+// TestWrongFiltersAreRefused checks that an error names each invalid filter field.
 func TestWrongFiltersAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -222,7 +223,7 @@ func TestWrongFiltersAreRefused(t *testing.T) {
 	}
 }
 
-// TestALogThatDoesNotAnswerSaysSo: what is not known is no job.
+// TestALogThatDoesNotAnswerSaysSo checks that an unavailable log does not count as a missing job.
 func TestALogThatDoesNotAnswerSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

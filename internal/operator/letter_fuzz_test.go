@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// FuzzDecodeLetter: whatever is in the stream of dead letters can be shown to
-// an operator.
+// FuzzDecodeLetter checks that any message in the stream of dead letters can be shown to an
+// operator.
 func FuzzDecodeLetter(f *testing.F) {
 	good, err := proto.Marshal(&genbusv1.DeadLetter{Id: "video_aaaaaaaaaaaaaaaaaaaaaaaaaa", Kind: "video", Tenant: "acme", Subject: "s", Data: []byte("x"), Headers: []*genbusv1.Header{{Key: "a", Values: []string{"b"}}}})
 	if err != nil {

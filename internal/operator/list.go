@@ -15,40 +15,39 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Bounds of one page.
 const (
 	defaultPage = 20
 	maxPage     = 100
-	// maxPageBytes is from which size on no letter is added. A gRPC client takes
-	// 4 MiB unless it says otherwise.
+	// maxPageBytes is the page size at which no more dead letters are added. gRPC clients accept 4
+	// MiB by default.
 	maxPageBytes = 1 << 20
-	// maxScan and maxScanBytes bound what is read for one page where the code filters
-	// much away.
+	// maxScan and maxScanBytes bound the reads for one page when the code filter rejects most dead
+	// letters.
 	maxScan      = 1000
 	maxScanBytes = 64 << 20
 )
 
-// Query chooses a page of letters. Empty fields choose all.
+// Query selects a page of dead letters. Empty fields match all.
 type Query struct {
 	Kind, Tenant, Code string
-	// Size is 1 to 100; more is taken as 100, and 0 as 20.
+	// Size ranges from 1 to 100; 0 means 20, and larger values mean 100.
 	Size int
-	// Token is the Next of the page before, or empty.
+	// Token is the Next of the previous page, or empty.
 	Token string
 
-	stored *deadletter.Extent // those that it has; nil for all
+	stored *deadletter.Extent // dead letters visible to the query; nil for all
 }
 
-// Page is some letters without the data of their requests: those of jobs, and after
-// them those of requests that were never accepted, each oldest first.
+// Page holds dead letters without the data of their requests. Dead letters of jobs come first, then
+// rejected requests, each oldest first.
 type Page struct {
 	Letters []*genbusv1.StoredDeadLetter
-	// Next is the token of the next page; empty when this is the last. A page may be
-	// short, or empty, and not the last: one call looks at so many letters only.
+	// Next is the token of the next page, or empty on the last one. A page may be short or empty
+	// without being the last, because one call scans a bounded number of dead letters.
 	Next string
 }
 
-// List lists dead letters.
+// List returns a page of dead letters.
 func (p *DeadLetterActions) List(ctx context.Context, q Query) (Page, error) {
 	seq, err := q.check()
 	if err != nil {
@@ -74,7 +73,7 @@ func (p *DeadLetterActions) List(ctx context.Context, q Query) (Page, error) {
 	}
 }
 
-// check judges the query and gives the sequence that the page begins at.
+// check validates the query, sets defaults and returns the sequence at which the page begins.
 func (q *Query) check() (seq uint64, err error) {
 	var wrong []errcode.Violation
 	if q.Kind != "" && !subject.Kind(q.Kind).Valid() {
@@ -102,19 +101,19 @@ func (q *Query) check() (seq uint64, err error) {
 	return seq, nil
 }
 
-// window is a page while it is filled.
+// window is a page being filled.
 type window struct {
 	query         Query
 	page          Page
-	bytes         int // of the page
-	scanned, read int // messages, and their bytes, that were looked at
+	bytes         int // size of the page
+	scanned, read int // messages scanned, and their bytes
 }
 
 func (w *window) full() bool {
 	return len(w.page.Letters) >= w.query.Size || w.bytes >= maxPageBytes || w.scanned >= maxScan || w.read >= maxScanBytes
 }
 
-// wants counts a message as looked at, and reports whether it is asked for.
+// wants counts a message as scanned and reports whether it matches.
 func (w *window) wants(m broker.Stored, l letter) bool {
 	w.scanned++
 	w.read += len(m.Data)
@@ -124,7 +123,7 @@ func (w *window) wants(m broker.Stored, l letter) bool {
 	return w.query.Code == "" || l.GetError().GetCode() == w.query.Code
 }
 
-// add puts a letter on the page, without its data.
+// add appends a dead letter without its data.
 func (w *window) add(l *genbusv1.StoredDeadLetter) {
 	l.Letter.Data, l.Letter.Reply = nil, nil
 	w.page.Letters = append(w.page.Letters, l)

@@ -15,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// pages reads a whole list and gives the sequences.
 func (r *replica) pages(q Query) (seqs []uint64, pages int) {
 	r.t.Helper()
 	for {
@@ -79,8 +78,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestListIsBounded: one call neither answers nor reads without a limit, and the
-// next one goes on.
+// TestListIsBounded checks that one call answers and reads a bounded amount, and the next one
+// continues.
 func TestListIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -108,7 +107,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoLetter can be seen and dropped, and hides nothing behind it.
+// TestWhatIsNoLetter checks that an invalid message can be listed and dropped, and does not hide
+// later dead letters.
 func TestWhatIsNoLetter(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -138,13 +138,13 @@ func TestWhatIsNoLetter(t *testing.T) {
 	r.gone(ack.Seq)
 }
 
-// large is a body that goes to the object store.
+// large returns a body for the object store.
 func large(prompt string) string {
 	return `{"model":"sandbox-video","prompt":"` + prompt + strings.Repeat(" cat", 100<<10) + `"}`
 }
 
-// TestALetterHasItsOwnBody: the erasure of its job takes nothing from a letter, a
-// redrive sends it whole, and nothing is left of it afterwards.
+// TestALetterHasItsOwnBody checks that a dead letter's body survives the erasure of its job, is
+// redriven whole, and is removed with the dead letter.
 func TestALetterHasItsOwnBody(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -174,21 +174,21 @@ func TestALetterHasItsOwnBody(t *testing.T) {
 	})
 }
 
-// stored waits until so many bodies of acme's have a name that begins like this, and are there:
-// the list may come from a node that has not applied the last deletion.
+// stored waits until acme has so many bodies whose names have the prefix. A node that has not
+// applied the last deletion may list more.
 func (r *replica) stored(prefix string, want int) {
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("%d bodies %s*", want, prefix), func() bool { return len(r.bodies(prefix)) == want })
 }
 
-// bodies are the names of acme's bodies that begin like this, and are there.
+// bodies returns the names of acme's existing bodies with the prefix.
 func (r *replica) bodies(prefix string) (names []string) {
 	r.t.Helper()
 	store, err := r.o.Broker.JetStream().ObjectStore(r.t.Context(), r.o.Broker.Names().Bodies("acme"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	list, _ := store.List(r.t.Context()) // "no objects" is one of its errors
+	list, _ := store.List(r.t.Context()) // an empty store is an error too
 	for _, info := range list {
 		if strings.HasPrefix(info.Name, prefix) {
 			names = append(names, info.Name)
@@ -197,7 +197,8 @@ func (r *replica) bodies(prefix string) (names []string) {
 	return names
 }
 
-// TestDropLeavesTheBodyOfAJob: a letter names it where it could have no copy.
+// TestDropLeavesTheBodyOfAJob checks that dropping a dead letter keeps a body that belongs to its
+// job.
 func TestDropLeavesTheBodyOfAJob(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -216,7 +217,8 @@ func TestDropLeavesTheBodyOfAJob(t *testing.T) {
 	}
 }
 
-// TestALetterThatIsTooLongStaysWhereItIs: and so does one whose request is gone.
+// TestALetterThatIsTooLongStaysWhereItIs checks that a dead letter keeps data_ref if its request is
+// too long or lost.
 func TestALetterThatIsTooLongStaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// LookUp asks the upstream of a letter for its task, by the ID of ours that the submission named.
-// It changes nothing: Attach takes what was found.
+// LookUp asks the upstream of a dead letter for its task, by the id that we sent with the
+// submission. It changes nothing; Attach uses the result.
 func (p *DeadLetterActions) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *DeadLetterActions) lookUp(ctx context.Context, l letter, data []byte) (
 	if own.Ticket, err = ticket(l, home, l.GetWork().GetModel(), data); err != nil {
 		return nil, err
 	}
-	// The letter of an attached job is about a task that was submitted before that job was accepted.
+	// An attached job is accepted after its task was submitted, so the time comes from the id.
 	found, _ := upstream.LookUp(ctx, vendor, own, task.AcceptedAt(own.ID))
 	return found, nil
 }

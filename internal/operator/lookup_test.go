@@ -11,13 +11,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestALetterIsLookedUp at an upstream that finds tasks by an ID of ours, and its task is attached
-// without anybody having to find its id.
+// TestALetterIsLookedUp checks that an upstream finds a task by our id and that Attach uses the
+// result.
 func TestALetterIsLookedUp(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
 	r := newReplica(t, brokertest.Single(t), up).start()
-	const request = `{"model_name":"sandbox-kling","prompt":"a cat","image":"https://x.example/a.png"}` // read on a path of its own
+	const request = `{"model_name":"sandbox-kling","prompt":"a cat","image":"https://x.example/a.png"}` // needs another path to be read
 	e := r.admit(subject.Video, "k", request)
 	v := videoOf(r.end(e.Name()))
 	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetExecution().GetOwnTaskId() == "" {

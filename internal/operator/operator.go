@@ -1,7 +1,6 @@
-// Package operator is what operators can do about failures: look at dead
-// letters and make jobs of them, erase jobs, pause routes, and settle the jobs of routes
-// that are not configured. It does not know who calls: internal/api/grpcapi lets
-// only operators in.
+// Package operator implements the actions of operators. They inspect dead letters and make jobs of
+// them, erase jobs, pause routes, and end the jobs of unconfigured routes. The package does not
+// check who calls: internal/api/grpcapi admits only operators.
 package operator
 
 import (
@@ -12,15 +11,14 @@ import (
 	"github.com/genbus/genbus/internal/parts"
 )
 
-// Operator is all that operators can do, over all tenants. It is safe for concurrent use,
-// and several replicas may do the same at the same time. Its errors are *errcode.Error
-// where they have a meaning of their own; those of the broker and of the log come as they
-// are. All fields are required, and those of its parts too.
+// Operator combines the actions of operators, over all tenants. It is safe for concurrent use and
+// on several replicas at once. It returns *errcode.Error for errors with a code, and errors of the
+// broker and the log unchanged. All fields are required, in its parts too.
 type Operator struct {
 	DeadLetters *DeadLetterActions
 	Routes      *Routes
 	Jobs        Jobs
-	// Requests are those of jobs; DeadLetters has those of dead letters.
+	// Requests handles the requests of jobs, and DeadLetters the requests of dead letters.
 	Requests Requests
 	Audit    audit.Log
 	Bulk     Bulk
@@ -31,7 +29,7 @@ type Operator struct {
 	Overview *Overview
 }
 
-// New builds everything that operators can do.
+// New returns an Operator with all its parts.
 func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
 	record := audit.Log{Broker: p.Broker, Logger: p.Logger}
 	o := Operator{

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestOrphans: an older replica serves its route until it stops. Then its jobs are listed,
-// and ended by an operator who says that no replica serves it.
+// TestOrphans checks that the jobs of an unconfigured route are listed once no replica serves it,
+// and end when an operator confirms this.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

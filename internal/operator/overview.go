@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// overviewEvery is how long an overview is used before the next one is made, and
-	// overviewPatience how long one may take to be made.
+	// overviewEvery is how long an overview is reused. overviewPatience bounds the time to build
+	// one.
 	overviewEvery    = time.Second
 	overviewPatience = 5 * time.Second
-	// pausedByEvery is how long it is not looked up again who paused a route.
+	// pausedByEvery is how long the operator who paused a route is remembered.
 	pausedByEvery = 10 * time.Second
 )
 
-// Overview is what a console shows at once. It is made when it is asked for, once a second at
-// most, and all callers share it, also its failure.
+// Overview builds the data that a console shows at once. It builds at most one overview per second,
+// on demand. All callers share the result or its error.
 type Overview struct {
 	routes  *Routes
 	letters *deadletter.Counter
@@ -36,34 +36,34 @@ type Overview struct {
 	latest *snapshot
 }
 
-// snapshot is one overview, for all that ask for it.
+// snapshot is one shared overview.
 type snapshot struct {
 	began time.Time
-	done  chan struct{} // closed once the others are set
+	done  chan struct{} // closed once the fields below are set
 	out   *genbusv1.GetOverviewResponse
 	err   error
 
-	pausers map[string]pauser // by route, those of the snapshot before until this one is made
+	pausers map[string]pauser // by route; until this snapshot is built, those of the previous one
 }
 
-// pauser is who paused a route, as it was looked up.
+// pauser says who paused a route, at the time of the lookup.
 type pauser struct {
 	at    time.Time
 	since *timestamppb.Timestamp
 	by    string
 }
 
-// NewOverview returns the overview of these parts.
+// NewOverview returns an Overview of the given parts.
 func NewOverview(routes *Routes, letters *deadletter.Counter, member *fleet.Member) *Overview {
 	return &Overview{routes: routes, letters: letters, fleet: member}
 }
 
-// Get is the overview, at most a second old when the call began, and not older than the last
-// Outdate. It is shared, and must not be changed.
+// Get returns an overview that was at most a second old when the call began, and newer than the
+// last Outdate. Callers share it and must not change it.
 func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
 	s, first := p.join(time.Now())
 	if first {
-		// The others wait for it too, so that the end of this call must not end it.
+		// Other callers wait for it too, so the end of this call must not stop it.
 		making, cancel := context.WithTimeout(context.WithoutCancel(ctx), overviewPatience)
 		s.out, s.err = p.build(making, s)
 		cancel()
@@ -78,15 +78,15 @@ func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, erro
 	}
 }
 
-// Outdate has the next Get make an overview, whatever is known: an operator who has paused a route
-// is to see that.
+// Outdate makes the next Get build an overview, so that an operator who paused a route sees the
+// pause.
 func (p *Overview) Outdate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latest = nil
 }
 
-// join is the snapshot that is being made, or was lately; first: the caller makes it.
+// join returns a recent snapshot or the one being built. If first is set, the caller must build it.
 func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
 	return p.latest, true
 }
 
-// The parts of an overview that can be missing.
+// Parts that an overview can lack.
 const (
 	partRoutes      = "routes"
 	partIndex       = "index"
@@ -114,8 +114,8 @@ const (
 	partReplicas    = "replicas"
 )
 
-// build makes an overview, which is to be that of a snapshot. A part that fails is left out, so that it hides
-// none of the others; where the broker told of no part, the error says why.
+// build builds an overview for a snapshot. It leaves out parts that fail. If the broker delivers no
+// part, it returns an error.
 func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOverviewResponse, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
 	var states []*genbusv1.RouteState
@@ -174,8 +174,8 @@ func minutes(of []jobtable.Minute) []*genbusv1.RouteMinute {
 	return out
 }
 
-// addPausers says who paused the routes that are paused. That reads the records of each, so it
-// is remembered for a while: known is what was read before.
+// addPausers sets who paused each paused route. Looking this up reads the route's audit records, so
+// recent results in known are reused.
 func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState, known map[string]pauser) map[string]pauser {
 	pausers := map[string]pauser{}
 	for _, s := range states {
@@ -194,10 +194,10 @@ func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState
 	return pausers
 }
 
-// healths are the upstreams of all replicas, by name.
+// healths merges the upstreams of all replicas by name.
 func healths(replicas []*genbusv1.ReplicaState) []*genbusv1.UpstreamHealth {
 	of := map[string]*genbusv1.UpstreamHealth{}
-	resting := map[string]map[string]bool{} // by upstream and key: whether one of the replicas does not use it
+	resting := map[string]map[string]bool{} // by upstream and key: whether a replica avoids the key
 	for _, r := range replicas {
 		for _, u := range r.GetUpstreams() {
 			h := of[u.GetName()]
@@ -231,7 +231,7 @@ var badness = map[genbusv1.UpstreamState_Breaker]int{
 	genbusv1.UpstreamState_BREAKER_CLOSED: 1, genbusv1.UpstreamState_BREAKER_HALF_OPEN: 2, genbusv1.UpstreamState_BREAKER_OPEN: 3,
 }
 
-// addHealth adds what one replica knows of an upstream.
+// addHealth merges one replica's view of an upstream.
 func addHealth(h *genbusv1.UpstreamHealth, u *genbusv1.UpstreamState) {
 	if badness[u.GetBreaker()] > badness[h.GetBreaker()] {
 		h.Breaker = u.GetBreaker()

@@ -26,12 +26,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// overview is that of a replica, whose own state is what state says.
+// overview returns an Overview whose only replica has the given state.
 func (r *replica) overview(state func() *genbusv1.ReplicaState) *Overview {
 	return NewOverview(r.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: r.o.Broker}}, fleet.New(fleet.Options{Alone: true, State: state}))
 }
 
-// TestOverview has what happened on each route, and the letters.
+// TestOverview checks the route rates and dead letters of an overview.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -68,7 +68,7 @@ func TestOverview(t *testing.T) {
 				sum.Accepted, sum.Started, sum.Ended, sum.Failed = sum.GetAccepted()+m.GetAccepted(), sum.GetStarted()+m.GetStarted(), sum.GetEnded()+m.GetEnded(), sum.GetFailed()+m.GetFailed()
 			}
 			route := videoRoute(got).GetRoute()
-			return sum.GetAccepted() == 3 && route.GetWaiting() == 1 && route.GetInHand() == 0 // an ack follows its job's end
+			return sum.GetAccepted() == 3 && route.GetWaiting() == 1 && route.GetInHand() == 0 // the ack follows the job's end
 		})
 		if diff := cmp.Diff(&genbusv1.RouteMinute{Accepted: 3, Started: 2, Ended: 2, Failed: 1}, sum, protocmp.Transform()); diff != "" {
 			t.Error(diff)
@@ -103,7 +103,8 @@ func videoRoute(m *genbusv1.GetOverviewResponse) *genbusv1.RouteOverview {
 	return nil
 }
 
-// TestAnOverviewIsMadeForAll that ask for it at the time, also where the first of them goes.
+// TestAnOverviewIsMadeForAll checks that concurrent callers share an overview, even if the first
+// caller leaves.
 func TestAnOverviewIsMadeForAll(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -140,7 +141,7 @@ func TestAnOverviewIsMadeForAll(t *testing.T) {
 		t.Errorf("a caller that left gets %v", err)
 	}
 	all.mu.Lock()
-	all.latest.began = time.Now().Add(time.Hour) // no call is too late for it
+	all.latest.began = time.Now().Add(time.Hour) // never outdated
 	all.mu.Unlock()
 	for range cap(answers) - 2 {
 		call(t.Context())
@@ -161,8 +162,8 @@ func TestAnOverviewIsMadeForAll(t *testing.T) {
 	}
 }
 
-// TestAnOverviewIsUsedForASecond since it was begun, also where it failed: else each call would
-// have it made while something is broken.
+// TestAnOverviewIsUsedForASecond checks that an overview is reused for a second, even a failed one,
+// and rebuilt after Outdate.
 func TestAnOverviewIsUsedForASecond(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"made": nil, "failed": errors.New("broken")} {
@@ -186,7 +187,7 @@ func TestAnOverviewIsUsedForASecond(t *testing.T) {
 			if !first || next == s {
 				t.Error("none is made after a second")
 			}
-			all.Outdate() // while it is made, perhaps of what was before
+			all.Outdate() // while one is built, possibly from before the change
 			if latest, first := all.join(began.Add(overviewEvery)); !first || latest == next {
 				t.Error("none is made after a change")
 			}
@@ -194,8 +195,7 @@ func TestAnOverviewIsUsedForASecond(t *testing.T) {
 	}
 }
 
-// TestWhatFailsHidesNoOther part of an overview: a route whose consumer is gone, and letters that
-// cannot be counted.
+// TestWhatFailsHidesNoOther checks that a failing part of an overview does not hide the others.
 func TestWhatFailsHidesNoOther(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -221,7 +221,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 		got := build()
 		return len(got.GetMissing()) == 0 && videoRoute(got).GetRoute().GetWaiting() == 1
 	})
-	// The consumer of the ready jobs, and then both.
+	// First the consumer of the ready jobs is missing, then both are.
 	durable := subject.WorkDurable(subject.Video, config.SandboxVideoRoute)
 	for _, stream := range []string{b.Names().Work(), b.Names().Wait()} {
 		if err := b.JetStream().DeleteConsumer(t.Context(), stream, durable); err != nil {
@@ -257,7 +257,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	}
 }
 
-// TestHealthIsTheWorst of all replicas.
+// TestHealthIsTheWorst checks that an upstream's health combines the worst states of all replicas.
 func TestHealthIsTheWorst(t *testing.T) {
 	t.Parallel()
 	later := timestamppb.New(time.Now().Add(time.Minute))
@@ -279,8 +279,7 @@ func TestHealthIsTheWorst(t *testing.T) {
 	}
 }
 
-// BenchmarkOverview is one overview of 20 routes, each with a waiting job, and of 100 dead
-// letters.
+// BenchmarkOverview builds an overview of 20 routes, each with a waiting job, and 100 dead letters.
 func BenchmarkOverview(b *testing.B) {
 	r := newReplica(b, brokertest.Single(b), newSandbox(b), func(c *config.Config) {
 		video := slices.IndexFunc(c.Routes, func(r config.Route) bool { return r.Name == config.SandboxVideoRoute })

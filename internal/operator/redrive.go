@@ -22,9 +22,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Redrive sends the request of a letter again, as a new job, and removes the
-// letter. However often and by however many it is called for one letter, it makes
-// one job. A call that fails after the job was accepted can be repeated.
+// Redrive resubmits the request of a dead letter as a new job and removes the dead letter.
+// Concurrent and repeated calls make one job. A call that fails after the job was accepted can be
+// repeated.
 func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -40,15 +40,15 @@ func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Ent
 	}
 	e, err := p.resolve(ctx, l, r.Request)
 	if err == nil {
-		p.Uploads.Remove(ctx, r.Upload) // without its letter it has no name
+		p.Uploads.Remove(ctx, r.Upload) // nothing else names the upload
 	}
 	return e, err
 }
 
-// refuseUnlessFailed refuses to pay again for a job that has completed or may still complete. A letter is written before
-// the end of its job: where another replica goes on with the job, or has completed it, the letter
-// stays. The letter of a task that an upstream has in addition to the job's own is about that task,
-// and that of an earlier job of the same id is about that one.
+// refuseUnlessFailed prevents paying again for a job that has completed or may still complete. A
+// dead letter is written before its job ends, and another replica may continue or complete the job.
+// Exceptions: an orphaned submission concerns an additional upstream task, and a dead letter may
+// belong to an earlier job with the same id.
 func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) error {
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
@@ -69,7 +69,7 @@ func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) er
 	return errcode.New(errcode.LetterResolved, "dead letter %d was not sent again: its job %s has completed; drop the letter", l.seq, l.GetId()).ForJob(l.GetId())
 }
 
-// resolve makes the one job that a letter makes, and removes the letter.
+// resolve makes the one job of a dead letter and removes the dead letter.
 func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
@@ -91,9 +91,9 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 	return entry, nil
 }
 
-// acceptedAs is the job of a rejected letter's message, where that was accepted after all: the
-// replica that wrote the letter died before it recorded the refusal, and the configuration had
-// changed when the message was delivered again. A refusal that was recorded has no route.
+// acceptedAs returns the job of a rejected message that was accepted after all. This happens if the
+// replica died between writing the dead letter and recording the refusal, and the message was
+// redelivered under another configuration. A recorded refusal has no route.
 func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
 	if !deadletter.IsRejected(l.seq) || l.GetId() == "" {
 		return joblog.Entry{}, false, nil
@@ -112,11 +112,9 @@ func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admissio
 	return e, x.GetRoute() != "" && bytes.Equal(x.GetFingerprint(), r.Fingerprint()), nil
 }
 
-// source makes a letter the same job whenever it is asked for. A job's letter may be
-// written again after it was resolved, by the next holder of the job's item, and
-// the job may have several: it is the job that counts. Only the tasks that an upstream
-// has in addition to the job's own are several. What was never accepted is its message in the
-// inbox.
+// source identifies the job that a dead letter makes. A job counts once, even if it has several
+// dead letters or the next holder of its item rewrites a resolved one. Exceptions: each additional
+// upstream task counts separately, and a rejected message counts by its place in the inbox.
 func (l letter) source() admission.Source {
 	if deadletter.IsRejected(l.seq) {
 		return admission.ByRejected(l.message)
@@ -128,9 +126,8 @@ func (l letter) source() admission.Source {
 	return admission.ByLetterOf(l.GetId(), l.GetWork().GetAcceptedAt().AsTime(), paid)
 }
 
-// requestOf is the request that a letter holds: an accepted one as admission takes
-// it, a message of the inbox as the message that it was. release is for after the
-// admission, and never nil.
+// requestOf returns the request in a dead letter. A rejected message is decoded again. The caller
+// must call release after the admission; it is never nil.
 func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
 		return r, func() {}, errcode.New(errcode.LetterUnusable,
@@ -150,11 +147,11 @@ func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.
 	return r, func() {}, nil
 }
 
-// uploadWait is how long a redrive waits for a place to read an upload.
+// uploadWait bounds a redrive's wait for a slot to read an upload.
 const uploadWait = 2 * time.Second
 
-// messageOf reads a message that was never accepted, and its upload again where it
-// names one. What it asked for in time has mostly passed.
+// messageOf decodes a message that was never accepted and reads its upload again. It drops an
+// expiry that has passed.
 func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
 	header := nats.Header{}
 	for _, h := range l.GetHeaders() {
@@ -173,15 +170,15 @@ func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte
 	if !r.ExpiresAt.After(time.Now()) {
 		r.ExpiresAt = time.Time{}
 	}
-	// An id that was refused because it is another job's is not repeated by this one.
+	// An id that belongs to another job does not make this job its retry.
 	if l.GetError().GetCode() != string(errcode.IdempotencyKeyReused) {
 		r.RetryOf = retryOf(l, r.RetryOf)
 	}
 	return r, release, nil
 }
 
-// withoutUpload says why nothing can be made of a letter: its upload is gone, or
-// another caller has just made a job of it.
+// withoutUpload returns the error for a missing upload: it is lost, or another caller has just made
+// a job of the dead letter.
 func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 	if _, err := p.letter(ctx, l.seq); err != nil {
 		return err
@@ -191,7 +188,7 @@ func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 			"ask the caller to upload and send it again, then drop the dead letter", l.seq)
 }
 
-// accepted is the request of a job.
+// accepted returns the request of an accepted job.
 func accepted(l letter, data []byte) admission.Request {
 	work := l.GetWork()
 	r := admission.Request{
@@ -207,7 +204,7 @@ func accepted(l letter, data []byte) admission.Request {
 	return r
 }
 
-// retryOf is the letter's job, where it names one.
+// retryOf returns the job id of the dead letter, or otherwise if it has none.
 func retryOf(l letter, otherwise string) string {
 	if _, ok := subject.KindOf(l.GetId()); ok {
 		return l.GetId()

@@ -22,8 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// together calls f from many goroutines at once and gives the ids of the jobs, and
-// the codes of the errors.
+// together calls f concurrently and counts the ids of the jobs and the codes of the errors.
 func together(n int, f func(i int) (joblog.Entry, error)) (ids, codes map[string]int) {
 	ids, codes = map[string]int{}, map[string]int{}
 	var mu sync.Mutex
@@ -44,8 +43,8 @@ func together(n int, f func(i int) (joblog.Entry, error)) (ids, codes map[string
 	return ids, codes
 }
 
-// TestRedriveMakesOneJob: called by two replicas many times at once, one letter is
-// one new job, which is submitted once and keeps what the request said.
+// TestRedriveMakesOneJob checks that concurrent calls on two replicas make one job of a dead
+// letter, which is submitted once and keeps the request's properties.
 func TestRedriveMakesOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -71,8 +70,8 @@ func TestRedriveMakesOneJob(t *testing.T) {
 	})
 }
 
-// TestAJobThatGoesOnIsNotRedriven: a replica wrote a letter of a job, and another one went on with the
-// job before it was ended, and completed it.
+// TestAJobThatGoesOnIsNotRedriven checks that a dead letter is not redriven while its job continues
+// on another replica, nor after it completed.
 func TestAJobThatGoesOnIsNotRedriven(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
@@ -113,8 +112,7 @@ func first(ids map[string]int) string {
 	return ""
 }
 
-// crashes are the places at which a redrive or an attachment may be cut off, and
-// what is there then.
+// crashes simulates the points at which a redrive or an attachment may be cut off.
 var crashes = map[string]func(t *testing.T, r *replica, e joblog.Entry){
 	"before the letter was removed": func(*testing.T, *replica, joblog.Entry) {},
 	"before the first event": func(t *testing.T, r *replica, e joblog.Entry) {
@@ -128,8 +126,8 @@ var crashes = map[string]func(t *testing.T, r *replica, e joblog.Entry){
 	},
 }
 
-// TestRedriveAfterACrash: whatever the operator's replica got to, a second call goes
-// on with the same job.
+// TestRedriveAfterACrash checks that after a crash at any point a second call continues the same
+// job.
 func TestRedriveAfterACrash(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -160,7 +158,7 @@ func TestRedriveAfterACrash(t *testing.T) {
 	})
 }
 
-// redriveWithoutRemoval is a redrive that ends after the acceptance.
+// redriveWithoutRemoval redrives like an operator whose replica crashes after the acceptance.
 func (r *replica) redriveWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
 	l, err := r.letter(r.t.Context(), seq)
@@ -186,7 +184,6 @@ func (r *replica) accept(l letter, request admission.Request) joblog.Entry {
 	return e
 }
 
-// withRoute adds a route for one more name of the sandbox's model.
 func withRoute(model string) func(*config.Config) {
 	return func(c *config.Config) {
 		r := config.NewRoute(model, config.KindVideo, config.SandboxUpstream, model)
@@ -195,8 +192,8 @@ func withRoute(model string) func(*config.Config) {
 	}
 }
 
-// TestRedriveOfAMessage: a message of the inbox that was refused is admitted as the
-// message that it was, once there is a route for it. Its own request id is spent.
+// TestRedriveOfAMessage checks that a rejected inbox message is admitted once a route serves it,
+// without its request id.
 func TestRedriveOfAMessage(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -237,7 +234,6 @@ func TestRedriveOfAMessage(t *testing.T) {
 	}
 }
 
-// store puts a letter into the stream and gives its sequence.
 func store(t *testing.T, r *replica, l *genbusv1.DeadLetter, token string) uint64 {
 	t.Helper()
 	m := nats.NewMsg(r.o.Broker.Names().DeadLetter(subject.Kind(l.GetKind()), l.GetTenant(), token))
@@ -249,7 +245,7 @@ func store(t *testing.T, r *replica, l *genbusv1.DeadLetter, token string) uint6
 	return ack.Seq
 }
 
-// TestRedriveIsRefused: what a letter must say.
+// TestRedriveIsRefused checks which dead letters Redrive rejects.
 func TestRedriveIsRefused(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -277,8 +273,8 @@ func TestRedriveIsRefused(t *testing.T) {
 	}
 }
 
-// TestRemovalThatFails: the job exists, and the call says so; the next one goes on
-// with it.
+// TestRemovalThatFails checks that the error names the accepted job if the dead letter cannot be
+// removed, and that the next call continues it.
 func TestRemovalThatFails(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -307,9 +303,8 @@ func TestRemovalThatFails(t *testing.T) {
 	}
 }
 
-// TestALetterThatComesBackMakesNoSecondJob: the next holder of the item of an ended job
-// may write its letter again, under another number, after it was resolved. Each
-// further task of an upstream is a separate job.
+// TestALetterThatComesBackMakesNoSecondJob checks that a dead letter rewritten after it was
+// resolved makes no second job, and that each additional upstream task makes another one.
 func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// refusedMessage is the letter of an inbox message whose model no route serves.
+// refusedMessage returns the dead letter of an inbox message whose model no route serves.
 func refusedMessage(b *broker.Broker, pad int) *genbusv1.DeadLetter {
 	body := `{"model":"later","prompt":"a dog` + string(bytes.Repeat([]byte(" "), pad)) + `"}`
 	return &genbusv1.DeadLetter{
@@ -26,7 +26,7 @@ func refusedMessage(b *broker.Broker, pad int) *genbusv1.DeadLetter {
 	}
 }
 
-// reject stores a rejected request as the inbox does, and gives its sequence.
+// reject stores a rejected request like the inbox and returns its sequence.
 func reject(t *testing.T, r *replica, l *genbusv1.DeadLetter, seq uint64) uint64 {
 	t.Helper()
 	d := deadletter.Store{Broker: r.o.Broker, Bodies: r.o.Bodies, Metrics: telemetry.NewMetrics("test")}
@@ -40,8 +40,8 @@ func reject(t *testing.T, r *replica, l *genbusv1.DeadLetter, seq uint64) uint64
 	return m.Seq
 }
 
-// TestRejectedRequestsAreListedAfterJobs, told apart from them, and by pages that go
-// over from one stream to the other.
+// TestRejectedRequestsAreListedAfterJobs checks that pages list rejected requests after the dead
+// letters of jobs, across the two streams.
 func TestRejectedRequestsAreListedAfterJobs(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -68,8 +68,8 @@ func TestRejectedRequestsAreListedAfterJobs(t *testing.T) {
 	})
 }
 
-// TestOneMessageMakesOneJob: a message that was rejected twice, because its replica
-// died before it was acknowledged, has two letters.
+// TestOneMessageMakesOneJob checks that a message makes one job, even if a crash before its ack
+// left two dead letters.
 func TestOneMessageMakesOneJob(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -100,8 +100,8 @@ func TestOneMessageMakesOneJob(t *testing.T) {
 	}
 }
 
-// TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob: the replica that wrote the letter died
-// before it recorded the refusal, and the next one had a route for the message.
+// TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob checks that redriving a message that was
+// accepted on redelivery returns its job.
 func TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -134,7 +134,8 @@ func TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob(t *testing.T) {
 	})
 }
 
-// TestACutRequestIsNotRedriven: its letter says so, and can be shown and dropped.
+// TestACutRequestIsNotRedriven checks that a cut request is not redriven, and that its dead letter
+// can be shown and dropped.
 func TestACutRequestIsNotRedriven(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

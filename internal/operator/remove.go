@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Drop removes a letter, and the body that is stored for it.
+// Drop removes a dead letter and its body.
 func (p *DeadLetterActions) Drop(ctx context.Context, seq uint64) error {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -21,12 +21,11 @@ func (p *DeadLetterActions) Drop(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// remove takes a letter out of the stream, and then its body out of the object
-// store: the other order could leave a letter that nothing can be made of. Another
-// caller may have removed it.
+// remove deletes a dead letter and then its body. The other order could leave a dead letter without
+// its request. It succeeds if another caller has removed the dead letter.
 func (p *DeadLetterActions) remove(ctx context.Context, l letter) error {
 	err := p.Streams.Delete(ctx, l.seq)
-	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) { // else the job's, or none
+	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) { // otherwise it is the job's body, or there is none
 		return err
 	}
 	if err := p.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/genbus/genbus/internal/fleet"
 )
 
-// Replicas is what operators ask all replicas. All fields are required.
+// Replicas asks all replicas for their states. All fields are required.
 type Replicas struct{ Fleet *fleet.Member }
 
-// List says which replicas there are.
+// List returns the states of all replicas.
 func (p Replicas) List(ctx context.Context) (*genbusv1.ListReplicasResponse, error) {
 	states, silent, err := p.Fleet.Ask(ctx)
 	for _, s := range states {
@@ -21,7 +21,7 @@ func (p Replicas) List(ctx context.Context) (*genbusv1.ListReplicasResponse, err
 	return &genbusv1.ListReplicasResponse{Replicas: states, Silent: silent}, err
 }
 
-// Upstreams is what each replica knows of each upstream, by the upstream's name.
+// Upstreams returns each replica's view of each upstream, sorted by upstream.
 func (p Replicas) Upstreams(ctx context.Context) (*genbusv1.ListUpstreamsResponse, error) {
 	states, silent, err := p.Fleet.Ask(ctx)
 	out := &genbusv1.ListUpstreamsResponse{Silent: silent}

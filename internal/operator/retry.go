@@ -17,11 +17,11 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// maxRetryKey bounds the key of a retry, in bytes.
+// maxRetryKey bounds the idempotency key of a retry, in bytes.
 const maxRetryKey = 255
 
-// Retry submits a job, as e says, again as a new one: as it was, or with another request.
-// However often and by however many it is called for one job with one key, it makes one job.
+// Retry submits the request of the job e, or an edited one, as a new job. Concurrent and repeated
+// calls for one job with one key make one job.
 func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJobRequest) (joblog.Entry, error) {
 	if n := len(m.GetIdempotencyKey()); n > maxRetryKey {
 		return joblog.Entry{}, errcode.Invalid([]errcode.Violation{{
@@ -55,9 +55,9 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 	return made, err
 }
 
-// madeBy is the job that an earlier call made of a job, or joblog.ErrNotFound: whatever has
-// become of the old one and its letters since then, nothing is made. Where the old request is
-// gone meanwhile, no one can tell whether an edited one was given then.
+// madeBy returns the job that an earlier call made, or joblog.ErrNotFound. It makes nothing,
+// whatever has become of the old job and its dead letters. If the old request is lost and edited is
+// empty, it cannot compare the requests.
 func (p Requests) madeBy(ctx context.Context, e joblog.Entry, source admission.Source, edited []byte) (joblog.Entry, error) {
 	n := e.Name()
 	n.ID = admission.Request{Kind: n.Kind, Tenant: n.Tenant, Source: &source}.JobID()
@@ -91,20 +91,20 @@ func keyReused(e joblog.Entry, made string) error {
 		"job %s was already submitted again with this idempotency_key, as job %s with another request; use another key for another job", e.Job.GetId(), made).ForJob(made)
 }
 
-// removePatience is how long a retry waits for the holder of the old job. It usually lets go
-// at once; where it waits for its upstream's answer, the caller is to come again.
+// removePatience bounds a retry's wait for the holder of the old job. The holder usually finishes
+// at once; if it waits for its upstream, the caller must try again.
 const removePatience = 2 * time.Second
 
-// mayRetry refuses where both jobs would be paid for: the old one may still run, its holder
-// may be about to write a letter, or its letter says that its upstream may have its task. A
-// letter makes one job itself, so it is the one place where that is decided.
+// mayRetry refuses a retry for which both jobs could be charged: the old job may be running, its
+// holder may be about to write a dead letter, or its dead letter says that the upstream may have
+// its task. A dead letter makes a job itself, so it must be resolved first.
 func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	if !e.Terminal() {
 		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it, or wait until it ends", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
 	}
-	// DeadLetterActions are also written after the end, of an answer that came too late and of an attached
-	// task that was never found: the work item goes when they are stored. Of a job of which no
-	// submission began there will be none.
+	// Dead letters are also written after the end, for a late answer or an attached task that was
+	// never found. The work item goes once they are stored. A job that was never submitted gets
+	// none.
 	if e.Job.GetExecution().GetFirstSubmitAt() != nil {
 		if err := p.Items.AwaitRemoved(ctx, e.Name(), removePatience); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 		"job %s has dead letter %d (%s): its upstream may have its task and charge for both; redrive, attach or drop the dead letter", e.Job.GetId(), l.seq, l.GetError().GetCode())
 }
 
-// retryOfJob is the request of a job that has ended, as far as the log knows it.
+// retryOfJob returns the request of an ended job with the given body.
 func retryOfJob(job task.Job, data []byte) admission.Request {
 	r := admission.Request{
 		Kind: subject.Kind(task.Kind(job)), Tenant: job.GetTenant(), Body: body.Parse(data), Labels: job.GetLabels(), RetryOf: job.GetId(),

@@ -19,7 +19,6 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// keepRequests has all routes keep requests, and operators read them.
 func keepRequests(c *config.Config) {
 	c.OperatorsReadBodies = true
 	for i := range c.Routes {
@@ -29,10 +28,10 @@ func keepRequests(c *config.Config) {
 
 func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
 
-// failing is a body whose task fails at the upstream.
+// failing is a request whose task fails at the upstream.
 const failing = `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"a cat"}`
 
-// retry is a retry of a job as the log has it.
+// retry retries a job in its state in the log.
 func (r *replica) retry(n subject.JobName, edited, key string) (joblog.Entry, error) {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), n)
@@ -42,7 +41,7 @@ func (r *replica) retry(n subject.JobName, edited, key string) (joblog.Entry, er
 	return r.requests.Retry(r.t.Context(), e, &genbusv1.RetryJobRequest{RequestJson: []byte(edited), IdempotencyKey: key})
 }
 
-// letGo waits until no replica has a job that has ended. A retry waits for that too, for a moment.
+// letGo waits until no replica holds an ended job. A retry waits for that only briefly.
 func (r *replica) letGo(n subject.JobName) {
 	r.t.Helper()
 	if err := r.o.Queue.Items.AwaitRemoved(r.t.Context(), n, patience); err != nil {
@@ -50,7 +49,6 @@ func (r *replica) letGo(n subject.JobName) {
 	}
 }
 
-// read is what operators read of a job.
 func (r *replica) read(n subject.JobName) *genbusv1.GetJobBodiesResponse {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), n)
@@ -64,7 +62,7 @@ func (r *replica) read(n subject.JobName) *genbusv1.GetJobBodiesResponse {
 	return m
 }
 
-// withdraw ends a job, and has it leave the queue.
+// withdraw cancels a job and removes it from the queue.
 func (r *replica) withdraw(e joblog.Entry) {
 	r.t.Helper()
 	r.cancel(e)
@@ -77,8 +75,8 @@ func (r *replica) withdraw(e joblog.Entry) {
 	}
 }
 
-// TestRetryMakesOneJobOfAKey: called by two replicas many times at once, a key is one new
-// job, which is submitted once and keeps what the old one said; another key is another job.
+// TestRetryMakesOneJobOfAKey checks that concurrent calls with one key make one job, which is
+// submitted once and keeps the old job's properties, and that another key makes another job.
 func TestRetryMakesOneJobOfAKey(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -103,7 +101,9 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 		if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
 			t.Errorf("%d creates", creates)
 		}
-		one.stored(v.GetId()+"-request", 1)
+		if m := one.read(videoName(v.GetId())); string(m.GetRequestJson()) != failing || m.GetRequestFrom() != fromKept {
+			t.Errorf("kept is %v", m)
+		}
 
 		edited, err := one.retry(old.Name(), videoBody, "second")
 		if err != nil || edited.Job.GetId() == v.GetId() {
@@ -121,8 +121,8 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 	})
 }
 
-// TestRetryIsRefused: where both jobs would be paid, where the request is wrong, and where
-// there is none.
+// TestRetryIsRefused checks that a retry is refused if both jobs could be charged, or its request
+// is invalid or missing.
 func TestRetryIsRefused(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
@@ -163,8 +163,8 @@ func TestRetryIsRefused(t *testing.T) {
 	}
 }
 
-// TestALetterDecidesOnARetry: while a job has one, it is not submitted in another way. Its
-// request is the letter's own, and that of the job goes with the job.
+// TestALetterDecidesOnARetry checks that a job with a dead letter is not retried, and that erasing
+// the job keeps the dead letter's request.
 func TestALetterDecidesOnARetry(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -197,8 +197,8 @@ func TestALetterDecidesOnARetry(t *testing.T) {
 	})
 }
 
-// TestALetterThatIsToComeDecidesToo: the answer to a create comes after the job was cancelled,
-// and makes a letter. Until then the holder has the job, and no second create begins.
+// TestALetterThatIsToComeDecidesToo checks that a cancelled job is not retried while its holder
+// waits for the answer to a create, nor after that answer made a dead letter.
 func TestALetterThatIsToComeDecidesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -228,8 +228,8 @@ func TestALetterThatIsToComeDecidesToo(t *testing.T) {
 	})
 }
 
-// TestTheLetterOfACancelledSubmissionDecidesToo: the holder died while its upstream had the
-// create, and the caller cancelled. Until the letter is resolved nothing is paid for again.
+// TestTheLetterOfACancelledSubmissionDecidesToo checks that a job whose holder died during a
+// create, and which was then cancelled, is not retried until its dead letter is resolved.
 func TestTheLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -260,8 +260,8 @@ func TestTheLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
 	})
 }
 
-// TestALetterThatIsPutBackDecidesToo: an attached job is cancelled before any replica has it,
-// so that its letter is written again by whichever takes it later.
+// TestALetterThatIsPutBackDecidesToo checks that an attached job cancelled before any replica took
+// it is not retried: the next holder writes its dead letter again.
 func TestALetterThatIsPutBackDecidesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -278,7 +278,7 @@ func TestALetterThatIsPutBackDecidesToo(t *testing.T) {
 	})
 }
 
-// stillHeld checks that a job that has ended is not submitted again while a replica has it.
+// stillHeld checks that an ended job is not retried while a replica holds it.
 func (r *replica) stillHeld(n subject.JobName) {
 	r.t.Helper()
 	for _, edited := range []string{"", videoBody} {
@@ -288,7 +288,7 @@ func (r *replica) stillHeld(n subject.JobName) {
 	}
 }
 
-// unresolved checks that a job is not submitted again because of its letter, when it is let go.
+// unresolved checks that a job is not retried because of its dead letter, once no replica holds it.
 func (r *replica) unresolved(n subject.JobName, code errcode.Code) {
 	r.t.Helper()
 	r.letGo(n)
@@ -297,7 +297,8 @@ func (r *replica) unresolved(n subject.JobName, code errcode.Code) {
 	}
 }
 
-// TestTheSameCallAnswersWithItsJob also when the request has gone: nothing is made.
+// TestTheSameCallAnswersWithItsJob checks that a repeated retry returns its job even if the request
+// is lost.
 func TestTheSameCallAnswersWithItsJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t), keepRequests)
@@ -322,7 +323,7 @@ func TestTheSameCallAnswersWithItsJob(t *testing.T) {
 	}
 }
 
-// loseKept removes what is kept of a job's request.
+// loseKept removes the kept request of a job.
 func (r *replica) loseKept(n subject.JobName) {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), n)
@@ -334,7 +335,8 @@ func (r *replica) loseKept(n subject.JobName) {
 	}
 }
 
-// TestAKeptRequestIsNotNeededToRun: the work item has it too.
+// TestAKeptRequestIsNotNeededToRun checks that a job runs without its kept request, because the
+// work item has it too.
 func TestAKeptRequestIsNotNeededToRun(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t), keepRequests)
@@ -346,7 +348,8 @@ func TestAKeptRequestIsNotNeededToRun(t *testing.T) {
 	}
 }
 
-// TestAnErasureRemovesTheKeptRequest of videos and chats, and no other job's.
+// TestAnErasureRemovesTheKeptRequest checks that erasing a video or chat removes its kept request
+// and no other.
 func TestAnErasureRemovesTheKeptRequest(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -377,7 +380,8 @@ func TestAnErasureRemovesTheKeptRequest(t *testing.T) {
 	})
 }
 
-// TestBodiesArePrivate unless the configuration says otherwise, and too long ones stay where they are.
+// TestBodiesArePrivate checks that operators read bodies only if the configuration allows it, and
+// get long ones by reference.
 func TestBodiesArePrivate(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

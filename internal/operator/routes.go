@@ -20,21 +20,20 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// A paused route is a paused durable: JetStream gives none of its messages to any
-// replica, keeps that through restarts, and does not let an update of the consumer
-// by a replica that starts change it. (Server 2.15: a create of a consumer that
-// exists takes pause_until from the one that is there, on one node and on three.)
+// A paused route is a paused durable: JetStream delivers its messages to no replica, keeps the
+// pause through restarts, and keeps it when a starting replica updates the consumer. (Server 2.15:
+// creating a consumer that exists takes pause_until from the existing one, on one node and on
+// three.)
 
 const (
-	// pausedYears is how long a pause lasts that no one ends.
+	// pausedYears is the length of a pause, which lasts until Resume.
 	pausedYears = 100
-	// pauseWithin bounds the wait until all servers know of a pause: three nodes
-	// answer when it is only proposed.
+	// pauseWithin bounds the wait until all servers know of a pause. A cluster answers when the
+	// pause is only proposed.
 	pauseWithin = 5 * time.Second
 )
 
-// Routes is what operators do with routes: pause them, and settle the jobs of those that are
-// not configured.
+// Routes lists and pauses routes, and ends the jobs of unconfigured ones.
 type Routes struct {
 	Config  *config.Live
 	Table   *routes.Table
@@ -44,7 +43,7 @@ type Routes struct {
 	Audit   audit.Log
 }
 
-// RouteStates says how each configured route is doing over all replicas, by kind and
+// RouteStates returns the state of each configured route over all replicas, sorted by kind and
 // name.
 func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	states, err := p.states(ctx)
@@ -63,12 +62,12 @@ func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error
 	return states, nil
 }
 
-// startsLastMinute are the starts of a route within the last minute that is over.
+// startsLastMinute returns the starts of a route in the last complete minute.
 func startsLastMinute(rates jobtable.Rates, s *genbusv1.RouteState) *uint32 {
 	return &rates.Of(subject.Kind(s.GetKind()), s.GetName())[jobtable.RateMinutes-2].Started
 }
 
-// states are those of all configured routes, but for who paused them and what the index knows.
+// states returns the states of all configured routes, without pausers and rates.
 func (p *Routes) states(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	all := slices.Clone(p.Config.Now().Routes)
 	slices.SortFunc(all, func(a, b config.Route) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
@@ -87,8 +86,8 @@ func (p *Routes) states(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	return out, nil
 }
 
-// Pause stops the submission of a route's waiting jobs on all replicas, until
-// Resume. Held jobs go on. It returns when it holds.
+// Pause stops all replicas from submitting waiting jobs of a route until Resume. Held jobs
+// continue. Pause returns once it is in effect.
 func (p *Routes) Pause(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
 	return p.setPaused(ctx, kind, name, time.Now().AddDate(pausedYears, 0, 0))
 }
@@ -123,7 +122,6 @@ func (p *Routes) route(kind, name string) (config.Route, error) {
 	return config.Route{}, errcode.New(errcode.RouteNotFound, "%s route %q not found; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
 }
 
-// state is that of one route.
 func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
 	state, err := p.queue(r).State(ctx)
 	if err != nil {
@@ -150,8 +148,8 @@ func routeState(r config.Route, s queue.State) *genbusv1.RouteState {
 	return out
 }
 
-// pausedBy is when a route was paused, and who did it, as far as that is recorded: by the first
-// pause since it was resumed.
+// pausedBy returns the time and operator of the first pause since the last resume, as far as
+// recorded.
 func (p *Routes) pausedBy(ctx context.Context, kind, name string) (since *timestamppb.Timestamp, by string) {
 	records, err := p.Audit.OfRoute(ctx, kind, name)
 	if err != nil {

@@ -30,8 +30,8 @@ func (r *replica) routeState(name string) *genbusv1.RouteState {
 	return nil
 }
 
-// TestPause: what is in hand goes on, what waits waits, on every replica and through
-// restarts of all of them, until the route is resumed.
+// TestPause checks that held jobs continue and waiting jobs wait on all replicas, through restarts,
+// until the route is resumed.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -55,7 +55,7 @@ func TestPause(t *testing.T) {
 		}
 		one.stop()
 		two.stop()
-		// Replicas that start state the consumers again, also while another does.
+		// Starting replicas update the consumers, concurrently.
 		three, four := newReplica(t, open(t), up).start(), newReplica(t, open(t), up).start()
 		await(t, "the route's count", func() bool { return three.routeState(route).GetWaiting() == 3 })
 		s := three.routeState(route)

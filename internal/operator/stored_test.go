@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestRedriveOfAStoredRequest: the letter of a message holds the name of its upload
-// only, which is read again, and removed with the letter.
+// TestRedriveOfAStoredRequest checks that the upload named in a rejected message is read again and
+// removed with the dead letter.
 func TestRedriveOfAStoredRequest(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -50,7 +50,8 @@ func TestRedriveOfAStoredRequest(t *testing.T) {
 	}
 }
 
-// TestRedriveWithoutTheUpload says what is missing, and keeps the letter.
+// TestRedriveWithoutTheUpload checks that the error names the missing upload and that the dead
+// letter stays.
 func TestRedriveWithoutTheUpload(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/jobtable"
 )
 
-// Tenants is what operators see of tenants. All fields are required.
+// Tenants lists tenants. All fields are required.
 type Tenants struct {
 	Index  *jobindex.Index
 	Config *config.Live
@@ -26,11 +26,11 @@ type Tenants struct {
 	Bodies *broker.Bodies
 }
 
-// storesAtOnce bounds the object stores that one list asks for at a time.
+// storesAtOnce bounds the object stores that a list queries concurrently.
 const storesAtOnce = 8
 
-// List is the tenants with the most unfinished jobs and, where that are all and nothing is
-// filtered, those that were refused and have no jobs.
+// List returns the tenants with the most unfinished jobs. If these are all tenants and no filter is
+// set, it adds tenants that have only refused requests.
 func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
 	s, err := searchOf(&genbusv1.ListJobsRequest{Kind: m.GetKind(), Route: m.GetRoute(), PageSize: m.GetPageSize()})
 	if err != nil {
@@ -73,7 +73,7 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 	return out, p.addStored(ctx, out.GetTenants())
 }
 
-// addStored says how full the tenants' object stores are.
+// addStored sets the used and maximum bytes of the tenants' object stores.
 func (p Tenants) addStored(ctx context.Context, tenants []*genbusv1.TenantState) error {
 	most := int64(p.Config.Now().Limits.BodiesBytes)
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,8 +88,8 @@ func (p Tenants) addStored(ctx context.Context, tenants []*genbusv1.TenantState)
 	return group.Wait()
 }
 
-// appendRefused appends the tenants that were refused and are not there, those that were refused
-// most first, up to a size.
+// appendRefused appends missing tenants that had requests refused, those with the most refusals
+// first, up to size tenants.
 func appendRefused(tenants []jobtable.TenantJobs, refused map[string]int64, size int) []jobtable.TenantJobs {
 	rest := maps.Clone(refused)
 	for _, t := range tenants {
@@ -102,8 +102,8 @@ func appendRefused(tenants []jobtable.TenantJobs, refused map[string]int64, size
 	return tenants
 }
 
-// refusals are what the replicas that answer refused in the last hour because of the limits of
-// tenants.
+// refusals returns the number of requests that the answering replicas refused in the last hour, by
+// tenant, because of tenant limits.
 func (p Tenants) refusals(ctx context.Context) (refused map[string]int64, silent []*genbusv1.SilentReplica, err error) {
 	states, silent, err := p.Fleet.Ask(ctx)
 	refused = map[string]int64{}
@@ -115,10 +115,10 @@ func (p Tenants) refusals(ctx context.Context) (refused map[string]int64, silent
 	return refused, silent, err
 }
 
-// Streams is what operators see of streams. The field is required.
+// Streams lists streams. The field is required.
 type Streams struct{ Broker *broker.Broker }
 
-// List says what is in each stream.
+// List returns the state of each stream.
 func (p Streams) List(ctx context.Context) (*genbusv1.ListStreamsResponse, error) {
 	out := &genbusv1.ListStreamsResponse{}
 	for _, c := range p.Broker.Streams().Configs() {
@@ -140,7 +140,7 @@ func (p Streams) List(ctx context.Context) (*genbusv1.ListStreamsResponse, error
 	return out, nil
 }
 
-// used is the part of a limit that is used; 0 without one.
+// used returns the used fraction of a limit, or 0 without a limit.
 func used(n uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0

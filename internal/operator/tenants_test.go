@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTenantsAreCounted by the jobs of the index: what has not ended, and what the last hour
-// brought.
+// TestTenantsAreCounted checks each tenant's unfinished jobs, stored bytes and events of the last
+// hour.
 func TestTenantsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t), func(c *config.Config) { c.Limits.Tenant.MaxJobs = 9 }).start()
@@ -64,7 +64,7 @@ func TestTenantsAreCounted(t *testing.T) {
 	}
 }
 
-// TestStreamsAreListed with what is in them.
+// TestStreamsAreListed checks the listed states of the streams.
 func TestStreamsAreListed(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

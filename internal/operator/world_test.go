@@ -36,11 +36,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// patience is how long a test waits for what has to come.
 const patience = brokertest.Patience
 
-// replica is a process's worth of genbus without its servers. Its consumer runs
-// where the test starts it.
+// replica is one process of genbus without its servers. Tests start its consumer.
 type replica struct {
 	*DeadLetterActions
 	*Routes
@@ -67,7 +65,7 @@ func newSandbox(t testing.TB) *sandbox.Server {
 	return s
 }
 
-// newReplica builds a replica whose only upstream is the sandbox.
+// newReplica returns a replica whose only upstream is the sandbox.
 func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...func(*config.Config)) *replica {
 	t.Helper()
 	cfg := config.Default()
@@ -77,7 +75,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	for i := range cfg.Routes {
 		cfg.Routes[i].AckWait = 3 * time.Second
 		cfg.Routes[i].Poll.Interval = 50 * time.Millisecond
-		cfg.Routes[i].Timeouts.Create = patience // a create that is late has no known outcome
+		cfg.Routes[i].Timeouts.Create = patience // a late create would have an unknown outcome
 	}
 	for _, f := range change {
 		f(cfg)
@@ -107,7 +105,6 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	return r
 }
 
-// start begins to take work.
 func (r *replica) start() *replica {
 	r.t.Helper()
 	r.started = true
@@ -117,7 +114,6 @@ func (r *replica) start() *replica {
 	return r
 }
 
-// stop gives back what is held.
 func (r *replica) stop() {
 	if !r.started {
 		return
@@ -130,7 +126,6 @@ func (r *replica) stop() {
 	}
 }
 
-// admit accepts a request of acme's.
 func (r *replica) admit(kind subject.Kind, requestID, raw string) joblog.Entry {
 	r.t.Helper()
 	e, err := r.o.Admission.Admit(r.t.Context(), admission.Request{
@@ -144,8 +139,8 @@ func (r *replica) admit(kind subject.Kind, requestID, raw string) joblog.Entry {
 
 const videoBody = `{"model":"sandbox-video","prompt":"a cat"}`
 
-// dropCreates has the sandbox accept every create and break the connection, until
-// it is called with false.
+// dropCreates makes the sandbox accept every create and drop the connection, until it is called
+// with false.
 func dropCreates(up *sandbox.Server, drop bool) {
 	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
 		if r.Method != http.MethodPost || !drop {
@@ -155,8 +150,7 @@ func dropCreates(up *sandbox.Server, drop bool) {
 	})
 }
 
-// unknownLetter has a job of the given body end as submission_outcome_unknown, and
-// gives its letter.
+// unknownLetter ends a job as submission_outcome_unknown and returns its dead letter.
 func (r *replica) unknownLetter(up *sandbox.Server, requestID, body string) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	dropCreates(up, true)
@@ -168,7 +162,7 @@ func (r *replica) unknownLetter(up *sandbox.Server, requestID, body string) *gen
 	return r.letterOf(e.Job.GetId())
 }
 
-// letterOf finds the only letter of a job, with its request.
+// letterOf returns the only dead letter of a job, with its request.
 func (r *replica) letterOf(id string) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	var found []*genbusv1.StoredDeadLetter
@@ -196,7 +190,6 @@ func (r *replica) letters(q Query) []*genbusv1.StoredDeadLetter {
 	return page.Letters
 }
 
-// gone checks that there is no such letter any more.
 func (r *replica) gone(seq uint64) {
 	r.t.Helper()
 	if _, err := r.Letter(r.t.Context(), seq); errcode.CodeOf(err) != errcode.LetterNotFound {
@@ -204,7 +197,6 @@ func (r *replica) gone(seq uint64) {
 	}
 }
 
-// end waits for a job's end.
 func (r *replica) end(n subject.JobName) joblog.Entry {
 	r.t.Helper()
 	return r.until(n, genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
@@ -234,7 +226,6 @@ func (r *replica) until(n subject.JobName, phase genbusv1.JobPhase) joblog.Entry
 	}
 }
 
-// history is every event of a job.
 func (r *replica) history(n subject.JobName) []joblog.Entry {
 	r.t.Helper()
 	all, err := joblogtest.History(r.t.Context(), r.o.Broker, n)
@@ -253,8 +244,7 @@ func videoName(id string) subject.JobName {
 	return subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}
 }
 
-// ask is an operator's look at the upstream: the same create under the same key
-// gives the task that is there already.
+// ask returns the existing upstream task for a create, by repeating it under the same key.
 func ask(t testing.TB, up *sandbox.Server, path, key string, body []byte) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, up.URL()+path, strings.NewReader(string(body)))
@@ -289,7 +279,6 @@ func ask(t testing.TB, up *sandbox.Server, path, key string, body []byte) string
 	return answer.Data.TaskID
 }
 
-// request puts a message into the inbox.
 func (r *replica) request(m *nats.Msg) {
 	r.t.Helper()
 	if _, err := r.o.Broker.Publish(r.t.Context(), m); err != nil {
@@ -306,7 +295,6 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return data
 }
 
-// await asks again until it is so, for what has no event.
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,6 +1,6 @@
-// Package parts builds what all of a replica works with: the job log and its index, the queue, the
-// quotas and admission. It runs no jobs and serves no callers; packages consumer and service do that
-// on top of it.
+// Package parts builds the components that every replica needs: the job log and its index, the
+// queue, the quotas and admission. It runs no jobs and serves no callers. Packages consumer and
+// service build on it.
 package parts
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are what a replica has before its parts. The caller closes Broker and Routes.
+// Options are the dependencies of Parts. The caller closes Broker and Routes.
 type Options struct {
 	Config  *config.Live
 	Broker  *broker.Broker
@@ -34,7 +34,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Parts are the parts of one replica. Several replicas may share a process.
+// Parts holds the components of one replica. Several replicas may share a process.
 type Parts struct {
 	Options
 	Content         *content.Reader // closed by the caller of New
@@ -61,7 +61,7 @@ func New(o Options) *Parts {
 	})
 	p.Index = jobindex.New(jobindex.Options{
 		Log: p.Log, Broker: o.Broker, Metrics: o.Metrics, Logger: o.Logger, Mode: indexMode(cfg), Size: cfg.Limits.ListIndex,
-		Able: func() error { // the replicas that keep the index also enforce deadlines
+		Able: func() error { // replicas with the index also enforce deadlines
 			_, err := o.Broker.Clock().Now()
 			return err
 		},
@@ -79,8 +79,8 @@ func New(o Options) *Parts {
 	return p
 }
 
-// indexMode returns whether this replica keeps the job index. An embedded broker has no other
-// replica.
+// indexMode returns whether this replica keeps the job index. A replica with an embedded broker is
+// alone and always keeps it.
 func indexMode(cfg *config.Config) jobindex.Mode {
 	if cfg.NATS.Embedded() {
 		return jobindex.Alone
@@ -88,9 +88,9 @@ func indexMode(cfg *config.Config) jobindex.Mode {
 	return jobindex.Mode(cfg.Index)
 }
 
-// StartLog starts the log and then the index. Register the observers of both first: they hear of
-// every job that is already in the log. Both run until ctx ends or end is called, which waits for
-// them.
+// StartLog starts the log and then the index. Register the observers of both first, because they
+// are called for every job already in the log. Both run until ctx ends or end is called. end waits
+// for them to stop.
 func (p *Parts) StartLog(ctx context.Context) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	logEnded, err := p.Log.Start(ctx)

@@ -13,20 +13,20 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// What a call can tell a breaker, in addition to nil for a success.
+// Results of a call for a breaker, in addition to nil for a success.
 var (
 	errTrouble = errors.New("the upstream is failing")
 	errNothing = errors.New("the call says nothing about the upstream")
 )
 
-// breaker keeps jobs from an upstream that fails. The pool's mutex guards it.
+// breaker withholds jobs from a failing upstream. Pool.mu guards it.
 type breaker struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	service *service
 	openFor time.Duration
 	// until is when an open breaker lets one job through.
 	until time.Time
-	open  bool // opened, and no job succeeded since
+	open  bool // opened, and no job has succeeded since
 }
 
 func newBreaker(s *service, c config.Breaker) *breaker {
@@ -43,15 +43,14 @@ func newBreaker(s *service, c config.Breaker) *breaker {
 	return b
 }
 
-// changed is called within Allow, State and the report of a call.
+// changed runs within Allow, State and the report of a call.
 func (b *breaker) changed(name string, _, to gobreaker.State) {
 	if b.service.breaker != b {
-		return // a reload has replaced it
+		return // replaced by a reload
 	}
 	switch to {
 	case gobreaker.StateOpen:
-		// One more nanosecond: at the very end of its time the breaker is still
-		// open.
+		// One more nanosecond, because the breaker is still open at the very end.
 		b.until = time.Now().Add(b.openFor + 1)
 		b.open = true
 		b.service.showBreaker()
@@ -60,18 +59,17 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 		b.open = false
 		b.service.showBreaker()
 		b.service.logger.Info("upstream breaker closed", "upstream", name)
-	case gobreaker.StateHalfOpen: // not open to everybody yet
+	case gobreaker.StateHalfOpen: // only for one job
 	}
 }
 
-// givenUp reports whether a call ended because its context had.
+// givenUp reports whether a call ended because its context ended.
 func givenUp(err *upstream.Error) bool {
 	return err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled)
 }
 
-// health is what a call says about its upstream, in the breaker's terms: a
-// refusal shows that the upstream works, unless it is about the upstream and
-// may pass.
+// health returns what a call says about its upstream, in the breaker's terms. A refusal proves that
+// the upstream works, unless it concerns the upstream as a whole and is temporary.
 func health(err *upstream.Error) error {
 	switch {
 	case err == nil:
@@ -79,7 +77,7 @@ func health(err *upstream.Error) error {
 	case givenUp(err):
 		return errNothing
 	case err.HTTPStatus == 0 && !err.Written && err.Final:
-		return errNothing // it could not be sent to anybody
+		return errNothing // could not be sent to any upstream
 	case err.HTTPStatus == 0:
 		return errTrouble // not reached, or no answer in time
 	case err.Final && err.Said, err.Scope != upstream.ScopeUpstream:

@@ -9,22 +9,20 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// budget bounds what retries add to the traffic of this process, over all
-// upstreams: in an outage each job would otherwise be sent again and again, and
-// to every upstream in turn. First tries are never held back; each of them earns
-// a share of a retry. The pool's mutex guards it.
+// budget limits the retries of this process over all upstreams, because in an outage each job would
+// otherwise be resent repeatedly, to one upstream after another. First tries are never held back,
+// and each earns a share of a retry. Pool.mu guards it.
 type budget struct {
 	share  float64
 	credit float64
 	most   float64       // of credit
-	floor  *rate.Limiter // retries that need no credit
+	floor  *rate.Limiter // retries without credit
 }
 
-// budgetSeconds is how many seconds of the floor may be saved up, as credit too.
+// budgetSeconds is how many seconds of the floor may accumulate; it also limits the credit.
 const budgetSeconds = 10
 
-// newBudget makes a budget; nil, which allows everything, for the zero
-// configuration.
+// newBudget returns a budget, or nil for the zero configuration. A nil budget allows every retry.
 func newBudget(c config.Retry) *budget {
 	if c == (config.Retry{}) {
 		return nil
@@ -33,15 +31,14 @@ func newBudget(c config.Retry) *budget {
 	return &budget{share: c.Share, most: most, floor: rate.NewLimiter(rate.Limit(c.PerSecond), int(most))}
 }
 
-// first counts a first try.
 func (b *budget) first() {
 	if b != nil {
 		b.credit = min(b.credit+b.share, b.most)
 	}
 }
 
-// retry reports whether a retry may go now, and otherwise when to ask again. It
-// takes nothing; spend does.
+// retry reports whether a retry is allowed now, and otherwise when to ask again. Call spend to use
+// it.
 func (b *budget) retry(now time.Time) (next time.Time, ok bool) {
 	if b == nil || b.credit >= 1 {
 		return now, true
@@ -56,7 +53,7 @@ func (b *budget) retry(now time.Time) (next time.Time, ok bool) {
 	return now.Add(time.Duration(math.Ceil(missing / float64(b.floor.Limit()) * float64(time.Second)))), false
 }
 
-// spend takes what one retry costs.
+// spend charges one retry.
 func (b *budget) spend(now time.Time) {
 	switch {
 	case b == nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// An outage: every job is refused, and comes again as often as it may.
+// TestRetriesAreBounded proves that in an outage, retries are limited and first tries are not.
 func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,20 +28,20 @@ func TestRetriesAreBounded(t *testing.T) {
 		expectNumber(t, "retries saved up", retries(), 10)
 		expectBusy(t, c, &pool.Tried{SentBefore: true}, time.Second)
 
-		// A first try is never held back, and two of them earn one retry.
+		// First tries are never held back, and two of them earn one retry.
 		for range 4 {
 			get(t, c, new(pool.Tried))
 		}
 		expectNumber(t, "retries earned", retries(), 2)
 
-		// To another upstream is a retry too.
+		// A failover is a retry too.
 		var tried pool.Tried
 		get(t, c, &tried)
 		expectBusy(t, c, &tried, time.Second)
 		pass(time.Second)
 		expect(t, []string{get(t, c, &tried).UpstreamKey().String()}, "b")
 
-		// So is a job that stays with its key.
+		// So is a resend with the same key.
 		next, ok := p.TryRetryBudget()
 		if ok || !next.Equal(time.Now().Add(time.Second)) {
 			t.Errorf("again %v at %v, want in a second", ok, next)

@@ -12,22 +12,19 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// opChat names the call in errors and metrics.
 const opChat = "chat"
 
-// Chat runs the chats of one route, and moves on to another key where one
-// fails. It is safe for concurrent use.
+// Chat runs the chats of one route, with failover to other keys. It is safe for concurrent use.
 type Chat struct {
 	chooser *Chooser
 	clients func(UpstreamKey) *chat.Client
 	total   time.Duration
-	late    error // the cause when a chat has had all its time
+	late    error // cause when the total time is over
 }
 
-// NewChat runs chats with the keys of a chat route. clients gives the client
-// of each key of the route; it is called for each attempt, so it should keep
-// them. A key that it gives no client for, nil, is passed over: the pool may have
-// it from a later configuration. The route's total timeout bounds all attempts at one chat together.
+// NewChat returns a Chat for a chat route. clients returns the client of a key; it is called for
+// each attempt and should cache them. A nil client skips the key, which may come from a later
+// configuration. The route's total timeout bounds all attempts of one chat together.
 func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
@@ -36,44 +33,41 @@ func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	}
 }
 
-// ChatRequest is one chat to run.
+// ChatRequest describes one chat.
 type ChatRequest struct {
-	// Job is whose chat it is. Its id is sent as Idempotency-Key to every upstream,
-	// unless it is empty.
+	// Job identifies the chat. Its ID is sent to every upstream as Idempotency-Key, unless it is
+	// empty.
 	Job Job
-	// Model is the caller's name of the model, which Body has too.
+	// Model is the caller's model name, which Body contains too.
 	Model string
-	// Body is the caller's JSON; only the model's name is changed, where the
-	// route says so. It must not change until the reply or the stream is closed.
+	// Body is the caller's JSON. Only the model name is changed, if the route maps it. Body must
+	// not change until the reply is complete or the stream is closed.
 	Body body.Document
-	// Queued chats move on only when the upstream certainly did not begin: their
-	// attempts are counted, and so is what is paid for. Others move on after any
-	// failure that another upstream might not have.
+	// Queued chats fail over only if the upstream certainly did not start: their attempts are
+	// counted, and what an upstream has done is paid for. Other chats fail over after any failure
+	// that another upstream might avoid.
 	Queued bool
-	// Slot is the place that the chat has already, from Reserve; nil takes one. It
-	// is over with the call. That of a key that has no client here, because it was
-	// reserved before a reload, is given back, and another one is taken.
+	// Slot is a slot from Reserve; nil acquires one. The call releases it. If the slot was reserved
+	// before a reload and its key has no client here, the call acquires another one.
 	Slot *Slot
-	// Tried is kept across the attempts of a queued chat, so that the next one
-	// begins with a key that has not failed yet; nil starts again.
+	// Tried persists over the attempts of a queued chat, so that the next one starts with a key
+	// that has not failed; nil starts a new round.
 	Tried *Tried
 }
 
-// ChatReply is a whole answer and who gave it.
+// ChatReply is a complete reply and the key that gave it.
 type ChatReply struct {
 	chat.Reply
 	UpstreamKey UpstreamKey
 }
 
-// Reserve takes a place for a chat that is about to be called, so that nothing
-// has to be promised for one that must wait. Where all slots are in use, the waiter waits
-// for one. The error is a *BusyError or ErrExhausted.
+// Reserve acquires a slot for a chat before anything is promised to its caller. If all slots are in
+// use, the waiter queues for one. It fails with *BusyError or ErrExhausted.
 func (c *Chat) Reserve(t *Tried, in *Waiter) (*Slot, error) { return c.acquire(t, in, true) }
 
-// Complete asks for a whole reply, of one key after the other until one
-// answers. Every error is an *upstream.Error: that of the last key which was
-// called, or, when none was or the next one only has no place now, one that is
-// neither Written nor Final and says in RetryAfter when to try again.
+// Complete returns a complete reply, trying keys in turn until one answers. Its error is an
+// *upstream.Error: the one of the last key called, or, if none was called or the next key is only
+// busy, one that is neither Written nor Final and has RetryAfter.
 func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.total, c.late)
 	defer cancel()
@@ -90,7 +84,6 @@ func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error)
 	return reply, err
 }
 
-// attempt is one call of one key.
 type attempt struct {
 	client  *chat.Client
 	request chat.Request
@@ -120,8 +113,7 @@ func (a *attempt) measure(verdict string, status int) {
 	a.slot.service.metrics.Request(opChat, verdict, status, time.Since(a.begin))
 }
 
-// run calls key after key until one works, or the failure is nothing
-// that another one could avoid.
+// run tries keys until a call succeeds or fails in a way that another key cannot avoid.
 func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) error) error {
 	if req.Tried == nil {
 		req.Tried = new(Tried)
@@ -150,7 +142,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 	}
 }
 
-// reserved is the slot, if it can be used here.
+// reserved returns slot if this Chat has a client for it, and releases it otherwise.
 func (c *Chat) reserved(slot *Slot) *Slot {
 	if slot != nil && c.clients(slot.id) == nil {
 		slot.Release()
@@ -159,9 +151,9 @@ func (c *Chat) reserved(slot *Slot) *Slot {
 	return slot
 }
 
-// acquire finds the next key. A chat whose earlier attempts left none to
-// try begins a new round; where those that they left are busy, it does so the
-// next time, lest it wait for ever for one that is never free.
+// acquire returns a slot with the next key. If earlier attempts have used up the keys, it starts a
+// new round. If the remaining keys are busy, the next call starts a new round, so that the chat
+// does not wait forever for a key that is never free.
 func (c *Chat) acquire(t *Tried, in *Waiter, first bool) (*Slot, error) {
 	again := first && len(t.keys) > 0
 	slot, err := c.chooser.AcquireInTurn(t, in)
@@ -175,7 +167,7 @@ func (c *Chat) acquire(t *Tried, in *Waiter, first bool) (*Slot, error) {
 	return nil, err
 }
 
-// try makes one call. The slot is over with it, unless the call keeps it.
+// try makes one call. It releases slot, unless the call keeps it.
 func (c *Chat) try(ctx context.Context, req ChatRequest, slot *Slot, call func(*attempt) error) *upstream.Error {
 	a := &attempt{client: c.clients(slot.id), chooser: c.chooser, job: req.Job, slot: slot, begin: time.Now()}
 	sent := req.Body
@@ -196,8 +188,7 @@ func (c *Chat) try(ctx context.Context, req ChatRequest, slot *Slot, call func(*
 	return e
 }
 
-// explain names the time that all attempts have together, where that is what
-// ended a call.
+// explain converts err and reports the total timeout if that ended the call.
 func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
 	e := upstream.AsError(opChat, err)
 	if cause := context.Cause(ctx); e.Code == chat.CodeCancelled && errors.Is(cause, c.late) {
@@ -206,8 +197,8 @@ func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
 	return e
 }
 
-// noKey says why there is no key to go to. A refusal for good is not the
-// whole answer while another key is only busy.
+// noKey returns the error for a chat without a key to try. A key's final refusal is not the whole
+// answer while another key is only busy.
 func (c *Chat) noKey(err error, last *upstream.Error) error {
 	busy, ok := errors.AsType[*BusyError](err)
 	switch {
@@ -226,7 +217,6 @@ func (c *Chat) noKey(err error, last *upstream.Error) error {
 	return e
 }
 
-// movesOn reports whether a failed chat may go to another key.
 func movesOn(err *upstream.Error, queued bool) bool {
 	if err.Scope == upstream.ScopeRequest {
 		return false
@@ -234,7 +224,7 @@ func movesOn(err *upstream.Error, queued bool) bool {
 	return !queued || notBegun(err)
 }
 
-// notBegun reports whether the upstream certainly did not begin with the chat.
+// notBegun reports whether the upstream certainly did not start the chat.
 func notBegun(err *upstream.Error) bool {
 	if !err.Written {
 		return true
@@ -243,12 +233,12 @@ func notBegun(err *upstream.Error) bool {
 		return false
 	}
 	switch status := err.HTTPStatus; status {
-	case 408, 409, 425: // it may be at it
+	case 408, 409, 425: // it may be running
 		return false
 	case 503, 529: // overloaded
 		return true
 	default:
-		// A 5xx that calls itself final has refused the next call, not this one.
+		// A 5xx that calls itself final refuses later calls, and says nothing about this one.
 		return status < 500 && (err.Final || status >= 300)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// failures are answers to a chat, and whether it moves on after them.
+// failures lists answers to a chat, and whether inline and queued chats fail over after them.
 var failures = map[string]struct {
 	answer         http.HandlerFunc
 	inline, queued bool
@@ -53,7 +53,7 @@ var failures = map[string]struct {
 	"bad request as 500":    {refuse(500, "invalid_request_error"), false, false},
 }
 
-// runs are the two ways to ask.
+// runs contains both ways to run a chat.
 var runs = map[string]func(context.Context, *fleet, pool.ChatRequest) (pool.UpstreamKey, error){
 	"complete": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.UpstreamKey, error) {
 		reply, err := f.chat.Complete(ctx, r)
@@ -119,7 +119,7 @@ func TestChatsMoveAlongKeysAndUpstreams(t *testing.T) {
 		`upstream_requests_total{op="chat",status="5xx",upstream="a",verdict="failed"} 1`,
 		`upstream_requests_total{op="chat",status="none",upstream="b",verdict="failed"} 1`, answeredByB,
 	)
-	// The next one begins with the key that did not refuse.
+	// The next chat starts with the key that did not refuse.
 	if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
 		t.Error(err)
 	}
@@ -162,7 +162,7 @@ func TestABodyThatCannotBeMapped(t *testing.T) {
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`)
 }
 
-// A caller that goes away takes its chat along.
+// TestNobodyIsAskedForNobody proves that a chat whose caller left does not fail over.
 func TestNobodyIsAskedForNobody(t *testing.T) {
 	t.Parallel()
 	for way, run := range runs {
@@ -184,7 +184,7 @@ func TestNobodyIsAskedForNobody(t *testing.T) {
 	}
 }
 
-// leaver hangs up when the answer has been read.
+// leaver cancels once the response has been read.
 type leaver struct {
 	http.RoundTripper
 	leave func()
@@ -208,7 +208,7 @@ func (b leaversBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// A refusal that comes while the caller leaves is the end as well.
+// TestARefusalForNobody proves the same if a refusal arrives while the caller leaves.
 func TestARefusalForNobody(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": refuse(401, ""), "b": replies}, nil, nil)
@@ -221,7 +221,7 @@ func TestARefusalForNobody(t *testing.T) {
 	expect(t, f.called(), "a")
 }
 
-// A chat that went well shows that its upstream is well.
+// TestAnAnswerCountsForTheBreaker proves that a successful chat resets the breaker.
 func TestAnAnswerCountsForTheBreaker(t *testing.T) {
 	t.Parallel()
 	for way, run := range runs {
@@ -272,7 +272,8 @@ func TestNoUpstreamForAChat(t *testing.T) {
 	}
 }
 
-// One key's refusal for good is not the route's, while another is only busy.
+// TestARefusalDoesNotSpeakForBusyKeys proves that the chat is busy, not refused, while another key
+// may accept it.
 func TestARefusalDoesNotSpeakForBusyKeys(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": refuse(404, "model_not_found"), "b": replies}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
@@ -291,7 +292,8 @@ func TestARefusalDoesNotSpeakForBusyKeys(t *testing.T) {
 	expect(t, f.called(), "a", "b")
 }
 
-// The attempts of a queued chat begin with a key that has not failed yet, and go round.
+// TestAttemptsOfAQueuedChat proves that attempts start with a key that has not failed and then go
+// round.
 func TestAttemptsOfAQueuedChat(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": refuse(500, ""), "b": refuse(500, "")}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
@@ -309,8 +311,8 @@ func TestAttemptsOfAQueuedChat(t *testing.T) {
 	}
 	expect(t, f.called(), "a", "b", "a")
 	other := f.pool.Resume(pool.UpstreamKey{Upstream: "b"})
-	attempt(0)   // b has no place
-	attempt(500) // which is not waited for a second time
+	attempt(0)   // b has no slot
+	attempt(500) // a new round, instead of waiting for b again
 	expect(t, f.called()[3:], "a")
 	other.Release()
 }
@@ -334,9 +336,8 @@ func TestManyChatsAtOnce(t *testing.T) {
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`, `upstream_in_hand{upstream="b"} 0`)
 }
 
-// TestChatsOfBeforeAReload: a reload has added a key that the chats in hand have no
-// client for. They call those that they have, also where a place with the new key was
-// reserved for them, and every place is given back.
+// TestChatsOfBeforeAReload proves that chats from before a reload only use keys for which they have
+// a client, and return all slots.
 func TestChatsOfBeforeAReload(t *testing.T) {
 	t.Parallel()
 	for way, run := range runs {
@@ -362,7 +363,7 @@ func TestChatsOfBeforeAReload(t *testing.T) {
 	}
 }
 
-// TestAChatThatIsSentTwiceCountsTwice: its second request takes from the rate of the key.
+// TestAChatThatIsSentTwiceCountsTwice proves that a resent request counts toward the key's rate.
 func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Bool

@@ -9,21 +9,20 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// Stream is a streamed reply of one key. Its methods are those of
-// chat.Stream. It is not safe for concurrent use.
+// Stream is a streamed reply of one key, with the methods of chat.Stream. It is not safe for
+// concurrent use.
 type Stream struct {
 	*chat.Stream
 	chat    *Chat
-	ctx     context.Context // of all attempts together
+	ctx     context.Context // of all attempts
 	cancel  context.CancelFunc
 	attempt *attempt
 	over    bool // reported
 }
 
-// Stream asks for a streamed reply, of one key after the other until one has
-// sent its first block. From then on no other is asked: what fails later is
-// returned by Next. The errors are those of Complete. The caller closes the
-// stream.
+// Stream returns a streamed reply, trying keys in turn until one has sent its first block. Later
+// failures are returned by Next, without failover. It fails like Complete. The caller must close
+// the stream.
 func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 	s := &Stream{chat: c}
 	s.ctx, s.cancel = context.WithTimeoutCause(ctx, c.total, c.late)
@@ -47,7 +46,7 @@ func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 // UpstreamKey returns the key that answers.
 func (s *Stream) UpstreamKey() UpstreamKey { return s.attempt.slot.UpstreamKey() }
 
-// Next gives the next block, with the errors of chat.Stream.
+// Next returns the next block, with the errors of chat.Stream.
 func (s *Stream) Next() ([]byte, error) {
 	block, err := s.Stream.Next()
 	switch {
@@ -63,8 +62,8 @@ func (s *Stream) Next() ([]byte, error) {
 	return nil, s.failed(err)
 }
 
-// Unusable ends a stream whose blocks cannot be put together, because of err, and gives the
-// error as Next would. The upstream has failed with it, unless all blocks had come.
+// Unusable ends a stream whose blocks cannot be assembled, because of err, and returns the error as
+// Next would. It counts as a failure of the upstream, unless all blocks had arrived.
 func (s *Stream) Unusable(err error) error {
 	err = s.Stream.Unusable(err)
 	if s.over {
@@ -80,10 +79,10 @@ func (s *Stream) failed(err error) error {
 	return e
 }
 
-// Close ends the call, whether it is over or not. It may be called twice.
+// Close ends the call at any point. It may be called twice.
 func (s *Stream) Close() {
 	if !s.over {
-		// Its caller went away, which says nothing about the upstream.
+		// The caller left, which says nothing about the upstream.
 		s.over = true
 		s.attempt.measure("given_up", s.Status())
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// collect reads a stream to its end.
 func collect(s *pool.Stream) (blocks []string, err error) {
 	for {
 		b, err := s.Next()
@@ -53,7 +52,7 @@ func TestStream(t *testing.T) {
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="b"} 0`, answeredByB)
 }
 
-// What was handed out cannot be taken back: no other key is asked.
+// TestStreamsDoNotMoveOnOnceBegun proves that a stream does not fail over after its first block.
 func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	t.Parallel()
 	for name, rest := range map[string]string{
@@ -84,10 +83,11 @@ func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	}
 }
 
-// A stream whose blocks cannot be put together has failed as another one.
+// TestAnUnusableStreamHasFailed proves that Unusable counts as a failure, unless the stream was
+// complete.
 func TestAnUnusableStreamHasFailed(t *testing.T) {
 	t.Parallel()
-	for name, read := range map[string]bool{"failed": false, "answered": true} { // all blocks had come
+	for name, read := range map[string]bool{"failed": false, "answered": true} { // after all blocks
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, byKey{"a": streams}, nil, nil)
@@ -112,7 +112,7 @@ func TestAnUnusableStreamHasFailed(t *testing.T) {
 	}
 }
 
-// What a stream says late still sets its key aside.
+// TestStreamsReportTheirEnd proves that a late error starts the key's cooldown.
 func TestStreamsReportTheirEnd(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a/1": events(firstBlock, `{"error":{"message":"no","code":"insufficient_quota"}}`), "a/2": streams}, nil, nil)
@@ -146,7 +146,7 @@ func TestAStreamHasATime(t *testing.T) {
 	}
 }
 
-// A caller that leaves gives its place back, and says nothing of the upstream.
+// TestACallerLeavesAStream proves that Close returns the slot and leaves the breaker unchanged.
 func TestACallerLeavesAStream(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
@@ -172,8 +172,8 @@ func TestACallerLeavesAStream(t *testing.T) {
 		`upstream_requests_total{op="chat",status="2xx",upstream="a",verdict="given_up"} 3`)
 }
 
-// A breaker that lets one chat through to try its upstream does not wait for the
-// end of a long answer.
+// TestAStreamThatBeganClosesTheBreaker proves that a streaming probe closes the breaker with its
+// first block.
 func TestAStreamThatBeganClosesTheBreaker(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {

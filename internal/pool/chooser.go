@@ -12,32 +12,31 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// ErrExhausted says that a job has tried every key of its route.
+// ErrExhausted means that a job has tried every key of its route.
 var ErrExhausted = errors.New("every key of the route was tried")
 
-// BusyError says that there are keys that a job has not tried, and that none
-// of them takes it now.
+// BusyError means that keys are left to try, but none of them accepts the job now.
 type BusyError struct {
-	// Until is the earliest moment when one may; it lies in the future.
+	// Until is the earliest time to try again; it is in the future.
 	Until time.Time
-	// told is why, where the upstream has asked for the wait; nil otherwise.
+	// told is the pause that the upstream asked for, or nil.
 	told *pause
 }
 
-// Error gives the moment.
+// Error includes Until.
 func (e *BusyError) Error() string {
 	return "every key left to try is busy until " + e.Until.Format(time.RFC3339Nano)
 }
 
-// Tried is what one job has tried in this round. The zero value is a new round.
-// It belongs to one job at a time.
+// Tried records the keys that one job has tried in this round. The zero value starts a round. It
+// belongs to one job at a time.
 type Tried struct {
-	// SentBefore is true for a job that was sent before this round.
+	// SentBefore reports that the job was sent before this round.
 	SentBefore bool
-	// RefusedForNow is set when a key refused a video temporarily. The video retries there
-	// instead of going to an upstream whose breaker is open for creates.
+	// RefusedForNow means that a key refused a video temporarily. The video retries there instead
+	// of going to an upstream whose breaker is open for creates.
 	RefusedForNow bool
-	keys          []UpstreamKey // in the order of the tries
+	keys          []UpstreamKey // in order
 }
 
 // retry reports whether the next try is not the job's first.
@@ -45,15 +44,15 @@ func (t *Tried) retry() bool { return t.SentBefore || len(t.keys) > 0 }
 
 func (t *Tried) has(a UpstreamKey) bool { return slices.Contains(t.keys, a) }
 
-// Chooser finds keys for the jobs of one route, among the upstreams that the
-// pool has at that moment. It is safe for concurrent use.
+// Chooser selects keys for the jobs of one route, among the upstreams that the pool currently has.
+// It is safe for concurrent use.
 type Chooser struct {
 	pool       *Pool
 	route      config.Route
-	targets    []target               // in the route's order, or the heaviest first
-	weights    int                    // their sum; 0 for the route's order
-	has        func(UpstreamKey) bool // nil: every key
-	generation int                    // of the configuration that the clients are of
+	targets    []target               // in the route's order, or by descending weight
+	weights    int                    // their sum; 0 without weights
+	has        func(UpstreamKey) bool // nil accepts every key
+	generation int                    // of the clients' configuration
 }
 
 type target struct {
@@ -61,9 +60,8 @@ type target struct {
 	weight   int
 }
 
-// Chooser makes the chooser of a route, for clients of the configuration that the pool
-// has now. Upstreams that the pool does not have are passed over; a valid configuration
-// names none, but a job may have begun with an older one.
+// Chooser returns the chooser of a route for clients of the pool's current configuration. It skips
+// upstreams that the pool does not have: a job may have started with an older configuration.
 func (p *Pool) Chooser(r config.Route) *Chooser {
 	p.mu.Lock()
 	c := &Chooser{pool: p, route: r, generation: p.generation}
@@ -76,37 +74,36 @@ func (p *Pool) Chooser(r config.Route) *Chooser {
 	return c
 }
 
-// Next is the chooser for clients of the configuration that the pool's next Reload takes.
+// Next returns the chooser for clients of the next configuration, which the pool's next Reload
+// takes.
 func (c *Chooser) Next() *Chooser {
 	next := *c
 	next.generation++
 	return &next
 }
 
-// Among is the chooser among those of its keys that has says yes to. What is to be
-// called has clients of one configuration, and the pool may have the keys of a later
-// one by now. has is called while the pool is locked: it does not block, and calls
-// nothing of the pool.
+// Among returns a chooser limited to the keys that has accepts. Clients belong to one
+// configuration, while the pool may already have the keys of a later one. has runs with the pool
+// locked, so it must not block or call the pool.
 func (c *Chooser) Among(has func(UpstreamKey) bool) *Chooser {
 	among := *c
 	among.has = has
 	return &among
 }
 
-// Acquire is AcquireInTurn for a job that does not wait in turn.
+// Acquire is AcquireInTurn without a waiter.
 func (c *Chooser) Acquire(t *Tried) (*Slot, error) { return c.AcquireInTurn(t, nil) }
 
-// AcquireInTurn gives a place with a key that the job has not tried, and counts
-// it as tried. It does not block. Where all slots of a key are in use, the waiter waits
-// for one, and its job is woken when it should acquire again; nil does not wait.
+// AcquireInTurn returns a slot with a key that the job has not tried, and records the key in t. It
+// does not block. If all slots of a key are in use, the waiter queues for one and is woken when the
+// job should try again; in may be nil.
 //
-// Upstreams are taken in the route's order; with weights, the first is drawn by
-// weight and the others follow, the heaviest first. The keys of one upstream
-// take turns. Keys that cool down are used when no other is left, so that a
-// route with nothing but a bad key says so at once. A job that was sent before
-// needs a place in the budget of retries, too.
+// Upstreams follow the route's order. With weights, the first is drawn by weight and the others
+// follow by descending weight. The keys of one upstream take turns. A key in cooldown is the last
+// resort, so that a route whose only key is bad fails at once. A job that was sent before also
+// needs the retry budget.
 //
-// The error is a *BusyError or ErrExhausted.
+// It fails with *BusyError or ErrExhausted.
 func (c *Chooser) AcquireInTurn(t *Tried, in *Waiter) (*Slot, error) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
@@ -116,12 +113,12 @@ func (c *Chooser) AcquireInTurn(t *Tried, in *Waiter) (*Slot, error) {
 	case err == nil:
 		in.leave()
 	default:
-		in.giveBack() // it could not be used
+		in.giveBack() // the reserved slot could not be used
 	}
 	return slot, err
 }
 
-// acquire needs the pool's lock.
+// acquire requires the pool's lock.
 func (c *Chooser) acquire(t *Tried, in *Waiter, now time.Time) (*Slot, error) {
 	ready, cooling := c.untried(t, now)
 	if len(ready) == 0 {
@@ -157,8 +154,7 @@ func (c *Chooser) acquire(t *Tried, in *Waiter, now time.Time) (*Slot, error) {
 	return nil, busy
 }
 
-// untried gives the keys that are left for a job, in the order in which it
-// should try them.
+// untried returns the keys left for a job, in the order to try them.
 func (c *Chooser) untried(t *Tried, now time.Time) (ready, cooling []*key) {
 	for _, target := range c.order(t) {
 		s := c.pool.services[target.upstream]
@@ -178,7 +174,7 @@ func (c *Chooser) untried(t *Tried, now time.Time) (ready, cooling []*key) {
 	return ready, cooling
 }
 
-// order draws where a job begins. One that has begun goes on with the heaviest.
+// order returns the targets to try. It draws the first one for a job that has not started.
 func (c *Chooser) order(t *Tried) []target {
 	if c.weights == 0 || len(t.keys) > 0 {
 		return c.targets
@@ -197,7 +193,7 @@ func (c *Chooser) slot(t *Tried, k *key, done func(error), now time.Time) *Slot 
 		done: done, probe: k.service.breaker.State() == gobreaker.StateHalfOpen,
 	}
 	if l.probe {
-		// A probe that takes long must not keep everybody else away.
+		// A slow probe must not keep other jobs away.
 		l.patience = time.AfterFunc(max(k.service.breaker.openFor, probePatience), l.passOn)
 	}
 	l.trial = c.route.Kind == config.KindVideo && k.service.creates.try(c.route.Timeouts.Create, now)
@@ -217,7 +213,7 @@ func (c *Chooser) slot(t *Tried, k *key, done func(error), now time.Time) *Slot 
 	return l
 }
 
-// earlier gives the earlier moment; a zero one is none.
+// earlier returns the earlier time, ignoring a zero a.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -47,7 +47,7 @@ func TestNobodyToGoTo(t *testing.T) {
 	}
 }
 
-// weighted makes a route over upstreams a, b and c with these weights.
+// weighted returns a route over upstreams a, b and c with these weights.
 func weighted(weights ...int) (config.Upstreams, config.Route) {
 	ups, r := config.Upstreams{}, along("a", "b", "c")
 	for i, w := range weights {
@@ -114,7 +114,7 @@ func TestConcurrencyOfEachKey(t *testing.T) {
 		expect(t, keys, "a/1", "a/2", "a/1", "a/2")
 		expectBusy(t, c, new(pool.Tried), time.Second)
 		slots[3].Release()
-		slots[3].Release() // one place, however often
+		slots[3].Release() // returns only one slot
 		expect(t, []string{get(t, c, new(pool.Tried)).UpstreamKey().String()}, "a/2")
 		expectBusy(t, c, new(pool.Tried), time.Second)
 	})
@@ -152,7 +152,7 @@ func TestUnknownKeysAreResumed(t *testing.T) {
 		l.Report(c, aJob, &badKey)
 		l.Report(c, aJob, nil)
 		l.Begun()
-		expect(t, []string{next(t, c)}, "a/1") // neither counted nor set aside
+		expect(t, []string{next(t, c)}, "a/1") // neither counted nor paused
 		l.Release()
 		l.Release()
 	}
@@ -174,7 +174,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// A job that another rule keeps away uses nothing of the rate.
+// TestRateIsGivenBack proves that a job refused by another rule does not use the rate.
 func TestRateIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestTheEarliestPlace(t *testing.T) {
 		if got := get(t, c, &tried).UpstreamKey().String(); got != "b" {
 			t.Errorf("went to %s, want b", got)
 		}
-		expectBusy(t, c, &tried, 10*time.Second) // what was tried does not count
+		expectBusy(t, c, &tried, 10*time.Second) // keys already tried do not count
 	})
 }
 

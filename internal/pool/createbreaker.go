@@ -15,10 +15,10 @@ import (
 // maxTrialWait bounds the wait between two trial creates.
 const maxTrialWait = 10 * time.Minute
 
-// createBreaker is the circuit breaker for video creates on routes with several upstreams. A failed create may
-// have been paid for and its job is lost, so the first failure opens the breaker. While it is open,
-// one trial create per wait goes to the upstream, across all replicas. Each lost trial doubles the
-// wait. A successful create closes the breaker. The pool's mutex guards it.
+// createBreaker is the circuit breaker for video creates on routes with several upstreams. A failed
+// create may be charged and loses its job, so the first failure opens the breaker. While it is
+// open, one trial create per wait goes to the upstream, across all replicas. Each lost trial
+// doubles the wait. A successful create closes the breaker. Pool.mu guards it.
 type createBreaker struct {
 	service  *service
 	wait     time.Duration // between two trials; zero while closed
@@ -28,11 +28,9 @@ type createBreaker struct {
 	announce func(peerNotification)
 }
 
-// closed reports whether the breaker is closed.
 func (c *createBreaker) closed() bool { return c.wait == 0 }
 
-// try marks a create as the trial if one is due, and holds back others for as long as a create
-// may take.
+// try marks a create as the trial if one is due, and holds back others until it should have ended.
 func (c *createBreaker) try(takes time.Duration, now time.Time) bool {
 	if c.closed() || now.Before(c.until) {
 		return false
@@ -52,7 +50,7 @@ func (c *createBreaker) report(sent upstream.Submission, trial bool, began, now 
 		c.announce(peerNotification{Upstream: c.service.name})
 	case failed:
 		c.fail(trial && sent.Verdict == upstream.Unknown, now)
-	case trial: // refused, which says nothing about creates
+	case trial: // refused; no information about creates
 		c.unsent(now)
 	}
 }
@@ -86,7 +84,7 @@ func (c *createBreaker) fail(longer bool, now time.Time) {
 	}
 }
 
-// apply adopts the state from another replica's notification.
+// apply adopts the state from a peer notification.
 func (c *createBreaker) apply(n peerNotification) {
 	if n.Wait <= 0 {
 		c.wait, c.until = 0, time.Time{}
@@ -117,10 +115,10 @@ func (c *createBreaker) show(open bool) {
 // jittered adds up to a tenth, so that replicas do not send trials at the same moment.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// forCreates filters ready for a video create: keys of open breakers are dropped unless a trial is
-// due, and next is the earliest trial (zero: none). A key that is cooling down behind a closed breaker also counts as
-// an alternative, because a refused key costs no job. Without any alternative all keys stay, ordered
-// by wait.
+// forCreates filters ready for a video create. It drops keys of open breakers unless a trial is
+// due; next is the earliest trial, or zero. A key in cooldown behind a closed breaker counts as an
+// alternative, because a refused key costs no job. Without an alternative all keys stay, ordered by
+// wait.
 func (c *Chooser) forCreates(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
 	closed := func(k *key) bool { return k.service.creates.closed() }
 	if c.route.Kind != config.KindVideo || len(c.targets) < 2 {

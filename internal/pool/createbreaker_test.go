@@ -16,14 +16,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// videosAlong makes a video route over some upstreams, in their order.
+// videosAlong returns a video route over upstreams in this order.
 func videosAlong(names ...string) config.Route {
 	r := along(names...)
 	r.Kind, r.Timeouts.Create = config.KindVideo, time.Minute
 	return r
 }
 
-// sent is a create whose outcome is not known, but for refusals and those that went well.
+// sent returns a submission with this error, accepted for nil and unknown by default.
 func sent(err *upstream.Error) upstream.Submission {
 	switch err {
 	case nil:
@@ -37,7 +37,7 @@ func sent(err *upstream.Error) upstream.Submission {
 	}
 }
 
-// create has one new job fail, or go well, at the first key.
+// create reports a create of a new job at the first key.
 func create(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
@@ -46,8 +46,8 @@ func create(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	return l.UpstreamKey().String()
 }
 
-// TestCreatesAvoidAnUpstreamThatFailsThem: after one that failed, one create trial the upstream at
-// the end of each wait, which doubles up to ten minutes, until one goes well.
+// TestCreatesAvoidAnUpstreamThatFailsThem proves that after a failed create, one trial per wait
+// goes to the upstream, and that the wait doubles up to ten minutes until a trial succeeds.
 func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 		c := p.Chooser(videosAlong("a", "b"))
 		one, two, three := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
 		one.ReportCreate(c, aJob, sent(&unavailable))
-		two.ReportCreate(c, aJob, sent(nil)) // it began before the failure
+		two.ReportCreate(c, aJob, sent(nil)) // began before the failure
 		three.ReportCreate(c, aJob, sent(&noAnswer))
 		for _, seconds := range []int{15, 30, 60, 120, 240, 480, 600, 600} {
 			wait := time.Duration(seconds) * time.Second
@@ -89,9 +89,9 @@ func TestCreatesAvoidAnUpstreamThatFailsThem(t *testing.T) {
 	})
 }
 
-// TestACreateThatHangsIsTheOnlyOneThatTries, also where so many have failed that the breaker is open
-// for all jobs, and its end counts however late it comes. One that the upstream has no room for makes
-// the wait no longer.
+// TestACreateThatHangsIsTheOnlyOneThatTries proves that one hanging create at a time is the trial,
+// also while the breaker is open for all jobs, that its late outcome counts, and that a refusal for
+// lack of capacity does not lengthen the wait.
 func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestACreateThatHangsIsTheOnlyOneThatTries(t *testing.T) {
 	})
 }
 
-// TestACreateWaitsForAKeyThatCoolsDown rather than to be lost at an upstream that fails: a refused key
-// costs no job.
+// TestACreateWaitsForAKeyThatCoolsDown proves that a create waits for a key in cooldown instead of
+// going to an upstream that fails creates.
 func TestACreateWaitsForAKeyThatCoolsDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestACreateWaitsForAKeyThatCoolsDown(t *testing.T) {
 	})
 }
 
-// TestWhatSaysNothingOfCreates leaves an upstream as it is: a chat, a refusal, and a create that
-// was not sent, which is tried again at once.
+// TestWhatSaysNothingOfCreates proves that chats, refusals and unsent creates leave the breaker
+// unchanged.
 func TestWhatSaysNothingOfCreates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestWhatSaysNothingOfCreates(t *testing.T) {
 	})
 }
 
-// TestACreateWaitsForABetterUpstream rather than for the place that one that fails has: while the
-// other has no slot, and when the other has refused it for now.
+// TestACreateWaitsForABetterUpstream proves that a create waits for an upstream that is busy, or
+// has refused it temporarily, instead of going to one that fails creates.
 func TestACreateWaitsForABetterUpstream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestACreateWaitsForABetterUpstream(t *testing.T) {
 	})
 }
 
-// TestWhereAllUpstreamsFailCreates the one that failed fewer comes first, and an only upstream is
-// left to its breaker.
+// TestWhereAllUpstreamsFailCreates proves that the upstream with the shortest wait comes first, and
+// that a route with one upstream ignores the breaker for creates.
 func TestWhereAllUpstreamsFailCreates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestWhereAllUpstreamsFailCreates(t *testing.T) {
 	})
 }
 
-// TestABreakerOfNoFailuresIsNone for creates either.
+// TestABreakerOfNoFailuresIsNone proves that failures: 0 also disables the breaker for creates.
 func TestABreakerOfNoFailuresIsNone(t *testing.T) {
 	t.Parallel()
 	never := with(func(u *config.Upstream) { u.Breaker.Failures = 0 })
@@ -206,7 +206,8 @@ func TestABreakerOfNoFailuresIsNone(t *testing.T) {
 	expect(t, []string{next(t, c)}, "a")
 }
 
-// TestReplicasShareWhichUpstreamsFailCreates: one that fails, and one that goes well again. A replica that begins later asks the others.
+// TestReplicasShareWhichUpstreamsFailCreates proves that replicas share the breaker state of
+// creates, and that a new replica asks for it.
 func TestReplicasShareWhichUpstreamsFailCreates(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -241,9 +242,9 @@ func TestReplicasShareWhichUpstreamsFailCreates(t *testing.T) {
 	await(two, "b")
 	three := replica("3")
 	await(three, "b")
-	await(one, "a").ReportCreate(one, aJob, sent(nil)) // the create that trial it, at the end of the wait
+	await(one, "a").ReportCreate(one, aJob, sent(nil)) // the trial at the end of the wait
 	for _, c := range []*pool.Chooser{one, two} {      // the third may have had an answer since
-		for range 100 { // and no end of a wait
+		for range 100 { // not just the end of a wait
 			await(c, "a")
 		}
 	}

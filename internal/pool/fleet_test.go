@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// fleet is some upstreams behind one chat route.
+// fleet is a set of upstreams behind one chat route.
 type fleet struct {
 	chat    *pool.Chat
 	pool    *pool.Pool
@@ -31,7 +31,7 @@ type fleet struct {
 	calls []call
 }
 
-// call is what one upstream was asked.
+// call is a request that an upstream received.
 type call struct {
 	key, model, jobID string
 }
@@ -39,8 +39,8 @@ type call struct {
 // byKey maps key names, such as "a" or "a/1", to their answers.
 type byKey map[string]http.HandlerFunc
 
-// newFleet starts a server for each key. The route takes them in the order
-// of their names; change may change it, and limit the upstreams.
+// newFleet starts a server for each key. The route orders them by name. change may change the
+// route, and limit the upstreams.
 func newFleet(t *testing.T, answers byKey, limit func(*config.Upstream), change func(*config.Route)) *fleet {
 	t.Helper()
 	f := &fleet{metrics: telemetry.NewMetrics("v1"), client: upstream.NewHTTPClient(upstream.TransportOptions{})}
@@ -79,7 +79,7 @@ func keyOf(s string) pool.UpstreamKey {
 	return pool.UpstreamKey{Upstream: name, Key: key}
 }
 
-// serve starts the server of one key. Without an answer nothing listens.
+// serve starts the server of one key. Without an answer, nothing listens.
 func (f *fleet) serve(t *testing.T, a pool.UpstreamKey, answer http.HandlerFunc) *chat.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,6 @@ func (f *fleet) serve(t *testing.T, a pool.UpstreamKey, answer http.HandlerFunc)
 	return chat.New(&upstream.Endpoint{Name: a.Upstream, BaseURL: server.URL, Client: f.client}, chat.Options{})
 }
 
-// called gives the keys that were called, in their order.
 func (f *fleet) called() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +117,6 @@ func request(queued bool) pool.ChatRequest {
 	}
 }
 
-// answer gives one fixed answer.
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -127,12 +125,12 @@ func answer(status int, body string) http.HandlerFunc {
 	}
 }
 
-// refuse gives an error in the usual shape.
+// refuse responds with an error in the usual format.
 func refuse(status int, code string) http.HandlerFunc {
 	return answer(status, fmt.Sprintf(`{"error":{"message":"no","type":"t","code":%q}}`, code))
 }
 
-// after has an answer say when to come again.
+// after adds Retry-After to an answer.
 func after(seconds string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", seconds)
@@ -144,7 +142,6 @@ const reply = `{"id":"1","object":"chat.completion","choices":[{"index":0,"messa
 
 var replies = answer(200, reply)
 
-// events streams these blocks.
 func events(blocks ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -162,7 +159,7 @@ const (
 
 var streams = events(firstBlock, lastBlock, "[DONE]")
 
-// cut drops the connection after the request was read.
+// cut drops the connection after reading the request.
 func cut(w http.ResponseWriter, _ *http.Request) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
@@ -170,5 +167,5 @@ func cut(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// hang answers never, until the caller goes away.
+// hang does not answer until the caller leaves.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -11,34 +11,33 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// How long a key waits that was told to slow down, but not for how long. The
-// wait doubles each time.
+// Waits of a key that was told to slow down without a duration. They double each time.
 const (
 	firstWait = time.Second
 	maxWait   = time.Minute
 )
 
-// key is the state of one upstream key. The pool's mutex guards it.
+// key is the state of one upstream key. Pool.mu guards it.
 type key struct {
 	id      UpstreamKey
 	service *service
 	index   int // in service.keys
 
 	inHand    int
-	most      int       // of inHand; 0 for no limit
-	reserved  int       // slots, for jobs that were woken
-	waiting   []*Waiter // for a slot, by number
+	most      int       // limit of inHand; 0 for none
+	reserved  int       // slots reserved for woken jobs
+	waiting   []*Waiter // for a slot, in order of number
 	limiter   *rate.Limiter
-	perSecond float64 // what the limiter was made from
+	perSecond float64 // rate of limiter
 
-	waitUntil    time.Time // told to slow down
+	waitUntil    time.Time // end of a pause that the upstream asked for
 	why          *pause
-	waits        int       // in a row, of those whose length was not told
-	coolingUntil time.Time // refused
-	refused      int       // with this HTTP status
+	waits        int       // consecutive pauses without a duration
+	coolingUntil time.Time // end of the cooldown after a refusal
+	refused      int       // HTTP status of the refusal
 	cooldown     time.Duration
-	since        int         // the generation that brought its secret
-	back         *time.Timer // fires when the key is no longer out; nil until it first is
+	since        int         // generation that brought its secret
+	back         *time.Timer // fires when the key is usable again; nil until first needed
 }
 
 func newKey(s *service, index int, name string, u config.Upstream, generation int) *key {
@@ -47,7 +46,7 @@ func newKey(s *service, index int, name string, u config.Upstream, generation in
 	return k
 }
 
-// limit bounds what the key is used for. What it holds counts on.
+// limit applies the limits of u. Slots in use keep counting.
 func (k *key) limit(u config.Upstream) {
 	k.most, k.cooldown = u.MaxConcurrent, u.KeyCooldown
 	if k.perSecond == u.RatePerSecond {
@@ -59,11 +58,10 @@ func (k *key) limit(u config.Upstream) {
 	}
 }
 
-// outUntil is when the key is neither waiting nor cooling down any more.
 func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.coolingUntil) }
 
-// take takes a place for one job, of that waiter where it waits in turn. Without a place it
-// gives the moment when there may be one; a cooldown is no hindrance here.
+// take claims a slot for one job, or for the waiter in. Without one, it returns the earliest time
+// at which there may be one. It ignores the cooldown.
 func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time) {
 	s := k.service
 	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
@@ -82,7 +80,7 @@ func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time)
 		reserved.CancelAt(now)
 		return nil, now.Add(wait)
 	}
-	// Last, because what the breaker has let through must report to it.
+	// Last, because a call that the breaker allowed must report to it.
 	done, err := s.breaker.Allow()
 	if err != nil {
 		reserved.CancelAt(now)
@@ -92,10 +90,9 @@ func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time)
 	return done, time.Time{}
 }
 
-// applyBackoff sets the key aside where the upstream did, and takes it back when a call
-// went well. What a call says that began before the key was set aside changes
-// nothing about that, and a client of a generation before that of the key's secret has
-// called with another secret.
+// applyBackoff pauses the key or starts its cooldown as the upstream asked, and ends them after a
+// success. Calls that began before that change nothing. Clients of a generation before the key's
+// secret are ignored, because they used another secret.
 func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.Time) {
 	switch {
 	case generation < k.since:
@@ -118,8 +115,7 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 	}
 }
 
-// told says for what the key waits; nil when it is nothing that the upstream
-// asked for.
+// told returns the pause that the upstream asked for, or nil.
 func (k *key) told(now time.Time) *pause {
 	switch {
 	case k.waitUntil.After(now):

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// quotes refuses a request in words that name what was asked.
+// quotes refuses a request in words that quote it.
 func quotes(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", "id of the secret")
@@ -22,9 +22,8 @@ func quotes(status int) http.HandlerFunc {
 	}
 }
 
-// TestAPauseIsTheUpstreamsAndItsWordsAreNot: who comes while a key waits is
-// told which one and until when, and nothing that was said to whom it was asked
-// for.
+// TestAPauseIsTheUpstreamsAndItsWordsAreNot proves that callers during a pause learn its source and
+// end, but nothing that the upstream said to another caller.
 func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
 	t.Parallel()
 	for way, run := range runs {

@@ -13,7 +13,7 @@ import (
 type peerNotification struct {
 	Replica  string `json:"replica"`
 	Upstream string `json:"upstream,omitempty"`
-	// Wait is the time between two trial creates in nanoseconds; zero: the breaker closed. Next
+	// Wait is the time between two trial creates in nanoseconds; zero if the breaker closed. Next
 	// is how long the receivers send no trial.
 	Wait time.Duration `json:"wait,omitempty"`
 	Next time.Duration `json:"next,omitempty"`
@@ -22,11 +22,11 @@ type peerNotification struct {
 	To  string `json:"to,omitempty"`
 }
 
-// maxNotifications bounds the send queue. Overflow is dropped.
+// maxNotifications limits the send queue. Overflow is dropped.
 const maxNotifications = 256
 
-// Share exchanges the breaker state of creates with other replicas on subject until stop is
-// called. A lost message costs one more trial.
+// Share exchanges the breaker state of creates with other replicas on subject until stop is called.
+// A lost message costs one more trial.
 func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err error) {
 	sub, err := conn.Subscribe(subject, func(m *nats.Msg) { p.heard(m.Data, self) })
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 	stopping, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() { _ = sub.Unsubscribe() }() // a closed connection has none
+		defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 		for {
 			select {
 			case <-stopping:
@@ -55,7 +55,7 @@ func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err er
 	}), nil
 }
 
-// announce queues a notification without blocking.
+// announce queues a peer notification without blocking.
 func (p *Pool) announce(n peerNotification) {
 	select {
 	case p.notifications <- n:
@@ -63,7 +63,6 @@ func (p *Pool) announce(n peerNotification) {
 	}
 }
 
-// heard handles a message from another replica.
 func (p *Pool) heard(data []byte, self string) {
 	var n peerNotification
 	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self || n.To != "" && n.To != self {

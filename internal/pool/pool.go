@@ -1,7 +1,6 @@
-// Package pool decides which upstream, and which key of it, a job goes to, and
-// lets chats fail over from one to the next. What it knows of them (limits,
-// waits, refused keys, circuit breakers) holds for this process and is lost with
-// it. It keeps no secrets, and retries and queues nothing.
+// Package pool decides which upstream key serves a job, and fails chats over from one key to the
+// next. Its knowledge of keys and upstreams (limits, pauses, refusals, circuit breakers) is local
+// to the process and not persistent. It keeps no secrets, and retries and queues nothing.
 package pool
 
 import (
@@ -13,14 +12,14 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// UpstreamKey is one key of one upstream, by their names in the configuration.
+// UpstreamKey names one key of one upstream, as in the configuration.
 type UpstreamKey struct {
 	Upstream string
-	// Key is the key's name, never the key itself; empty for an only key.
+	// Key is the key's name, not its secret; empty for an upstream's only key.
 	Key string
 }
 
-// String gives "upstream", or "upstream/key".
+// String returns "upstream" or "upstream/key".
 func (a UpstreamKey) String() string {
 	if a.Key == "" {
 		return a.Upstream
@@ -28,36 +27,35 @@ func (a UpstreamKey) String() string {
 	return a.Upstream + "/" + a.Key
 }
 
-// Job is whose call a report is about.
+// Job identifies the job of a report.
 type Job struct{ ID, Tenant string }
 
-// Options are what a pool reports to.
+// Options configures New.
 type Options struct {
 	Metrics *telemetry.Metrics
-	// Logger hears of breakers and keys that change, and of chats that fail over.
-	// Default: discards.
+	// Logger receives changes of breakers and keys, and failovers of chats. Default: discard.
 	Logger *slog.Logger
-	// Retry bounds the retries of all upstreams together. Default: no bound.
+	// Retry limits the retries to all upstreams together. Default: no limit.
 	Retry config.Retry
 }
 
-// Pool knows the state of every key. All routes share one, because they
-// share the keys. It is safe for concurrent use.
+// Pool tracks the state of every upstream key. All routes share one Pool, because they share the
+// keys. It is safe for concurrent use.
 type Pool struct {
 	logger  *slog.Logger
 	metrics *telemetry.Metrics
-	retry   config.Retry // that of the budget
+	retry   config.Retry // configuration of budget
 
-	mu         sync.Mutex // guards all services and keys, every slot, and the budget
+	mu         sync.Mutex // guards services, keys, slots and the budget
 	services   map[string]*service
 	budget     *budget
-	generation int // of the configuration; each has the number after the one before it
+	generation int // number of the configuration; Reload increments it
 	waiters    uint64
 
 	notifications chan peerNotification // to other replicas
 }
 
-// New makes a pool of the configured upstreams, all of them in good health.
+// New returns a pool of the configured upstreams, all considered healthy.
 func New(upstreams config.Upstreams, o Options) *Pool {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -67,10 +65,8 @@ func New(upstreams config.Upstreams, o Options) *Pool {
 	return p
 }
 
-// Resume counts a task that already uses a key, such as one that another
-// replica submitted. It never refuses, so a limit may be exceeded for as long
-// as the task lives. A key that the configuration no longer has is legal;
-// nothing is counted then.
+// Resume counts a task that already uses a key, for example one submitted by another replica. It
+// never refuses, so limits may be exceeded. A key that is no longer configured is not counted.
 func (p *Pool) Resume(a UpstreamKey) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,9 +78,8 @@ func (p *Pool) Resume(a UpstreamKey) *Slot {
 	return l
 }
 
-// TryRetryBudget takes what a job costs that is sent again with the key of its last
-// submission. It is false when there have been too many retries, with the time to
-// ask again.
+// TryRetryBudget charges a retry that stays with the key of the last submission. If the budget is
+// used up, it returns false and when to ask again.
 func (p *Pool) TryRetryBudget() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,14 +92,13 @@ func (p *Pool) TryRetryBudget() (time.Time, bool) {
 	return next, ok
 }
 
-// refresh sets the gauge of keys that are out. It runs when one comes back.
+// refresh updates the gauge of unusable keys. It runs when one becomes usable.
 func (p *Pool) refresh(s *service) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.countOut(time.Now())
 }
 
-// latest gives the last of some moments.
 func latest(moments ...time.Time) time.Time {
 	var last time.Time
 	for _, t := range moments {

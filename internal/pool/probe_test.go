@@ -11,8 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// oneUpstream is a chooser of one key behind a breaker that opens at the
-// first failure.
+// oneUpstream returns a chooser of one key whose breaker opens at the first failure.
 func oneUpstream(change func(*config.Upstream)) *pool.Chooser {
 	u := config.NewUpstream("http://a")
 	u.Breaker = config.Breaker{Failures: 1, OpenFor: time.Minute}
@@ -23,7 +22,6 @@ func oneUpstream(change func(*config.Upstream)) *pool.Chooser {
 	return pool.New(config.Upstreams{"a": u}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(r)
 }
 
-// acquire gives a slot of a new job, or nil.
 func acquire(c *pool.Chooser) *pool.Slot {
 	slot, err := c.Acquire(new(pool.Tried))
 	if err != nil {
@@ -32,19 +30,19 @@ func acquire(c *pool.Chooser) *pool.Slot {
 	return slot
 }
 
-// TestAProbeThatHangsDoesNotKeepOthersAway: the breaker lets one job through; when
-// that says nothing for as long as the breaker was open, another one may try.
+// TestAProbeThatHangsDoesNotKeepOthersAway proves that another job may probe if the first probe has
+// no outcome after openFor.
 func TestAProbeThatHangsDoesNotKeepOthersAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := oneUpstream(nil)
 		acquire(c).Report(c, aJob, &upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
-		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
+		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // clock of the bubble
 		probe := acquire(c)
 		if probe == nil || acquire(c) != nil {
 			t.Fatal("not exactly one probe was let through")
 		}
-		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
+		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // clock of the bubble
 		next := acquire(c)
 		if next == nil {
 			t.Fatal("a hanging probe keeps everybody away")

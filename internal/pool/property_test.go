@@ -17,14 +17,13 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// job is one that moves from key to key.
 type job struct {
 	tried pool.Tried
-	round []pool.UpstreamKey // where it was in this round
-	slot  *pool.Slot         // nil while it has no place
+	round []pool.UpstreamKey // keys of this round
+	slot  *pool.Slot         // nil without a slot
 }
 
-// model is what the pool must keep to.
+// model holds the state against which the pool is checked.
 type model struct {
 	pool    *pool.Pool
 	chooser *pool.Chooser
@@ -76,7 +75,7 @@ func (m *model) inHand(a pool.UpstreamKey) int {
 	return n
 }
 
-// acquire moves a job on, and holds the pool to its rules.
+// acquire advances a job and checks the pool's rules.
 func (m *model) acquire(t *rapid.T, j *job) {
 	if j.slot != nil {
 		return
@@ -110,7 +109,7 @@ func (m *model) acquire(t *rapid.T, j *job) {
 	}
 }
 
-// drawReport is what may become of a call.
+// drawReport draws the outcome of a call.
 func drawReport(t *rapid.T) *upstream.Error {
 	answers := []*upstream.Error{nil, &badKey, &slowDown, &noModel, &unavailable, &broken, &noAnswer, &notReached, &badRequest, &notBuilt}
 	e := rapid.SampledFrom(answers).Draw(t, "answer")
@@ -121,7 +120,7 @@ func drawReport(t *rapid.T) *upstream.Error {
 	return asking(*e, after)
 }
 
-// settle releases everything, and wants a new job to have a place in the end.
+// settle releases all slots and checks that a new job eventually gets one.
 func (m *model) settle(t *rapid.T) {
 	for _, j := range m.jobs {
 		if j.slot != nil {
@@ -146,8 +145,8 @@ func (m *model) settle(t *rapid.T) {
 func TestThePoolKeepsItsRules(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// Not t itself: rapid would ask it for its deadline, which a bubble has not,
-		// instead of taking a day of the bubble's time, which is enough.
+		// Wrapped, because rapid would ask t for its deadline, which does not exist in a bubble.
+		// Without it, rapid uses a day of the bubble's time, which suffices.
 		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) {
 			m := drawModel(t)
 			draw := func() *job { return rapid.SampledFrom(m.jobs).Draw(t, "job") }
@@ -183,7 +182,7 @@ func TestThePoolKeepsItsRules(t *testing.T) {
 	})
 }
 
-// Many goroutines never have more places than there are.
+// TestManyAtOnce proves that concurrent jobs never exceed the slots.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const most, jobs, rounds = 3, 32, 200

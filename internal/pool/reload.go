@@ -7,12 +7,10 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Reload takes other keys and limits of the same upstreams. What is known of a key that
-// stays is kept: whether it waits or cools down, and what it holds. Slots of keys that are
-// gone go on, and count nowhere. The renewed keys are no
-// longer those that were refused, and are tried at once; what clients of earlier
-// configurations hear with the old ones is not held against them. A breaker whose
-// configuration changed starts again, closed.
+// Reload applies other keys and limits to the same upstreams. Keys that stay keep their state:
+// pause, cooldown and slots. Slots of removed keys continue uncounted. Renewed keys have new
+// secrets, so they are tried at once, and reports by clients of earlier configurations do not
+// affect them. A breaker whose configuration changed starts closed.
 func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...UpstreamKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +58,7 @@ func (s *service) reload(u config.Upstream, generation int, renewed []UpstreamKe
 	s.countOut(time.Now())
 }
 
-// renew forgets what the upstream said of the key that had this name, and what it has yet
-// to say to clients of earlier generations.
+// renew resets the key's pause and cooldown, and ignores reports by clients of earlier generations.
 func (k *key) renew(generation int) {
 	k.since = generation
 	k.coolingUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0

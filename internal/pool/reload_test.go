@@ -10,9 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestWhatIsSaidOfARenewedKey: clients of before the reload have the old secret, whenever
-// they call. What they hear, bad or good, says nothing of the new one; what clients of
-// after it hear does, also with a slot from before.
+// TestWhatIsSaidOfARenewedKey proves that reports by clients from before a reload do not affect a
+// renewed key, while those by later clients do, even with an older slot.
 func TestWhatIsSaidOfARenewedKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +42,8 @@ func TestWhatIsSaidOfARenewedKey(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfAKeyThatStays count, whichever configuration the call was of.
+// TestRefusalsOfAKeyThatStays proves that reports on an unchanged key count under any
+// configuration.
 func TestRefusalsOfAKeyThatStays(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1")
@@ -55,7 +55,8 @@ func TestRefusalsOfAKeyThatStays(t *testing.T) {
 	expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 }
 
-// TestKeyThatComesBack: what is said of the secret that it had before says nothing of it.
+// TestKeyThatComesBack proves that reports on an earlier secret do not affect a key that was
+// removed and added again.
 func TestKeyThatComesBack(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1")

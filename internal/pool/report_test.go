@@ -43,7 +43,7 @@ func TestWaitsDouble(t *testing.T) {
 		c := p.Chooser(along("a"))
 		for _, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 			wait := time.Duration(seconds) * time.Second
-			// Two calls that are told so at once are told once.
+			// Concurrent calls that are told to slow down count once.
 			one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
 			one.Report(c, aJob, &slowDown)
 			two.Report(c, aJob, &slowDown)
@@ -56,8 +56,7 @@ func TestWaitsDouble(t *testing.T) {
 	})
 }
 
-// A call that began before the key was told to wait, and goes well or badly
-// after it, says nothing about the key as it is now.
+// TestOldCallsChangeNoWait proves that calls from before a pause neither extend nor end it.
 func TestOldCallsChangeNoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +106,7 @@ func TestRefusedKeysCoolDown(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{Metrics: m})
 		c := p.Chooser(along("a", "b"))
 		report(t, c, &badKey)
-		expect(t, round(t, c), "a/2", "b", "a/1") // last of all
+		expect(t, round(t, c), "a/2", "b", "a/1") // last
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 		pass(5 * time.Minute)
 		synctest.Wait()
@@ -132,8 +131,8 @@ func TestAnOnlyKeyIsTriedDuringItsCooldown(t *testing.T) {
 	}
 }
 
-// A busy key is better than a refused one; but no job waits longer than the
-// refused one cools down.
+// TestCoolingKeysDoNotReplaceBusyOnes proves that a job prefers a busy key over a key in cooldown,
+// but waits no longer than the cooldown.
 func TestCoolingKeysDoNotReplaceBusyOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,11 +158,11 @@ func TestASuccessEndsTheCooldown(t *testing.T) {
 		resumed.Report(c, aJob, &badKey)
 		pass(time.Second)
 		old.Report(c, aJob, nil)     // began before
-		resumed.Report(c, aJob, nil) // polls are free where jobs are not
+		resumed.Report(c, aJob, nil) // polls may succeed where jobs do not
 		expect(t, round(t, c), "a/2", "a/1")
 		second.Report(c, aJob, &badKey)
 		pass(time.Second)
-		expect(t, []string{report(t, c, nil)}, "a/2") // both cool down, so one is tried
+		expect(t, []string{report(t, c, nil)}, "a/2") // both are in cooldown, so one is tried
 		expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/2")
 	})
 }
@@ -175,17 +174,17 @@ func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
 		c := p.Chooser(along("a", "b"))
 		report(t, c, asking(unavailable, 20*time.Second))
 		expect(t, round2(t, c, 20*time.Second), "b")
-		p.Resume(pool.UpstreamKey{Upstream: "a"}).Report(c, aJob, asking(unavailable, time.Second)) // no shorter
+		p.Resume(pool.UpstreamKey{Upstream: "a"}).Report(c, aJob, asking(unavailable, time.Second)) // not shortened
 		pass(20*time.Second - 1)
 		expect(t, round2(t, c, 1), "b")
 		pass(1)
 		expect(t, []string{next(t, c)}, "a/2")
-		report(t, c, asking(noModel, time.Hour)) // for good: there is nothing to wait for
+		report(t, c, asking(noModel, time.Hour)) // final, so there is no wait
 		expect(t, []string{next(t, c)}, "a/2")
 	})
 }
 
-// round2 gives the keys of one round, after which the others are busy.
+// round2 returns the key of one round, after which the others are busy.
 func round2(t *testing.T, c *pool.Chooser, busy time.Duration) []string {
 	t.Helper()
 	var tried pool.Tried
@@ -195,8 +194,7 @@ func round2(t *testing.T, c *pool.Chooser, busy time.Duration) []string {
 	return []string{l.UpstreamKey().String()}
 }
 
-// fragile makes a pool of one upstream whose breaker opens at the third failure,
-// for ten seconds.
+// fragile returns a pool of one upstream whose breaker opens at the third failure for ten seconds.
 func fragile(m *telemetry.Metrics) (*pool.Pool, *pool.Chooser) {
 	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) {
 		u.Breaker = config.Breaker{Failures: 3, OpenFor: 10 * time.Second}
@@ -211,7 +209,7 @@ func TestBreakerOpens(t *testing.T) {
 		_, c := fragile(m)
 		report(t, c, &noAnswer)
 		report(t, c, &notReached)
-		report(t, c, nil) // starts again
+		report(t, c, nil) // resets the count
 		report(t, c, &noAnswer)
 		report(t, c, &unavailable)
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
@@ -220,7 +218,7 @@ func TestBreakerOpens(t *testing.T) {
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
 		pass(open)
 		probe := get(t, c, new(pool.Tried))
-		expectBusy(t, c, new(pool.Tried), time.Second) // one at a time
+		expectBusy(t, c, new(pool.Tried), time.Second) // one probe at a time
 		probe.Report(c, aJob, &noAnswer)
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 		pass(10*time.Second + 1)
@@ -284,7 +282,7 @@ func TestWhatTheBreakerCounts(t *testing.T) {
 	}
 }
 
-// An upstream may be without a breaker.
+// TestNoBreaker proves that failures: 0 disables the breaker.
 func TestNoBreaker(t *testing.T) {
 	t.Parallel()
 	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.Breaker.Failures = 0 })}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -295,8 +293,8 @@ func TestNoBreaker(t *testing.T) {
 	expect(t, []string{next(t, c)}, "a")
 }
 
-// A place that was given back without a call neither closes the breaker nor
-// keeps the next one from trying.
+// TestAnUnusedProbe proves that a slot released without a call neither closes the breaker nor
+// blocks the next probe.
 func TestAnUnusedProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -324,13 +322,13 @@ func TestALongAnswerClosesTheBreakerWhenItBegins(t *testing.T) {
 		probe.Begun()
 		report(t, c, &noAnswer)
 		report(t, c, &noAnswer)
-		probe.Begun()                  // said once
-		probe.Report(c, aJob, &broken) // its end still counts
+		probe.Begun()                  // once
+		probe.Report(c, aJob, &broken) // the end still counts
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 	})
 }
 
-// Polls neither open the breaker nor hide that jobs fail.
+// TestPollsAndTheBreaker proves that reports of a resumed slot neither open nor reset the breaker.
 func TestPollsAndTheBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +347,7 @@ func TestPollsAndTheBreaker(t *testing.T) {
 		}
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 		pass(10*time.Second + 1)
-		resumed.Report(c, aJob, asking(slowDown, time.Minute)) // but it sets the key aside
+		resumed.Report(c, aJob, asking(slowDown, time.Minute)) // still pauses the key
 		expectBusy(t, c, new(pool.Tried), time.Minute)
 	})
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// recheckAfter is when a job may look again for a slot when it is not known when
-// it will be free.
+// recheckAfter is when a job may look again for a slot if nothing tells when one will be free.
 const recheckAfter = time.Second
 
-// service is the state of one upstream. The pool's mutex guards it.
+// service is the state of one upstream. Pool.mu guards it.
 type service struct {
 	name      string
 	keys      []*key
@@ -22,25 +21,25 @@ type service struct {
 	why       *pause
 	breaker   *breaker
 	creates   createBreaker
-	breaks    config.Breaker // what the breaker was made from
+	breaks    config.Breaker // configuration of breaker
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
-	trouble   string    // the last failure that was the upstream's own
-	troubleAt time.Time // when that was
+	trouble   string    // last failure caused by the upstream
+	troubleAt time.Time // its time
 	recent    recent
 
 	polls         recent
-	pollTrouble   string // the last poll that failed
+	pollTrouble   string // last failed poll
 	pollTroubleAt time.Time
-	told          time.Time // when the log heard of one last
+	told          time.Time // last log entry about a failure
 }
 
-// tellEvery is how often the log hears of an upstream that fails.
+// tellEvery limits log entries about a failing upstream.
 const tellEvery = time.Minute
 
-// noteFailure tells the log of an upstream that fails, and of the job that has met it: what
-// waits for the upstream says nothing. An answer is told by its status and code alone,
-// because its text may repeat a prompt.
+// noteFailure logs a failing upstream with the affected job, because jobs that wait for the
+// upstream log nothing. It logs the status and code of an answer only, because the text may repeat
+// a prompt.
 func (s *service) noteFailure(err *upstream.Error, job Job, route string, now time.Time) {
 	s.trouble, s.troubleAt = err.Outline(), now
 	if now.Sub(s.told) < tellEvery {
@@ -61,7 +60,6 @@ func newService(name string, u config.Upstream, generation int, o Options, annou
 	return s
 }
 
-// key finds a key by its name; nil when there is none.
 func (s *service) key(name string) *key {
 	for _, k := range s.keys {
 		if k.id.Key == name {
@@ -71,7 +69,7 @@ func (s *service) key(name string) *key {
 	return nil
 }
 
-// inTurn gives the keys, beginning with the one whose turn it is.
+// inTurn yields the keys, starting with the one whose turn it is.
 func (s *service) inTurn(yield func(*key) bool) {
 	for i := range s.keys {
 		if !yield(s.keys[(s.turn+i)%len(s.keys)]) {
@@ -80,7 +78,7 @@ func (s *service) inTurn(yield func(*key) bool) {
 	}
 }
 
-// applyBackoff keeps jobs away for as long as the upstream asked.
+// applyBackoff pauses the upstream as it asked.
 func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	if err == nil || err.Scope != upstream.ScopeUpstream || err.Final {
 		return
@@ -91,10 +89,9 @@ func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	}
 }
 
-// showBreaker sets the breaker gauge.
 func (s *service) showBreaker() { s.metrics.BreakerOpen(s.breaker.open || s.creates.shown) }
 
-// countOut sets the gauge of keys that are out.
+// countOut updates the gauge of unusable keys.
 func (s *service) countOut(now time.Time) {
 	out := 0
 	for _, k := range s.keys {

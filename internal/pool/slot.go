@@ -7,33 +7,31 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// probePatience is the least time that a probe has before another job may try.
+// probePatience is the minimum time for a probe before another job may try.
 const probePatience = 5 * time.Second
 
-// Slot is a job's place with a key, from the moment it was chosen until
-// Release. It is safe for concurrent use.
+// Slot is a job's claim on a key, from Acquire until Release. It is safe for concurrent use.
 type Slot struct {
 	pool    *Pool
 	id      UpstreamKey
-	service *service // nil when the configuration does not have it
-	key     *key     // the same
+	service *service // nil if it is not configured
+	key     *key     // nil if it is not configured
 	began   time.Time
 
-	// The pool's mutex guards what follows.
-	done     func(error) // tells the breaker about the call that it let through; nil once told
+	// The fields below are guarded by Pool.mu.
+	done     func(error) // reports the call to the breaker; nil once reported
 	trial    bool        // the create is a trial (createBreaker)
 	created  bool        // the first create was reported
-	probe    bool        // that call shows whether the upstream is well again
-	patience *time.Timer // of those who wait for the probe; nil without one
+	probe    bool        // the call decides whether the breaker closes
+	patience *time.Timer // lets others try if the probe is slow; nil without a probe
 	released bool
 }
 
-// UpstreamKey returns the key that the job goes to.
+// UpstreamKey returns the slot's key.
 func (s *Slot) UpstreamKey() UpstreamKey { return s.id }
 
-// Begun says that the upstream has begun a long answer. Nothing needs to call
-// it; but when this is the one job that a breaker lets through to try the
-// upstream, the others need not wait for its end.
+// Begun reports that the upstream has started a long answer. Calling it is optional. If the call is
+// a breaker's probe, other jobs then need not wait for its end.
 func (s *Slot) Begun() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -46,8 +44,8 @@ func (s *Slot) Begun() {
 	}
 }
 
-// countResend counts a request that is sent a second time within its call. What it takes of
-// the rate is taken from later jobs: the call has its place, and waits for nothing.
+// countResend counts a request that is resent within its call. The call does not wait; later jobs
+// pay for the rate.
 func (s *Slot) countResend() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -56,18 +54,16 @@ func (s *Slot) countResend() {
 	}
 }
 
-// Report says what became of a call; nil means that it went well. It is called
-// once for each call, and not for a job that was not sent. by is the chooser of the
-// configuration whose client made the call: its secret is the one that was refused. A
-// job that outlives a reload may have had the slot from another one. The log names the
-// job where the upstream is in trouble.
+// Report records the outcome of a call; err is nil for a success. Call it once per call, and not
+// for a job that was not sent. by is the chooser of the configuration whose client made the call,
+// which determines the secret that was used; after a reload, another one may have returned the
+// slot. job appears in the log if the upstream failed.
 //
-// The first report of a slot that was acquired is about the job itself. Later ones, and
-// all of a resumed slot, are about a task that the key may have already, such as a
-// create that is sent again: where they fail, the key or the upstream is set aside as the
-// error asks, but the breaker does not count them. They say nothing about new jobs, and
-// one that goes well must not hide that those are refused. Polls are not reported: a key
-// that an upstream refuses for a poll is set aside when it refuses the next job.
+// The first report of an acquired slot concerns the job. Later reports, and all reports of a
+// resumed slot, concern a task that the key may already have, such as a create that is resent. They
+// apply the requested backoff, but do not count for the breaker: they say nothing about new jobs,
+// and a success must not hide that new jobs are refused. Polls are not reported; a key refused for
+// a poll cools down with the next refused job.
 func (s *Slot) Report(by *Chooser, job Job, err *upstream.Error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -87,7 +83,7 @@ func (s *Slot) ReportCreate(by *Chooser, job Job, sent upstream.Submission) {
 	s.created, s.trial = true, false
 }
 
-// report needs the pool's lock.
+// report requires the pool's lock.
 func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) {
 	began, again := s.began, s.done == nil
 	if again {
@@ -112,7 +108,7 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 	s.awaitBack(now)
 }
 
-// awaitBack has the gauge set when the key is no longer out.
+// awaitBack schedules the update of the gauge for when the key is usable again.
 func (s *Slot) awaitBack(now time.Time) {
 	k := s.key
 	switch out := k.outUntil().Sub(now); {
@@ -124,8 +120,8 @@ func (s *Slot) awaitBack(now time.Time) {
 	}
 }
 
-// Release gives the place back. It may be called again, and before any report:
-// then nothing was learned of the upstream.
+// Release returns the slot. It may be called twice, and without a report, which then leaves the
+// breaker unchanged.
 func (s *Slot) Release() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -140,16 +136,14 @@ func (s *Slot) Release() {
 	s.count(-1)
 }
 
-// passOn lets another job try the upstream where this one has not said anything
-// for as long as the breaker is open.
+// passOn lets another job probe the upstream if this probe has no outcome in time.
 func (s *Slot) passOn() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.tell(errNothing)
 }
 
-// tell reports to the breaker, once. The caller holds the pool's mutex, as for
-// all that follow.
+// tell reports to the breaker, once. It requires the pool's lock, like all functions below.
 func (s *Slot) tell(health error) {
 	if s.done == nil {
 		return
@@ -161,7 +155,6 @@ func (s *Slot) tell(health error) {
 	s.done, s.probe = nil, false
 }
 
-// count adds to the jobs in hand.
 func (s *Slot) count(jobs int) {
 	if s.service != nil {
 		s.service.metrics.AddInHand(jobs)

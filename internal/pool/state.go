@@ -11,49 +11,50 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Breaker words of an UpstreamState.
+// Values of UpstreamState.Breaker.
 const (
 	BreakerClosed   = "closed"    // jobs go to the upstream
 	BreakerOpen     = "open"      // no jobs, or no video creates of routes with another upstream
-	BreakerHalfOpen = "half_open" // one does, to try it
+	BreakerHalfOpen = "half_open" // one job probes it
 )
 
-// UpstreamState is what this process knows of an upstream.
+// UpstreamState is an upstream's state as seen by this process.
 type UpstreamState struct {
 	Name string
-	// Breaker is one of the breaker words; Until is when an open one lets one job through.
+	// Breaker is one of the constants above. Until is when an open breaker lets one job through.
 	Breaker string
 	Until   time.Time
-	// PausedUntil is the end of a pause that the upstream has asked for as a whole; zero for none.
+	// PausedUntil is the end of a pause that the upstream asked for as a whole; zero for none.
 	PausedUntil time.Time
-	// Calls are those of the last five minutes that said how the upstream is, and Failed those
-	// of them that failed because of it. Polls are not among them.
+	// Calls counts the conclusive calls of the last five minutes, without polls, and Failed those
+	// that failed because of the upstream.
 	Calls, Failed int
-	// LastError is the last failure that was the upstream's own, without its words; LastErrorAt
-	// is zero where there was none.
+	// LastError is the last failure caused by the upstream, without its text. LastErrorAt is zero
+	// if there was none.
 	LastError   string
 	LastErrorAt time.Time
-	// Polls are those of the last five minutes, and the rest as of the calls.
+	// Polls counts the polls of the last five minutes. The poll fields correspond to the call
+	// fields.
 	Polls, PollsFailed int
 	LastPollError      string
 	LastPollErrorAt    time.Time
 	Keys               []KeyState
 }
 
-// KeyState is what this process knows of one key of an upstream.
+// KeyState is an upstream key's state as seen by this process.
 type KeyState struct {
 	Name   string // empty for an only key
-	InHand int    // jobs that this process has with it
-	Most   int    // of them; 0 for no limit
-	Queued int    // jobs that wait for a place with it
-	// PausedUntil is the end of a pause that the upstream has asked for, and CooldownUntil that
-	// of the time after it has refused the key; zero for none.
+	InHand int    // jobs of this process that use it
+	Most   int    // limit of InHand; 0 for none
+	Queued int    // jobs that wait for a slot
+	// PausedUntil is the end of a pause that the upstream asked for, and CooldownUntil the end of
+	// the cooldown after a refusal; zero for none.
 	PausedUntil, CooldownUntil time.Time
-	// Status is the HTTP status that the pause or the cooldown came with; 0 for none.
+	// Status is the HTTP status behind the pause or cooldown; 0 for none.
 	Status int
 }
 
-// State is what this process knows of all upstreams, by name.
+// State returns the state of all upstreams, sorted by name.
 func (p *Pool) State() []UpstreamState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +98,6 @@ func (s *service) state(now time.Time) UpstreamState {
 	return out
 }
 
-// future is t where it is still to come, and else zero.
 func future(t, now time.Time) time.Time {
 	if t.After(now) {
 		return t
@@ -105,15 +105,14 @@ func future(t, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// called counts a call by what it said about the upstream.
+// called counts a call that says something about the upstream.
 func (s *service) called(err *upstream.Error, now time.Time) {
 	if said := health(err); !errors.Is(said, errNothing) {
 		s.recent.count(errors.Is(said, errTrouble), now)
 	}
 }
 
-// Polled counts a poll, which changes nothing of what the pool decides. err is nil for one that
-// was answered.
+// Polled counts a poll, without influence on the pool's decisions. err is nil if it was answered.
 func (p *Pool) Polled(name string, err *upstream.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +129,7 @@ func (p *Pool) Polled(name string, err *upstream.Error) {
 // recentMinutes is how long calls are counted.
 const recentMinutes = 5
 
-// recent counts calls by minute. The zero value has none.
+// recent counts calls by minute. The zero value is empty.
 type recent struct {
 	minutes [recentMinutes]struct {
 		begin         int64 // Unix minutes

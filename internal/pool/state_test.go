@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestStateTellsWhatIsDecided: which keys and upstreams are set aside, until when and by which
-// answer, and how many calls failed in the last minutes.
+// TestStateTellsWhatIsDecided proves that State reports pauses, cooldowns, breakers and recent
+// failures.
 func TestStateTellsWhatIsDecided(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

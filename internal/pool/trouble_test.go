@@ -14,9 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestTroubleIsTold: the log hears of an upstream that cannot be reached with its first
-// failure and the job that has met it, then once a minute, and of a breaker why it opens. What an upstream answers
-// stays out: it may repeat a prompt.
+// TestTroubleIsTold proves that the log names a failing upstream and the affected job at once and
+// then every minute, and why a breaker opens, without the text of an upstream's answer.
 func TestTroubleIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

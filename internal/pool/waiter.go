@@ -7,34 +7,32 @@ import (
 )
 
 const (
-	// slotKept is how long a free slot is reserved for the job that has waited longest. A
-	// job that does not come within this time is passed over, and keeps its place.
+	// slotKept is how long a free slot is reserved for the first waiting job. A job that does not
+	// come in time is passed over, but keeps its place.
 	slotKept = time.Second
-	// recheckSlot is how long a job that is woken in turn waits at most.
+	// recheckSlot is the longest wait of a queued job before it checks again.
 	recheckSlot = 30 * time.Second
 )
 
-// Waiter is the place of one job among those that wait for a slot, where the slots of a
-// key are limited (max_concurrent). Free slots go to those who have waited longest, and no
-// new job overtakes them. A job may wait for several keys at a time. It is safe for
-// concurrent use.
+// Waiter is a job's place in the queue for slots of keys with a limit (max_concurrent). Free slots
+// go to the job that has waited longest, and no new job overtakes it. A job may wait for several
+// keys. It is safe for concurrent use.
 type Waiter struct {
 	wake func()
 
-	// The mutex of the pool that it waits in guards what follows.
+	// The fields below are guarded by pool.mu.
 	pool    *Pool
-	number  uint64      // orders those that wait; 0 for a job that does not
-	keys    []*key      // that it waits for
-	granted *key        // has reserved a slot for it; nil otherwise
-	expiry  *time.Timer // of the reservation
+	number  uint64      // order of waiting; 0 while not waiting
+	keys    []*key      // keys that it waits for
+	granted *key        // key that reserves a slot for it, or nil
+	expiry  *time.Timer // end of the reservation
 }
 
-// NewWaiter returns the waiter of a job that does not wait yet. wake is called when the
-// job should acquire again. It is called while the pool is locked: it must not block, nor
-// call the pool.
+// NewWaiter returns a waiter that is not queued. wake is called when the job should acquire again,
+// with the pool locked: it must not block or call the pool.
 func NewWaiter(wake func()) *Waiter { return &Waiter{wake: wake} }
 
-// Leave gives up the place, and a slot that is reserved.
+// Leave gives up the place and a reserved slot.
 func (w *Waiter) Leave() {
 	if w == nil || w.pool == nil {
 		return
@@ -44,14 +42,14 @@ func (w *Waiter) Leave() {
 	w.leave()
 }
 
-// leave, like all that follow, needs the lock of the pool.
+// leave requires the pool's lock, like all functions below.
 func (w *Waiter) leave() {
 	w.dequeue()
 	w.number = 0
 	w.giveBack()
 }
 
-// enqueue has the job wait for a key too. It keeps the place that it had.
+// enqueue adds the job to a key's queue, keeping its place.
 func (w *Waiter) enqueue(p *Pool, k *key) {
 	w.pool = p
 	if w.number == 0 {
@@ -64,7 +62,6 @@ func (w *Waiter) enqueue(p *Pool, k *key) {
 	}
 }
 
-// dequeue takes the job out of the queues of all keys.
 func (w *Waiter) dequeue() {
 	for _, k := range w.keys {
 		if at, found := k.find(w); found {
@@ -74,7 +71,7 @@ func (w *Waiter) dequeue() {
 	w.keys = nil
 }
 
-// giveBack lets the next job have the slot that is reserved for this one.
+// giveBack passes the reserved slot on to the next job.
 func (w *Waiter) giveBack() {
 	k := w.granted
 	if k == nil {
@@ -90,7 +87,7 @@ func (k *key) find(w *Waiter) (at int, found bool) {
 	return slices.BinarySearchFunc(k.waiting, w.number, func(o *Waiter, number uint64) int { return cmp.Compare(o.number, number) })
 }
 
-// grant reserves the free slots for those who have waited longest, and wakes them.
+// grant reserves free slots for the jobs that have waited longest, and wakes them.
 func (k *key) grant() {
 	for len(k.waiting) > 0 && !k.full(nil) {
 		w := k.waiting[0]
@@ -102,7 +99,7 @@ func (k *key) grant() {
 	}
 }
 
-// expireAfter gives the reserved slot back where the job does not come for it.
+// expireAfter returns the reserved slot if the job does not come for it.
 func (w *Waiter) expireAfter(d time.Duration) {
 	var timer *time.Timer
 	p := w.pool
@@ -116,8 +113,8 @@ func (w *Waiter) expireAfter(d time.Duration) {
 	w.expiry = timer
 }
 
-// dismiss wakes all jobs that wait for a key, so that they acquire again: the key is gone, or
-// there is another one. They keep their places.
+// dismiss wakes all jobs in a key's queue to acquire again, because the set of keys changed. They
+// keep their places.
 func (k *key) dismiss() {
 	for _, w := range slices.Clone(k.waiting) {
 		w.dequeue()
@@ -125,7 +122,7 @@ func (k *key) dismiss() {
 	}
 }
 
-// full reports whether the key has no slot for a job: all are in use, or reserved for
+// full reports whether the key has no slot for a job, because all are in use or reserved for
 // others.
 func (k *key) full(w *Waiter) bool {
 	used := k.inHand + k.reserved

@@ -13,14 +13,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// queue is a pool of one upstream with so many slots for each key, and the jobs that wait
-// for one.
+// queue is a pool of one upstream with limited slots per key, and the jobs that wait for one.
 type queue struct {
 	t       *testing.T
 	pool    *pool.Pool
 	chooser *pool.Chooser
 
-	mu    sync.Mutex // timers wake jobs, too
+	mu    sync.Mutex // timers wake jobs concurrently
 	woken []string
 }
 
@@ -34,7 +33,7 @@ func slotsOf(n int) func(*config.Upstream) {
 	return func(u *config.Upstream) { u.MaxConcurrent = n }
 }
 
-// wait has a job wait for a slot, and gives its place.
+// wait queues a job for a slot and returns its waiter.
 func (q *queue) wait(name string) *pool.Waiter {
 	q.t.Helper()
 	w := pool.NewWaiter(func() {
@@ -46,7 +45,7 @@ func (q *queue) wait(name string) *pool.Waiter {
 	return w
 }
 
-// busy wants no slot for a waiter, or of a new job where it is nil.
+// busy checks that no slot is free for a waiter, or for a new job if w is nil.
 func (q *queue) busy(w *pool.Waiter) {
 	q.t.Helper()
 	if l, err := q.chooser.AcquireInTurn(new(pool.Tried), w); !errors.As(err, new(*pool.BusyError)) {
@@ -63,7 +62,7 @@ func (q *queue) take(w *pool.Waiter) *pool.Slot {
 	return l
 }
 
-// expect wants these jobs to have been woken since the last call.
+// expect checks which jobs were woken since the last call.
 func (q *queue) expect(names ...string) {
 	q.t.Helper()
 	q.mu.Lock()
@@ -74,8 +73,8 @@ func (q *queue) expect(names ...string) {
 	q.woken = nil
 }
 
-// TestWaitersAreServedInOrder: one for each slot that is free, and no new job overtakes
-// them.
+// TestWaitersAreServedInOrder proves that free slots go to waiting jobs in order, and that no new
+// job overtakes them.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +85,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		first.Release()
 		q.expect("a")
 		q.busy(nil)
-		q.busy(b) // it looked without being woken, and keeps its place
+		q.busy(b) // acquired without being woken; keeps its place
 		first = q.take(a)
 		q.expect()
 		second.Release()
@@ -98,7 +97,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// TestAJobThatDoesNotComeIsPassedOver, and keeps its place.
+// TestAJobThatDoesNotComeIsPassedOver proves that a job that does not use its reservation keeps its
+// place.
 func TestAJobThatDoesNotComeIsPassedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAJobThatDoesNotComeIsPassedOver(t *testing.T) {
 		slot.Release()
 		q.expect("a") // not c
 		slot = q.take(a)
-		pass(time.Minute) // the reservation is over with the slot
+		pass(time.Minute) // the reservation ended with the acquire
 		synctest.Wait()
 		q.expect()
 		q.busy(nil)
@@ -124,7 +124,7 @@ func TestAJobThatDoesNotComeIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestAJobThatStopsWaiting lets the next one have the slot.
+// TestAJobThatStopsWaiting proves that Leave passes the slot on.
 func TestAJobThatStopsWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,8 @@ func TestAJobThatStopsWaiting(t *testing.T) {
 	})
 }
 
-// TestAJobThatWaitsForSeveralKeys takes the first that is free, and waits for no other then.
+// TestAJobThatWaitsForSeveralKeys proves that a job takes the first free slot and leaves the other
+// queues.
 func TestAJobThatWaitsForSeveralKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +165,8 @@ func TestAJobThatWaitsForSeveralKeys(t *testing.T) {
 	})
 }
 
-// TestASlotThatCannotBeUsed goes to the next one: the upstream asked for a wait since.
+// TestASlotThatCannotBeUsed proves that the slot is passed on if the key was paused in the
+// meantime.
 func TestASlotThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +187,7 @@ func TestASlotThatCannotBeUsed(t *testing.T) {
 	})
 }
 
-// TestMoreSlotsAfterAReload wake those who wait, and so does a key that is gone.
+// TestMoreSlotsAfterAReload proves that waiting jobs are woken by more slots and by a removed key.
 func TestMoreSlotsAfterAReload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// with makes an upstream with named keys, or one without a name.
+// with returns an upstream with named keys, or with one unnamed key.
 func with(change func(*config.Upstream), keys ...string) config.Upstream {
 	u := config.NewUpstream("http://upstream.invalid")
 	for _, name := range keys {
@@ -27,7 +27,7 @@ func with(change func(*config.Upstream), keys ...string) config.Upstream {
 	return u
 }
 
-// along makes a chat route over some upstreams, in their order.
+// along returns a chat route over upstreams in this order.
 func along(names ...string) config.Route {
 	r := config.NewRoute("r", config.KindChat, "", "*")
 	for _, name := range names {
@@ -36,13 +36,12 @@ func along(names ...string) config.Route {
 	return r
 }
 
-// pass lets time go by in a synctest bubble.
+// pass advances the time of a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-// aJob is whose calls are reported.
 var aJob = pool.Job{ID: "video_1", Tenant: "acme"}
 
-// get acquires a place that must be there.
+// get acquires a slot that must be free.
 func get(t *testing.T, c *pool.Chooser, tried *pool.Tried) *pool.Slot {
 	t.Helper()
 	l, err := c.Acquire(tried)
@@ -52,7 +51,7 @@ func get(t *testing.T, c *pool.Chooser, tried *pool.Tried) *pool.Slot {
 	return l
 }
 
-// next gives the key that a new job goes to, and gives the place back.
+// next returns the key for a new job and releases the slot.
 func next(t *testing.T, c *pool.Chooser) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
@@ -60,7 +59,7 @@ func next(t *testing.T, c *pool.Chooser) string {
 	return l.UpstreamKey().String()
 }
 
-// report has one new job fail, or go well, at the first key.
+// report reports a call of a new job at the first key.
 func report(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
@@ -69,8 +68,7 @@ func report(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	return l.UpstreamKey().String()
 }
 
-// expectBusy wants every key to be busy for that long, and gives the exact
-// time.
+// expectBusy checks that every key is busy for that long, and returns the exact duration.
 func expectBusy(t *testing.T, c *pool.Chooser, tried *pool.Tried, want time.Duration) time.Duration {
 	t.Helper()
 	l, err := c.Acquire(tried)
@@ -85,7 +83,7 @@ func expectBusy(t *testing.T, c *pool.Chooser, tried *pool.Tried, want time.Dura
 	return got
 }
 
-// round gives the keys that one job is sent to, one after the other.
+// round returns the keys that one job goes through.
 func round(t *testing.T, c *pool.Chooser) []string {
 	t.Helper()
 	var tried pool.Tried
@@ -110,7 +108,7 @@ func expect(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// The answers of upstreams, as the clients judge them.
+// Answers of upstreams, as their clients classify them.
 var (
 	badKey      = upstream.Error{HTTPStatus: 401, Said: true, Written: true, Final: true, Scope: upstream.ScopeKey}
 	slowDown    = upstream.Error{HTTPStatus: 429, Said: true, Written: true, Scope: upstream.ScopeKey}
@@ -123,13 +121,13 @@ var (
 	notBuilt    = upstream.Error{Final: true}
 )
 
-// asking gives a copy of an answer that says when to come again.
+// asking returns a copy of an answer with RetryAfter.
 func asking(e upstream.Error, after time.Duration) *upstream.Error {
 	e.RetryAfter = after
 	return &e
 }
 
-// expectMetrics wants each line in /metrics, without its genbus_ prefix.
+// expectMetrics checks that /metrics has each line, given without the genbus_ prefix.
 func expectMetrics(t *testing.T, m *telemetry.Metrics, lines ...string) {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -1,4 +1,4 @@
-// Package process reports which build of genbus runs, and tells systemd its state.
+// Package process reports which build of genbus runs, and notifies systemd of its state.
 package process
 
 import (
@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// Build is one build, as Go wrote it into the binary. Nothing is given at link time, so the same
-// commit is the same bytes. Fields that Go did not record are empty: a build of "go run"
-// and of "go test" has no commit, and neither has one outside a repository.
+// Build describes a build, as recorded by Go in the binary. No value is set at link time, so builds
+// of a commit are reproducible. Fields that Go did not record are empty; builds by "go run" and "go
+// test" or outside a repository have no commit.
 type Build struct {
-	// Version is the tag of the commit, as v1.2.3; between tags, and with changed
-	// files, Go's pseudo-version; "devel" where nothing is known.
+	// Version is the commit's tag, such as v1.2.3; between tags, or with changed files, Go's
+	// pseudo-version; "devel" if unknown.
 	Version string `json:"version"`
-	// Commit is the whole hash.
+	// Commit is the full hash.
 	Commit string `json:"commit,omitempty"`
-	// Time is that of the commit, RFC 3339 in UTC.
+	// Time is the commit's time, RFC 3339 in UTC.
 	Time string `json:"time,omitempty"`
-	// Modified says that files were changed after the commit.
+	// Modified is true if files were changed after the commit.
 	Modified bool `json:"modified"`
-	// Go is the version of Go that built it, as go1.26.8.
+	// Go is the Go version of the build, such as go1.26.8.
 	Go string `json:"go"`
-	// OS and Arch are what it was built for, as linux and amd64.
+	// OS and Arch are the target platform, such as linux and amd64.
 	OS   string `json:"os"`
 	Arch string `json:"arch"`
 }
 
-// ReadBuild gives the build of this process.
+// ReadBuild returns the build of this process.
 func ReadBuild() Build {
 	recorded, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -55,7 +55,7 @@ func of(recorded *debug.BuildInfo) Build {
 	return i
 }
 
-// String is one line, with the version as its first word.
+// String returns one line that starts with the version.
 func (i Build) String() string {
 	what := make([]string, 0, 3)
 	if i.Commit != "" {

@@ -9,8 +9,7 @@ import (
 
 func TestReadBuild(t *testing.T) {
 	t.Parallel()
-	// What a test binary records is Go's business; that it is there and that nothing
-	// else is claimed is ours.
+	// Go decides which settings a test binary records, so check the others.
 	i := ReadBuild()
 	if i.Version == "" || i.Go != runtime.Version() || i.OS != runtime.GOOS || i.Arch != runtime.GOARCH {
 		t.Errorf("this is %+v", i)

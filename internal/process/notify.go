@@ -7,18 +7,18 @@ import (
 	"os"
 )
 
-// State is what systemd is told.
+// State is a state reported to systemd.
 type State string
 
 // States of a service.
 const (
 	Ready    State = "READY=1"    // it has started
-	Stopping State = "STOPPING=1" // it has begun to stop
+	Stopping State = "STOPPING=1" // it is stopping
 )
 
-// Notify tells systemd the state (sd_notify(3)), for a unit with Type=notify, by the socket that NOTIFY_SOCKET names: a path, or
-// after an @ a name in Linux's abstract namespace. Without the variable it does
-// nothing. It does not wait for systemd.
+// Notify reports the state to systemd (sd_notify(3)), for a unit with Type=notify, through the
+// socket in NOTIFY_SOCKET: a path, or "@" and a name in Linux's abstract namespace. Without that
+// variable it does nothing. It does not wait for systemd.
 func Notify(state State) (err error) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// listen is systemd's end.
+// listen opens systemd's end of the socket.
 func listen(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
@@ -24,7 +24,7 @@ func listen(t *testing.T, name string) *net.UnixConn {
 	return conn
 }
 
-// shortDir is a directory whose name fits into the address of a socket.
+// shortDir returns a directory whose name fits into a socket address.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // t.TempDir is too long

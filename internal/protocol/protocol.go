@@ -1,16 +1,17 @@
-// Package protocol lists the video protocols: their names and what each supports. It is
-// data, shared by the configuration and the clients, and imports nothing of genbus. The
-// clients are in internal/upstream. Chats have one protocol, which is not listed.
+// Package protocol lists the video protocols by name and the features that each supports. It is
+// plain data, shared by the configuration and the clients in internal/upstream. Chats have a single
+// protocol, which is not listed.
 package protocol
 
 import "slices"
 
 // Info describes one video protocol.
 type Info struct {
-	// Name is the word in the configuration, in requests and in tasks, such as "primary".
+	// Name identifies the protocol in the configuration, in requests and in tasks, such as
+	// "primary".
 	Name string
-	// Segment is the default first segment of a vendor's own paths, such as "kling". It
-	// is empty if the protocol has none.
+	// Segment is the default first segment of a vendor's own paths, such as "kling". It is empty if
+	// the protocol has no such paths.
 	Segment string
 	// Signed reports whether the vendor accepts requests signed with a key pair.
 	Signed bool
@@ -28,7 +29,7 @@ var (
 	Jimeng  = Info{Name: "jimeng", Segment: "jimeng", Signed: true, Gateway: true}
 )
 
-// all has the default protocol first.
+// all lists the protocols, the default one first.
 var all = []Info{Primary, Videos, Kling, Jimeng}
 
 // Default returns the protocol of a route that names none.
@@ -37,7 +38,7 @@ func Default() Info { return all[0] }
 // All returns every protocol, the default one first.
 func All() []Info { return slices.Clone(all) }
 
-// Find returns the protocol of a name.
+// Find returns the protocol called name.
 func Find(name string) (Info, bool) {
 	i := slices.IndexFunc(all, func(p Info) bool { return p.Name == name })
 	if i < 0 {

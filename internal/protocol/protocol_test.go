@@ -6,7 +6,8 @@ import (
 	"github.com/genbus/genbus/internal/protocol"
 )
 
-// TestNamesAndSegmentsAreUnique: the configuration and the paths tell protocols apart by them.
+// TestNamesAndSegmentsAreUnique checks that no two protocols share a name or a path segment, since
+// the configuration and the HTTP paths tell protocols apart by these.
 func TestNamesAndSegmentsAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}

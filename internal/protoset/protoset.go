@@ -1,6 +1,5 @@
-// Package protoset makes the contract into files that other languages generate
-// their types from: the .proto sources with all that they import, and one
-// descriptor set. It generates nothing itself.
+// Package protoset exports the contract as files for generating code in other languages: the .proto
+// sources with all their imports, and a descriptor set.
 package protoset
 
 import (
@@ -20,18 +19,15 @@ import (
 	contract "github.com/genbus/genbus/proto"
 )
 
-// Descriptors is the path of the descriptor set in a Set: a
-// google.protobuf.FileDescriptorSet with every import before the file that
-// imports it, and with the comments.
+// Descriptors is the path of the descriptor set: a google.protobuf.FileDescriptorSet with comments,
+// in which imports precede the files that import them.
 const Descriptors = "genbus.binpb"
 
-// Set is the contract as files: the content by the path, which is relative and has
-// slashes.
+// Set is the contract as files: contents by relative path with slashes.
 type Set map[string][]byte
 
-// New compiles the sources that are part of the binary. The set has the files that
-// they import too, those of google/protobuf included, as not every protoc comes
-// with these.
+// New compiles the embedded sources. The set includes their imports, even google/protobuf, because
+// not every protoc comes with those.
 func New(ctx context.Context) (Set, error) {
 	resolver := wellknownimports.WithStandardImports(&protocompile.SourceResolver{
 		Accessor: func(path string) (io.ReadCloser, error) { return contract.Sources.Open(path) },
@@ -55,17 +51,17 @@ func New(ctx context.Context) (Set, error) {
 	return b.set, err
 }
 
-// Paths are the paths of the set, sorted.
+// Paths returns the paths of the set, sorted.
 func (s Set) Paths() []string { return slices.Sorted(maps.Keys(s)) }
 
-// builder collects files as they are met.
+// builder collects files in the order of their imports.
 type builder struct {
 	set         Set
 	descriptors descriptorpb.FileDescriptorSet
 	resolver    protocompile.Resolver
 }
 
-// add takes a file after its imports, once.
+// add adds a file once, after its imports.
 func (b *builder) add(f linker.File) error {
 	if _, have := b.set[f.Path()]; have {
 		return nil

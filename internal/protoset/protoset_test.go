@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/protoset"
 )
 
-// written is a directory with a set, which did not exist before.
+// written writes a set to a new directory.
 func written(t *testing.T) (protoset.Set, string) {
 	t.Helper()
 	set, err := protoset.New(t.Context())
@@ -34,8 +34,7 @@ func written(t *testing.T) (protoset.Set, string) {
 	return set, dir
 }
 
-// registered are the files of the contract and what they import, as this binary
-// has them.
+// registered returns the files of the contract and their imports, as linked into this binary.
 func registered(t *testing.T) map[string]*descriptorpb.FileDescriptorProto {
 	t.Helper()
 	out := map[string]*descriptorpb.FileDescriptorProto{}
@@ -53,8 +52,8 @@ func registered(t *testing.T) map[string]*descriptorpb.FileDescriptorProto {
 	return out
 }
 
-// TestDirectoryCompilesAlone: nothing but the directory is looked into, and what
-// comes out is what the service speaks.
+// TestDirectoryCompilesAlone checks that the directory compiles without other files, and to the
+// same descriptors as the service.
 func TestDirectoryCompilesAlone(t *testing.T) {
 	t.Parallel()
 	set, dir := written(t)
@@ -165,7 +164,7 @@ func TestForeignFilesStay(t *testing.T) {
 	}
 }
 
-// TestUnrelatedFilesStay: the set can be written to a directory with other files.
+// TestUnrelatedFilesStay checks that Write leaves other files in the directory alone.
 func TestUnrelatedFilesStay(t *testing.T) {
 	t.Parallel()
 	set, dir := written(t)

@@ -13,10 +13,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Write writes the set below dir, which it makes where it is missing. A set that
-// was written there before, by this or another version, is replaced; its
-// descriptor set says which files are its own. A file that is neither of it nor
-// equal to what would be written is an error, and then nothing is written.
+// Write writes the set below dir and creates dir if needed. It replaces a set that any version
+// wrote there before, which it recognizes by its descriptor set. A file that is neither part of
+// that set nor equal to the new content is an error, and nothing is written.
 func (s Set) Write(dir string) error {
 	earlier, err := written(dir)
 	if err != nil {
@@ -43,7 +42,7 @@ func (s Set) Write(dir string) error {
 	return write(dir, Descriptors, s[Descriptors])
 }
 
-// written are the paths that an earlier set in dir has; none where there is none.
+// written returns the paths of an earlier set in dir; none without one.
 func written(dir string) ([]string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, Descriptors))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,8 +51,7 @@ func written(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is no descriptor set, or not the contract's, lists no files; it is
-	// foreign itself then.
+	// A file that is not a descriptor set of the contract lists no files, and is itself foreign.
 	var set descriptorpb.FileDescriptorSet
 	if proto.Unmarshal(data, &set) != nil {
 		return nil, nil //nolint:nilerr // see above
@@ -89,7 +87,7 @@ func (s Set) mayWrite(dir, path string, earlier []string) error {
 
 func write(dir, path string, data []byte) error {
 	name := filepath.Join(dir, filepath.FromSlash(path))
-	// Others build with these files: they are as readable as any source.
+	// Build tools of other users read these files.
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // see above
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 // blocks is a run of consecutive blocks in one buffer.
 type blocks struct {
 	first uint64 // index of the first block
-	start int    // where it begins in data
+	start int    // where the first block begins in data
 	data  []byte
 	ends  []int // where each block ends in data
 	at    []time.Time
@@ -24,7 +24,7 @@ func (b *blocks) size() int {
 	return b.ends[len(b.ends)-1] - b.start
 }
 
-// fits reports whether a block with this index may follow.
+// fits reports whether the block with this index may follow.
 func (b *blocks) fits(index uint64) bool {
 	return len(b.ends) == 0 || index == b.first+uint64(len(b.ends))
 }
@@ -41,7 +41,7 @@ func (b *blocks) add(index uint64, at time.Time, block []byte) {
 	b.at = append(b.at, at)
 }
 
-// cut takes blocks off the front: as many as the limits allow, and at least one.
+// cut removes blocks from the front: as many as the limits allow, and at least one.
 func (b *blocks) cut(count, bytes int) blocks {
 	n := 1
 	for n < min(len(b.ends), count) && b.ends[n]-b.start <= bytes {
@@ -52,10 +52,10 @@ func (b *blocks) cut(count, bytes int) blocks {
 	return head
 }
 
-// bytes are the blocks one behind the other.
+// bytes returns the concatenated blocks.
 func (b *blocks) bytes() []byte { return b.data[b.start : b.start+b.size()] }
 
-// slices are the blocks one by one. They share the buffer.
+// slices returns the individual blocks. They share the buffer.
 func (b *blocks) slices() [][]byte {
 	out := make([][]byte, 0, len(b.ends))
 	from := b.start
@@ -66,13 +66,13 @@ func (b *blocks) slices() [][]byte {
 	return out
 }
 
-// keepBuffer is the largest buffer that is used again, in bytes.
+// keepBuffer is the largest buffer that is reused, in bytes.
 const keepBuffer = 256 << 10
 
-// buffers are runs without blocks. A writer has none while it is idle.
+// buffers holds empty runs. Idle writers hold none.
 var buffers = sync.Pool{New: func() any { return new(blocks) }}
 
-// release gives the buffer of a run back, which is empty afterwards.
+// release returns the run's buffer to the pool and empties the run.
 func (b *blocks) release() {
 	if b.ends != nil && cap(b.data) <= keepBuffer {
 		buffers.Put(&blocks{data: b.data[:0], ends: b.ends[:0], at: b.at[:0]})
@@ -80,20 +80,20 @@ func (b *blocks) release() {
 	*b = blocks{}
 }
 
-// Budget bounds the bytes that many holders keep together. A nil *Budget has no
-// bound. It is safe for concurrent use.
+// Budget bounds the bytes that many writers hold together. A nil *Budget has no bound. It is safe
+// for concurrent use.
 type Budget struct {
 	left atomic.Int64
 }
 
-// NewBudget returns a budget of so many bytes.
+// NewBudget returns a budget of this many bytes.
 func NewBudget(bytes int) *Budget {
 	b := new(Budget)
 	b.left.Store(int64(bytes))
 	return b
 }
 
-// Take reserves n bytes, or reports that there are not as many left.
+// Take reserves n bytes and reports whether they were available.
 func (b *Budget) Take(n int) bool {
 	if b == nil || b.left.Add(-int64(n)) >= 0 {
 		return true

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestCutKeepsEveryBlock cuts a run by any limits: the pieces are the run, and
-// none is larger than the limits unless it is a single block.
+// TestCutKeepsEveryBlock checks that cutting a run keeps every block, and that a piece exceeds the
+// limits only if it is a single block.
 func TestCutKeepsEveryBlock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,38 +14,37 @@ const ClaimCheck = 256 << 10
 // JSON encoding make the message longer than the body.
 func ClaimCheckOf(b *broker.Broker) int { return int(min(ClaimCheck, b.MaxPayload()/4)) }
 
-// The names of stored bodies, without what broker.Bodies adds so that no two are
-// equal. Those of a job begin with its id and a dash, so that Bodies.Of finds them,
-// whichever replica wrote them. What is stored under these names counts only where the
-// log, a work item, a chunk or a letter names it (docs/adr/0009).
+// Names of stored bodies; broker.Bodies appends a unique part. A job's names begin with its ID and
+// a dash, so that Bodies.Of finds them whichever replica wrote them. A stored body counts only if
+// the log, a work item, a chunk or a dead letter names it (docs/adr/0009).
 
-// LetterBodies begins the names of the bodies that belong to a letter alone.
+// LetterBodies is the prefix of bodies that belong to a dead letter alone.
 const LetterBodies = "dead-"
 
-// RequestBody is a job's request.
+// RequestBody names a job's request.
 func RequestBody(id string) string { return id + "-request" }
 
-// ReplyBody is a chat's whole reply.
+// ReplyBody names a chat's complete reply.
 func ReplyBody(id string) string { return id + "-reply" }
 
-// blockBody is a block of a chat's stream.
+// blockBody names a block of a chat's stream.
 func blockBody(id string, attempt uint32, index uint64) string {
 	return id + "-chunk-" + strconv.FormatUint(uint64(attempt), 10) + "-" + strconv.FormatUint(index, 10)
 }
 
-// ResultBodies begins the names of all that is stored of a task's result.
+// ResultBodies is the prefix of everything stored of a task's result.
 func ResultBodies(id string) string { return id + "-video-" }
 
-// CopyBody is the copy of one file of a result; the first is 0.
+// CopyBody names the copy of a result's file; the first has index 0.
 func CopyBody(id string, index int) string { return ResultBodies(id) + strconv.Itoa(index) }
 
-// MetadataBody is a result's long metadata.
+// MetadataBody names a result's metadata, if too long for its event.
 func MetadataBody(id string) string { return ResultBodies(id) + "metadata" }
 
-// URLsBody is the URLs of a result that are too long for its event.
+// URLsBody names a result's URLs, if too long for its event.
 func URLsBody(id string) string { return ResultBodies(id) + "urls" }
 
-// BlobRef is a stored body's name as messages carry it.
+// BlobRef returns the reference to a stored body for messages.
 func BlobRef(b broker.Body) *genbusv1.BlobRef {
 	return &genbusv1.BlobRef{Bucket: b.Bucket, Name: b.Name, Size: b.Size, Sha256: b.SHA256[:]}
 }

@@ -19,37 +19,36 @@ import (
 const (
 	maxBatchBlocks = 256
 	maxBatchBytes  = 128 << 10
-	// chunkBuffer is what may wait to be confirmed: a whole reply at its longest.
+	// chunkBuffer bounds the unconfirmed bytes: the longest complete reply.
 	chunkBuffer = 32 << 20
-	// inlineBuffer is the same for an inline chat.
+	// inlineBuffer bounds the unconfirmed bytes of an inline chat.
 	inlineBuffer = 1 << 20
 )
 
-// gatherTime is how long a block of an inline chat waits for others to share its event. An
-// event costs many times what a block does, and the chat's caller has the block already: those
-// who follow the chat read no worse.
+// gatherTime is how long a block of an inline chat waits for others to share its event. An event
+// costs many times as much as a block, and the caller already has the block: followers tolerate the
+// delay.
 const gatherTime = 50 * time.Millisecond
 
-// The waits between two tries of one message.
+// Delays between two attempts to publish a message.
 const (
 	resendWait    = 50 * time.Millisecond
 	maxResendWait = time.Second
 )
 
-// ErrBlocksLost says that blocks of a stream were given up. Their indices are
-// counted all the same, so that readers see the gap.
+// ErrBlocksLost reports dropped blocks. Dropped blocks keep their indices, so that readers see the
+// gap.
 var ErrBlocksLost = errors.New("blocks were not published")
 
-// ChunkWriter publishes the blocks of one attempt of one chat, in order. A block
-// goes out at once while nothing is in flight; the blocks that arrive before the
-// broker has confirmed it go out together in the next message. So there is at
-// most one message of a writer in flight: it can be sent again without
-// overtaking a later one, and the slower the broker, the fewer messages it gets.
-// Those of an inline chat are gathered for 50 ms first.
+// ChunkWriter publishes the blocks of one attempt at one chat, in order. A block goes out at once
+// if no message is in flight. Blocks that arrive before the broker has confirmed that message share
+// the next one. So a writer has at most one message in flight, which can be resent without
+// overtaking a later one, and a slow broker gets fewer messages. Blocks of an inline chat are first
+// gathered for 50 ms.
 //
-// A message is sent until it is confirmed, so readers may see it twice, and drop
-// repeats by (attempt, index). An idle writer has no goroutine. It is safe for
-// concurrent use; blocks are numbered in the order of Add.
+// A message is sent until confirmed. Readers may see it twice and must drop repeats by (attempt,
+// index). An idle writer has no goroutine. A ChunkWriter is safe for concurrent use; blocks are
+// numbered in the order of Add.
 type ChunkWriter struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -57,9 +56,9 @@ type ChunkWriter struct {
 	enc     Encoder
 	bodies  *broker.Bodies
 	metrics *telemetry.Metrics
-	lost    func(blocks int) // counts blocks that were given up
+	lost    func(blocks int) // counts dropped blocks
 	limit   int
-	budget  *Budget       // nil: limit alone
+	budget  *Budget       // nil: only limit applies
 	gather  time.Duration // how long a block waits for others
 	hurry   chan struct{} // ends that wait
 
@@ -71,17 +70,16 @@ type ChunkWriter struct {
 	held    int    // bytes in pending and with the publisher
 	next    uint64 // index of the next block
 	dropped uint64
-	running bool          // whether the publisher's goroutine is
-	idle    chan struct{} // closed when it ends; nil while no call waits for that
-	room    chan struct{} // closed when a batch is settled; nil while no call waits for that
-	flushes int           // calls of Flush that wait
+	running bool          // whether the publisher's goroutine runs
+	idle    chan struct{} // closed when it ends; nil while nothing waits for that
+	room    chan struct{} // closed when capacity may be available; nil while nothing waits for that
+	flushes int           // calls of Flush in progress
 	closed  bool
 	publish sync.WaitGroup
 }
 
-// NewChunks returns the writer of a queued chat's attempt. It publishes until
-// Close, or until ctx ends, which gives up what is not confirmed. At most 32 MiB
-// wait to be confirmed.
+// NewChunks returns a writer for an attempt at a queued chat. It publishes until Close or the end
+// of ctx, which drops unconfirmed blocks. It holds at most 32 MiB of them.
 func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broker.Bodies, metrics *telemetry.Metrics, tenant, id string, attempt uint32) *ChunkWriter {
 	ctx, cancel := context.WithCancel(ctx)
 	return &ChunkWriter{
@@ -90,26 +88,25 @@ func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broke
 	}
 }
 
-// Inline makes the writer one for an inline chat, before the first Add: at most 1 MiB, also
-// taken from a budget that many writers share, waits to be confirmed, and
-// each block that is given up counts as a dropped event of inline chats.
+// Inline turns the writer into one for an inline chat. Call it before the first Add. The writer
+// holds at most 1 MiB of unconfirmed blocks, within a budget shared by many writers, and counts
+// dropped blocks as dropped events of inline chats.
 func (w *ChunkWriter) Inline(budget *Budget) *ChunkWriter {
 	w.limit, w.budget, w.lost = inlineBuffer, budget, w.metrics.InlineDropped
 	w.gather, w.hurry = gatherTime, make(chan struct{}, 1)
 	return w
 }
 
-// Add takes the next block and returns at once. The block is copied. It is false
-// when the block was given up: the buffer is full, or the writer closed. The
-// block has its index all the same.
+// Add copies the next block and returns at once. It returns false if the block was dropped, because
+// the buffer is full or the writer is closed. A dropped block still uses up its index.
 func (w *ChunkWriter) Add(block []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.add(block)
 }
 
-// AddWait is Add for a caller who waits while the buffer is full: until ctx ends, and for the
-// time that most gives at the longest. It returns how long that took.
+// AddWait is Add for callers that wait while the buffer is full, until ctx ends or the time that
+// most returns has passed. It returns how long it waited.
 func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() time.Duration) (waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,18 +121,18 @@ func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() tim
 	return waited
 }
 
-// TakesNow reports whether AddWait would take a block of n bytes without waiting.
+// TakesNow reports whether AddWait would accept a block of n bytes without waiting.
 func (w *ChunkWriter) TakesNow(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed || w.takes(n)
 }
 
-// takes reports whether add would take the next block: also that it follows those that are
-// pending, which share an event. It needs the lock.
+// takes reports whether add would accept the next block, which must also follow the pending ones to
+// share their event. The caller holds mu.
 func (w *ChunkWriter) takes(n int) bool { return w.fits(n) && w.pending.fits(w.next) }
 
-// awaitRoom needs the lock, and releases it while it waits.
+// awaitRoom waits until takes(n). The caller holds mu, which is released while waiting.
 func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
 	for !w.closed && !w.takes(n) && ctx.Err() == nil {
 		if w.room == nil {
@@ -152,7 +149,7 @@ func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
 	}
 }
 
-// add needs the lock.
+// add needs mu.
 func (w *ChunkWriter) add(block []byte) bool {
 	index := w.next
 	w.next++
@@ -171,8 +168,8 @@ func (w *ChunkWriter) add(block []byte) bool {
 	return true
 }
 
-// fits needs the lock. A single block may always wait, or one that is larger than the limit
-// could never be published.
+// fits reports whether n more bytes fit. A single block always does: otherwise one above the limit
+// could never be published. The caller holds mu.
 func (w *ChunkWriter) fits(n int) bool { return w.held == 0 || w.held+n <= w.limit }
 
 func (w *ChunkWriter) reserve(n int) bool {
@@ -187,14 +184,13 @@ func (w *ChunkWriter) reserve(n int) bool {
 func (w *ChunkWriter) sendNow() {
 	select {
 	case w.hurry <- struct{}{}:
-	default: // of a queued chat, or the wait has ended already
+	default: // a queued chat, or the wait has already ended
 	}
 }
 
-// Flush waits until every block is confirmed, or given up, and returns how many
-// blocks were added: the attempt's chunk count. The error is ErrBlocksLost when
-// some were given up, or the cause of ctx's end; the count is right with an error
-// too.
+// Flush waits until every block is confirmed or dropped, and returns the number of added blocks:
+// the attempt's chunk count. The error is ErrBlocksLost if blocks were dropped, or the cause of
+// ctx's end. count is valid even with an error.
 func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
 	w.flushing(1)
 	defer w.flushing(-1)
@@ -220,7 +216,7 @@ func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
 	}
 }
 
-// flushing counts the calls of Flush: blocks are not gathered while there is one.
+// flushing counts the calls of Flush: during a call, blocks are not gathered.
 func (w *ChunkWriter) flushing(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,8 +224,7 @@ func (w *ChunkWriter) flushing(n int) {
 	w.sendNow()
 }
 
-// Close gives up what is not confirmed and waits for the publisher to end. It
-// may be called twice.
+// Close drops unconfirmed blocks and waits for the publisher to end. It may be called twice.
 func (w *ChunkWriter) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -239,7 +234,7 @@ func (w *ChunkWriter) Close() {
 	w.publish.Wait()
 }
 
-// run publishes until nothing waits.
+// run publishes until no block is pending.
 func (w *ChunkWriter) run() {
 	for {
 		w.gatherBlocks()
@@ -273,8 +268,7 @@ func (w *ChunkWriter) gatherBlocks() {
 	}
 }
 
-// take hands over what waits. It is false, and the publisher is no longer
-// running, when nothing does.
+// take returns the pending blocks. Without any, ok is false and the publisher no longer runs.
 func (w *ChunkWriter) take() (work blocks, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,7 +298,7 @@ func (w *ChunkWriter) settle(batch blocks, stored bool) {
 	w.lost(batch.count())
 }
 
-// leaveRoom tells those who wait for room. It needs the lock.
+// leaveRoom wakes the calls that wait for capacity. The caller holds mu.
 func (w *ChunkWriter) leaveRoom() {
 	if w.room != nil {
 		close(w.room)
@@ -312,8 +306,8 @@ func (w *ChunkWriter) leaveRoom() {
 	}
 }
 
-// send publishes a batch until it is confirmed. It is false when the writer
-// ended first, or the broker will never take the message.
+// send publishes a batch until it is confirmed. It returns false if the writer ended first, or the
+// broker will never accept the message.
 func (w *ChunkWriter) send(batch blocks) (stored bool) {
 	var m *nats.Msg
 	begin := time.Now()
@@ -340,8 +334,8 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 	return false
 }
 
-// message builds the event of a batch. A large block, which is alone in its
-// batch, goes to the object store first.
+// message builds the event of a batch. A large block, which is alone in its batch, goes to the
+// object store first.
 func (w *ChunkWriter) message(batch blocks) (*nats.Msg, error) {
 	chunk := &genbusv1.ChatChunk{Id: w.id, Attempt: w.attempt, Index: batch.first, Time: timestamppb.New(batch.at[0])}
 	if batch.size() <= ClaimCheckOf(w.b) {

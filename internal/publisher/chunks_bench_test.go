@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// BenchmarkChunksBackToBack streams as fast as blocks come, on 16 writers.
+// BenchmarkChunksBackToBack streams blocks without pauses on 16 writers.
 func BenchmarkChunksBackToBack(b *testing.B) {
 	br := brokertest.Single(b)
 	enc := publisher.Encoder{Names: br.Names()}
@@ -41,7 +41,7 @@ func BenchmarkChunksBackToBack(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/16/500, "ns/block")
 }
 
-// BenchmarkChunksPaced publishes one block in each message.
+// BenchmarkChunksPaced publishes one block per message.
 func BenchmarkChunksPaced(b *testing.B) {
 	br := brokertest.Single(b)
 	w := publisher.NewChunks(b.Context(), br, publisher.Encoder{Names: br.Names()}, broker.NewBodies(br), telemetry.NewMetrics("test"), "t", "chat_1", 1)

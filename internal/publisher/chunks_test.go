@@ -40,7 +40,7 @@ func flush(t testing.TB, w *publisher.ChunkWriter, want uint64) {
 	}
 }
 
-// stored reads the chunks of the chat as the stream has them.
+// stored reads the chat's chunks from the stream.
 func stored(t testing.TB, b *broker.Broker) []*genbusv1.ChatChunk {
 	t.Helper()
 	var out []*genbusv1.ChatChunk
@@ -64,7 +64,7 @@ func stored(t testing.TB, b *broker.Broker) []*genbusv1.ChatChunk {
 	}
 }
 
-// read is what a reader makes of the chunks: repeats dropped, and no gap allowed.
+// read assembles the chunks like a reader: it drops repeats and fails on a gap.
 func read(t testing.TB, chunks []*genbusv1.ChatChunk) [][]byte {
 	t.Helper()
 	var out [][]byte
@@ -103,7 +103,7 @@ func TestChunksAreTheBlocksInOrder(t *testing.T) {
 			const blocks = 2000
 			buf := make([]byte, 0, 1024)
 			for i := range blocks {
-				buf = append(buf[:0], sample(i)...) // the caller's buffer is used again
+				buf = append(buf[:0], sample(i)...) // Add must copy: the buffer is reused
 				if !w.Add(buf) {
 					t.Fatalf("block %d was given up", i)
 				}

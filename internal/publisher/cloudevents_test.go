@@ -28,7 +28,7 @@ import (
 // nodeTime bounds the script.
 const nodeTime = time.Minute
 
-// published has one message of each kind of event in both encodings, as streams hold them.
+// published returns one message of each kind of event in both encodings.
 func published(t *testing.T) map[string]*nats.Msg {
 	t.Helper()
 	out := map[string]*nats.Msg{}
@@ -65,13 +65,13 @@ func published(t *testing.T) map[string]*nats.Msg {
 	return out
 }
 
-// schemas are the messages that the events' dataschemas name.
+// schemas maps kinds of events to the messages that their dataschema names.
 var schemas = map[string]string{
 	"video event": "genbus.v1.VideoTaskEvent", "chat event": "genbus.v1.ChatEvent", "chunk": "genbus.v1.ChatChunk", "usage": "genbus.v1.UsageEvent",
 }
 
-// TestDataSchemaIsATypeURL: the URI is absolute, and its last segment is the name of the
-// message with the version of its package.
+// TestDataSchemaIsATypeURL checks that dataschema is an absolute URI whose last segment is the full
+// name of the message.
 func TestDataSchemaIsATypeURL(t *testing.T) {
 	t.Parallel()
 	for name, m := range published(t) {
@@ -83,7 +83,7 @@ func TestDataSchemaIsATypeURL(t *testing.T) {
 	}
 }
 
-// TestCloudEventsGo reads every event with the SDK for Go.
+// TestCloudEventsGo checks that the SDK for Go accepts every event.
 func TestCloudEventsGo(t *testing.T) {
 	t.Parallel()
 	for name, m := range published(t) {
@@ -110,7 +110,7 @@ func TestCloudEventsGo(t *testing.T) {
 	}
 }
 
-// readByJS is what the SDK for JavaScript understood of an event.
+// readByJS is an event as read by the SDK for JavaScript.
 type readByJS struct {
 	ID              string `json:"id"`
 	Type            string `json:"type"`
@@ -119,7 +119,7 @@ type readByJS struct {
 	DataContentType string `json:"datacontenttype"`
 }
 
-// TestCloudEventsJavaScript reads every event with the SDK for JavaScript.
+// TestCloudEventsJavaScript checks that the SDK for JavaScript reads every event.
 func TestCloudEventsJavaScript(t *testing.T) {
 	t.Parallel()
 	dir := npm.Project(t, "testdata/cloudevents")

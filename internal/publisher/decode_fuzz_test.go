@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// seedsOf adds messages as streams hold them, in both encodings, for the seeds.
+// seedsOf adds stored messages in both encodings as seeds.
 func seedsOf(f *testing.F, encode func(publisher.Encoder) (*nats.Msg, error)) {
 	f.Helper()
 	for _, encoding := range []publisher.Encoding{publisher.Protobuf, publisher.JSON} {
@@ -37,8 +37,7 @@ func headerOf(json bool) nats.Header {
 	return nil
 }
 
-// FuzzDecodeEvent: an event that is read has a whole job, which can be written
-// again.
+// FuzzDecodeEvent checks that a decoded event has a complete job and can be encoded again.
 func FuzzDecodeEvent(f *testing.F) {
 	item := &genbusv1.WorkItem{Id: "video_aaaaaaaaaaaaaaaaaaaaaaaaaa", Kind: "video", Tenant: "acme", Route: "r", Model: "m", Protocol: "primary"}
 	seedsOf(f, func(enc publisher.Encoder) (*nats.Msg, error) { return enc.Event(f.Context(), task.FromWork(item)) })
@@ -58,7 +57,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	})
 }
 
-// FuzzDecodeChunk: a chunk that is read can be written again.
+// FuzzDecodeChunk checks that a decoded chunk can be encoded again.
 func FuzzDecodeChunk(f *testing.F) {
 	chunk := &genbusv1.ChatChunk{Id: "chat_aaaaaaaaaaaaaaaaaaaaaaaaaa", Attempt: 1, Index: 2, Blocks: [][]byte{[]byte(`{"a":1}`)}}
 	seedsOf(f, func(enc publisher.Encoder) (*nats.Msg, error) { return enc.Chunk(f.Context(), "acme", chunk) })
@@ -73,7 +72,7 @@ func FuzzDecodeChunk(f *testing.F) {
 	})
 }
 
-// FuzzDecodeUsage: a usage event that is read can be written again.
+// FuzzDecodeUsage checks that a decoded usage event can be encoded again.
 func FuzzDecodeUsage(f *testing.F) {
 	item := &genbusv1.WorkItem{Id: "video_aaaaaaaaaaaaaaaaaaaaaaaaaa", Kind: "video", Tenant: "acme", Route: "r", Model: "m", Protocol: "primary"}
 	seedsOf(f, func(enc publisher.Encoder) (*nats.Msg, error) {

@@ -1,6 +1,5 @@
-// Package publisher turns what happened into NATS messages: task events with
-// CloudEvents headers, and chat chunks. It decides nothing; when a
-// message may be stored is the business of the task log.
+// Package publisher builds NATS messages: task events with CloudEvents headers, usage events and
+// chat chunks. It publishes only chunks; the task log decides when to store events.
 package publisher
 
 import (
@@ -25,20 +24,20 @@ import (
 // Encoding is the payload format of events and chunks.
 type Encoding string
 
-// The encodings.
+// Payload encodings.
 const (
 	Protobuf Encoding = "protobuf"
 	JSON     Encoding = "json"
 )
 
-// Encoder builds the messages. It is a value and safe for concurrent use.
+// Encoder builds messages. It is a value and safe for concurrent use.
 type Encoder struct {
 	Names    subject.Space
-	Encoding Encoding // empty: Protobuf
+	Encoding Encoding // default: Protobuf
 }
 
-// Event is the message of a task event on the job's own log subject. The event's
-// nonce is set.
+// Event returns the message of a task event on the job's log subject. The event's nonce must be
+// set.
 func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	payload := Message(e)
 	kind := subject.Kind(task.Kind(e.Job))
@@ -62,8 +61,7 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, c.payload(m, h, payload)
 }
 
-// Done is the feed copy of a terminal event: it repeats the stored event, with the same
-// ce-id, in the feed of finished jobs.
+// Done returns the feed's copy of a terminal event, with the same ce-id.
 func (c Encoder) Done(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	m, err := c.Event(ctx, e)
 	if err != nil {
@@ -74,7 +72,7 @@ func (c Encoder) Done(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, nil
 }
 
-// EventType is the CloudEvents type of a task event.
+// EventType returns the CloudEvents type of a task event.
 func EventType(e task.Event) string {
 	status := task.StatusWord(e.Job.GetStatus())
 	if task.Kind(e.Job) == string(subject.Chat) {
@@ -86,8 +84,7 @@ func EventType(e task.Event) string {
 // chunkType is the CloudEvents type of a chunk.
 const chunkType = "genbus.chat.chunk.v1"
 
-// Message is the event as the contract has it: *genbusv1.VideoTaskEvent or
-// *genbusv1.ChatEvent.
+// Message returns the event as a *genbusv1.VideoTaskEvent or *genbusv1.ChatEvent.
 func Message(e task.Event) proto.Message {
 	at := timestamppb.New(e.Time)
 	switch j := any(e.Job).(type) {
@@ -99,9 +96,8 @@ func Message(e task.Event) proto.Message {
 	return nil
 }
 
-// attributes sets the CloudEvents attributes that all messages have, in binary
-// mode. All values are tokens, decimal numbers or times, so nothing needs
-// percent-encoding.
+// attributes sets the CloudEvents attributes common to all messages, in binary mode. All values are
+// tokens, decimal numbers or times, so none needs percent-encoding.
 func attributes(h *headers, id string, kind subject.Kind, tenant, job string, at time.Time) {
 	h.set(subject.HeaderCESpecVersion, "1.0")
 	h.set(subject.HeaderCEID, id)
@@ -112,14 +108,13 @@ func attributes(h *headers, id string, kind subject.Kind, tenant, job string, at
 
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// stateMember is the member of a JSON event that holds the Protobuf event, in
-// Base64. The log is the state of record, and JSON for readers leaves out what
-// only genbus needs.
+// stateMember is the member of a JSON event that holds the Protobuf event in Base64. genbus reads
+// the log back, and the readable JSON lacks its internal fields.
 const stateMember = `"protobuf":`
 
-// schemaBase begins every dataschema. A type URL of Protobuf without a scheme means https;
-// CloudEvents wants the scheme written out, as its SDKs refuse a dataschema that is no
-// absolute URI. The last segment names the message with the version of its package.
+// schemaBase is the prefix of every dataschema. The last segment names the message and the version
+// of its package. Protobuf allows type URLs without the scheme https, but CloudEvents SDKs require
+// an absolute URI.
 const schemaBase = "https://type.googleapis.com/"
 
 func (c Encoder) payload(m *nats.Msg, h *headers, p proto.Message) error {
@@ -154,10 +149,10 @@ func withState(object, state []byte) []byte {
 	return append(out, '"', '}')
 }
 
-// DecodeEvent reads a task event of a kind as it was stored or republished.
+// DecodeEvent reads a stored or republished task event of a kind.
 func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event, error) {
-	// A clone: the value is a part of the whole header's memory, and events are
-	// kept for as long as their jobs are held.
+	// Cloned, because events are kept while their jobs are held, and the value would keep the
+	// memory of all headers alive.
 	nonce := strings.Clone(header.Get(subject.HeaderNonce))
 	if kind == subject.Chat {
 		var e genbusv1.ChatEvent
@@ -180,7 +175,7 @@ func checked(e task.Event, whole bool) (task.Event, error) {
 	return e, nil
 }
 
-// Chunk is the message of one or more blocks of a streamed chat.
+// Chunk returns the message of one or more blocks of a streamed chat.
 func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatChunk) (*nats.Msg, error) {
 	m, h := newMessage(c.Names.Chunk(tenant, chunk.GetId()))
 	id := chunk.GetId() + "." + strconv.FormatUint(uint64(chunk.GetAttempt()), 10) + "." + strconv.FormatUint(chunk.GetIndex(), 10)
@@ -190,7 +185,7 @@ func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatC
 	return m, c.payload(m, h, chunk)
 }
 
-// DecodeChunk reads a chunk as it was stored or republished.
+// DecodeChunk reads a stored or republished chunk.
 func DecodeChunk(header nats.Header, data []byte) (*genbusv1.ChatChunk, error) {
 	var chunk genbusv1.ChatChunk
 	if err := event.Decode(header, data, &chunk); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// BenchmarkEvent is the first event of a chat as a message.
+// BenchmarkEvent encodes the first event of a chat.
 func BenchmarkEvent(b *testing.B) {
 	enc := publisher.Encoder{Names: subject.Default()}
 	now := time.Now()

@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// MaxFacts bounds the header of the facts, in bytes.
+	// MaxFacts bounds the header, in bytes.
 	MaxFacts = 512
-	// maxFact bounds each of the facts, escaped. Longer ones are left out: only a model's name
-	// and an upstream's id of a task can be.
+	// maxFact bounds each escaped fact. Longer ones, possible only for model names and upstream
+	// IDs, are left out.
 	maxFact = 128
-	// labelsCut is the last of the labels where not all of them had room. It is no pair: every
-	// pair has a "=".
+	// labelsCut ends the labels if some did not fit. It cannot be a pair, because every pair has a
+	// "=".
 	labelsCut = "cut"
 	// maxHead bounds the facts before the labels.
 	maxHead = MaxFacts - len(";"+labelsCut)
 )
 
-// Facts are what an event's header subject.HeaderIndex says of its job, for those that look
-// for jobs and do not read the events themselves. Empty fields are unknown.
+// Facts are the properties of a job in an event's header subject.HeaderIndex, for searching jobs
+// without reading the events. Empty fields are unknown.
 type Facts struct {
-	Phase string // task.PhaseWord
+	Phase string // from task.PhaseWord
 	Route string
 	Model string
-	// Upstream and Key are the upstream key that the job was submitted with, by their names.
+	// Upstream and Key name the upstream key of the job's submission.
 	Upstream, Key string
-	UpstreamTask  string // the upstream's id of the task
+	UpstreamTask  string // the upstream's ID of the task
 	ErrorCode     string
-	Begun         string // when the first submission or attempt began, as Moment writes it
+	Begun         string // start of the first submission or attempt, from Moment
 	Labels        Labels
 }
 
-// Labels are those of a job as an application/x-www-form-urlencoded text, sorted by key.
+// Labels are a job's labels as application/x-www-form-urlencoded text, sorted by key.
 type Labels string
 
-// FactsOf are those of a job.
+// FactsOf returns the facts of a job.
 func FactsOf(j task.Job) Facts {
 	x := j.GetExecution()
 	f := Facts{
@@ -59,7 +59,7 @@ func FactsOf(j task.Job) Facts {
 	return f
 }
 
-// labelsOf are as many labels as have room.
+// labelsOf returns as many labels as fit into room bytes.
 func labelsOf(labels map[string]string, room int) Labels {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -73,15 +73,15 @@ func labelsOf(labels map[string]string, room int) Labels {
 	return Labels(strings.Join(out, "&"))
 }
 
-// Label is a key and a value as Labels have them.
+// Label is a key and a value as written in Labels.
 type Label string
 
-// LabelOf is the label of a key and a value.
+// LabelOf returns the Label of a key and a value.
 func LabelOf(key, value string) Label {
 	return Label(url.QueryEscape(key) + "=" + url.QueryEscape(value))
 }
 
-// Has reports whether a job has a label. sure is false where it may have one that had no room.
+// Has reports whether a job has a label. sure is false if the label may have been cut.
 func (l Labels) Has(label Label) (has, sure bool) {
 	for pair := range strings.SplitSeq(string(l), "&") {
 		if pair == string(label) {
@@ -93,7 +93,7 @@ func (l Labels) Has(label Label) (has, sure bool) {
 
 func (l Labels) cut() bool { return l == labelsCut || strings.HasSuffix(string(l), "&"+labelsCut) }
 
-// Map are the labels, and whether they are all.
+// Map returns the labels, and whether they are complete.
 func (l Labels) Map() (labels map[string]string, all bool) {
 	values, err := url.ParseQuery(string(l))
 	if err != nil || len(values) == 0 {
@@ -109,8 +109,8 @@ func (l Labels) Map() (labels map[string]string, all bool) {
 	return labels, !l.cut()
 }
 
-// Header is the value of the header, at most MaxFacts bytes: the facts, and after a semicolon
-// the labels, each as application/x-www-form-urlencoded.
+// Header returns the header's value, at most MaxFacts bytes: the facts, then a semicolon and the
+// labels if there are any, both as application/x-www-form-urlencoded.
 func (f Facts) Header() string {
 	if f.Labels == "" {
 		return f.head()
@@ -118,7 +118,7 @@ func (f Facts) Header() string {
 	return f.head() + ";" + string(f.Labels)
 }
 
-// head is the header without the labels.
+// head returns the header without the labels.
 func (f Facts) head() string {
 	var b strings.Builder
 	for _, field := range f.fields() {
@@ -136,17 +136,16 @@ func (f Facts) head() string {
 	return b.String()
 }
 
-// Moment is a time as facts have it: Unix nanoseconds with base 36.
+// Moment returns a time as written in facts: Unix nanoseconds in base 36.
 func Moment(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 36) }
 
-// BegunAt is when the first submission or attempt of the job began; false where none has.
+// BegunAt returns when the job's first submission or attempt started; begun is false if none has.
 func (f Facts) BegunAt() (t time.Time, begun bool) {
 	n, err := strconv.ParseInt(f.Begun, 36, 64)
 	return time.Unix(0, n), err == nil && n > 0
 }
 
-// IsIndexed reports whether a model's name or an upstream's id is short enough to be one of the
-// facts.
+// IsIndexed reports whether a model name or an upstream's ID is short enough to be a fact.
 func IsIndexed(text string) bool { return len(url.QueryEscape(text)) <= maxFact }
 
 type factField struct {
@@ -154,8 +153,8 @@ type factField struct {
 	value *string
 }
 
-// fields are those of the head. A long name of a model, or id of a task, comes last, so that
-// nothing else is left out for it.
+// fields returns the facts of the head. Model name and upstream ID come last, because a long one
+// must not displace others.
 func (f *Facts) fields() [8]factField {
 	return [...]factField{
 		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"begun", &f.Begun}, {"upstream", &f.Upstream}, {"key", &f.Key},
@@ -163,8 +162,8 @@ func (f *Facts) fields() [8]factField {
 	}
 }
 
-// ParseFacts reads the value of the header. It leaves out what it cannot read,
-// as genbus alone writes it. Its texts are parts of the header's memory.
+// ParseFacts reads the header's value and skips unreadable parts, because only genbus writes it.
+// Its strings share the header's memory.
 func ParseFacts(header string) Facts {
 	var f Facts
 	head, labels, _ := strings.Cut(header, ";")

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 )
 
-// TestFactsAreReadBack as they are written, whatever callers and upstreams have chosen. What has
-// no room is left out, and of the labels that is known.
+// TestFactsAreReadBack checks that facts with arbitrary text survive the header, and that a reader
+// can tell whether labels were cut.
 func TestFactsAreReadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,7 +57,7 @@ func TestFactsAreReadBack(t *testing.T) {
 	})
 }
 
-// TestShortFactsAreWhole: what jobs usually have has room.
+// TestShortFactsAreWhole checks that typical facts fit.
 func TestShortFactsAreWhole(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 123_456_789)
@@ -80,7 +80,7 @@ func TestShortFactsAreWhole(t *testing.T) {
 	}
 }
 
-// FuzzParseFacts reads any header.
+// FuzzParseFacts checks that no header breaks the parser.
 func FuzzParseFacts(f *testing.F) {
 	for _, seed := range []string{"", "phase=queued", "phase=queued;a=b&cut", ";", "%zz=%zz;%zz", "phase=%zz&&=&route=a=b;cut", ";;;"} {
 		f.Add(seed)

@@ -8,17 +8,17 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// mostHeaders is how many an event has, with those of the broker that its writer adds.
+// mostHeaders is the capacity for an event's headers and the broker's headers that its writer adds.
 const mostHeaders = 24
 
-// headers sets the headers of a message. There are some twenty, so their values are in one
-// array, and the map does not grow.
+// headers sets the headers of a message. A message has about twenty, so their values share an array
+// and the map never grows.
 type headers struct {
 	of     nats.Header
 	values []string
 }
 
-// newMessage is a message without headers, and what sets them.
+// newMessage returns a message without headers, and their setter.
 func newMessage(subject string) (*nats.Msg, *headers) {
 	h := &headers{of: make(nats.Header, mostHeaders), values: make([]string, 0, mostHeaders)}
 	return &nats.Msg{Subject: subject, Header: h.of}, h
@@ -30,7 +30,7 @@ func (h *headers) set(key, value string) {
 	h.of[key] = h.values[n : n+1 : n+1]
 }
 
-// trace carries the trace context, as Trace does.
+// trace sets the trace context like Trace.
 func (h *headers) trace(ctx context.Context) {
 	for k, v := range telemetry.Inject(ctx) {
 		h.set(k, v)
@@ -38,8 +38,8 @@ func (h *headers) trace(ctx context.Context) {
 	}
 }
 
-// Trace carries the trace context twice: where NATS clients look for it, and as
-// the CloudEvents extension.
+// Trace sets the trace context of ctx twice: as NATS clients expect it, and as the CloudEvents
+// extension.
 func Trace(ctx context.Context, to nats.Header) {
 	h := headers{of: to}
 	h.trace(ctx)

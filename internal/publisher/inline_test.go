@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestBlocksOfAnInlineChatShareAnEvent: those that come within a moment, and the last ones
-// without waiting for it.
+// TestBlocksOfAnInlineChatShareAnEvent checks that blocks arriving within a moment share an event,
+// and that Flush sends the last ones at once.
 func TestBlocksOfAnInlineChatShareAnEvent(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -32,7 +32,8 @@ func TestBlocksOfAnInlineChatShareAnEvent(t *testing.T) {
 	})
 }
 
-// TestAddWaits for room while there is no server, as long as it may.
+// TestAddWaits checks that AddWait waits for capacity while the server is away, within the caller's
+// limit.
 func TestAddWaits(t *testing.T) {
 	t.Parallel()
 	s := newRestartable(t)
@@ -65,7 +66,7 @@ func TestAddWaits(t *testing.T) {
 	s.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
-	for { // the chunks' stream, which is in memory, is made again after the reconnect
+	for { // the stream of chunks, in memory, is recreated after the reconnect
 		if _, err := b.Stream(ctx, b.Names().Chunks()); err == nil {
 			break
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// restartable is a server of its own, so that it can go away and come back.
+// restartable is a server that a test can stop and restart.
 type restartable struct {
 	opts server.Options
 	s    *server.Server
@@ -77,9 +77,8 @@ func (r *restartable) open(t testing.TB) *broker.Broker {
 	return b
 }
 
-// TestBlocksSurviveARestartOfTheServer adds blocks while there is no server: all
-// that were not confirmed come into the new stream. The old one was in memory,
-// and what it had confirmed is gone with it.
+// TestBlocksSurviveARestartOfTheServer checks that blocks added while the server is away get into
+// the new stream. Blocks confirmed earlier are lost with the old stream, which was in memory.
 func TestBlocksSurviveARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := newRestartable(t)
@@ -110,8 +109,8 @@ func TestBlocksSurviveARestartOfTheServer(t *testing.T) {
 	}
 }
 
-// TestNodeOfAClusterGoesAway stops the server that the writer talks to, in the
-// middle: nothing is missing and nothing is out of order.
+// TestNodeOfAClusterGoesAway checks that stopping the writer's server in a cluster loses and
+// reorders no block.
 func TestNodeOfAClusterGoesAway(t *testing.T) {
 	t.Parallel()
 	cluster := brokertest.NewCluster(t)
@@ -150,8 +149,8 @@ func TestNodeOfAClusterGoesAway(t *testing.T) {
 	equal(t, read(t, chunks), blocks)
 }
 
-// TestInlineIsBounded adds more than fits while there is no server: what
-// does not fit is dropped and counted, and its indices are.
+// TestInlineIsBounded checks that blocks beyond the budget are dropped and counted, and keep their
+// indices.
 func TestInlineIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newRestartable(t)

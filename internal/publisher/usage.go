@@ -14,12 +14,12 @@ import (
 // usageType is the CloudEvents type of a usage event.
 const usageType = "genbus.job.usage.v1"
 
-// Usage is the message that says what an ended job consumed; nil for one that was
-// never sent to an upstream. Its ce-id is that of the terminal event.
+// Usage returns the message that reports an ended job's consumption; nil for a job that was never
+// sent to an upstream. Its ce-id equals the terminal event's.
 func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	x := e.Job.GetExecution()
 	if x.GetFirstSubmitAt() == nil {
-		return nil, nil //nolint:nilnil // there is nothing to say, and that is no error
+		return nil, nil //nolint:nilnil // no usage is not an error
 	}
 	kind := subject.Kind(task.Kind(e.Job))
 	m, h := newMessage(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()))
@@ -37,7 +37,7 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, c.payload(m, h, u)
 }
 
-// videoSeconds is the length of all videos; nil where that of one is not known.
+// videoSeconds returns the total length of all videos; nil if any is unknown.
 func videoSeconds(videos []*genbusv1.Video) *float64 {
 	sum := 0.0
 	for _, v := range videos {

@@ -13,12 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Accepted returns a job that is accepted and not in the log yet: its work item is
-// stored, and its caller was answered, while the log did not take the first event. That
-// is written here, as a consumer would; where the log still does not answer, the entry
-// has no sequence. Without a work item the error is joblog.ErrNotFound. The log
-// is read after the item, and then the item again: that of a job that is erased is removed
-// before its log is.
+// Accepted returns a job whose work item is stored but whose first event is missing in the log, and
+// writes the event as a consumer would. If the log still does not answer, the entry has no
+// sequence. Without a work item it returns joblog.ErrNotFound. It reads the item, the log and the
+// item again, because an erasure removes the item before the log.
 func (s Items) Accepted(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	found, err := s.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -35,7 +33,7 @@ func (s Items) Accepted(ctx context.Context, n subject.JobName) (joblog.Entry, e
 	current, means, err := s.log.Resolve(ctx, s.LogItem(found, item))
 	switch {
 	case clock.Refuses(err), err == nil && means == joblog.Lost:
-		return joblog.Entry{Event: first}, nil // its end is for the consumer to say
+		return joblog.Entry{Event: first}, nil // its consumer ends it
 	case err != nil:
 		return joblog.Entry{}, err
 	case current.Job != nil:
@@ -47,11 +45,11 @@ func (s Items) Accepted(ctx context.Context, n subject.JobName) (joblog.Entry, e
 	defer cancel()
 	entry, err := s.Begin(ctx, s.LogItem(found, item), time.Time{})
 	if err != nil {
-		return joblog.Entry{Event: first}, nil // the job is accepted, whether or not the log says so yet
+		return joblog.Entry{Event: first}, nil // accepted, whether or not it is logged
 	}
 	return entry, nil
 }
 
-// acceptedWithin bounds the write of the first event, and the look for the item after it, for a
-// caller who waits. Where the item is gone by then Confirm takes up to 15 s longer.
+// acceptedWithin bounds the write of the first event and the check of the item for a waiting
+// caller. If the item is gone, Confirm takes up to 15 s longer.
 const acceptedWithin = 2 * time.Second

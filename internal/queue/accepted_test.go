@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// A job is accepted when its work item is stored. A caller that asks for it before the
-// log has its first event finds it, and the event is written.
+// TestAcceptedWithoutALogIsFound proves that a stored work item makes its job visible to callers
+// before the log has its first event, and that asking for the job writes the event.
 func TestAcceptedWithoutALogIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -26,7 +26,7 @@ func TestAcceptedWithoutALogIsFound(t *testing.T) {
 			t.Errorf("a job that nobody sent: %v", err)
 		}
 
-		item.Id = name.ID // as if its replica had died before it wrote the event
+		item.Id = name.ID // as if its replica had died before the event
 		s.put(t, s.workSubject(item), item)
 		for range 2 {
 			found, err := s.Items.Accepted(t.Context(), name)

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestAwaitRemovedWaitsForTheHolder: nothing but its holder's own ack releases a job.
+// TestAwaitRemovedWaitsForTheHolder proves that AwaitRemoved returns once the holder has acked.
 func TestAwaitRemovedWaitsForTheHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -46,8 +46,8 @@ func TestAwaitRemovedWaitsForTheHolder(t *testing.T) {
 	})
 }
 
-// TestReleasedTakesNothingAway: a holder that does not let go keeps the item, and
-// may ack it later; until then the caller is told to come again.
+// TestReleasedTakesNothingAway proves that an unresponsive holder keeps its item, and that the
+// caller gets still_held.
 func TestReleasedTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -74,8 +74,7 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 	})
 }
 
-// TestReleasedLooksAtNoOtherJob: one without an item is released whatever else is
-// held.
+// TestReleasedLooksAtNoOtherJob proves that the items of other jobs do not matter.
 func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 	t.Parallel()
 	s := newReplica(t, brokertest.Single(t), 16)
@@ -88,9 +87,8 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 	}
 }
 
-// TestRemoveAfterRemovesAWaitingItem: no replica has begun with the job, so its turn
-// need not be waited for. What was delivered meanwhile can be acked all the same,
-// and no other job loses its item.
+// TestRemoveAfterRemovesAWaitingItem proves that RemoveAfter removes the item of a job that no
+// replica has started, tolerates a late ack of it, and keeps the items of other jobs.
 func TestRemoveAfterRemovesAWaitingItem(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -104,7 +102,7 @@ func TestRemoveAfterRemovesAWaitingItem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // a withdrawal can be repeated
+		for range 2 { // a cancellation may be repeated
 			if err := s.RemoveAfter(t.Context(), e, 0); err != nil || s.ready(t) != 1 {
 				t.Errorf("%v, and %d items are left", err, s.ready(t))
 			}
@@ -118,8 +116,8 @@ func TestRemoveAfterRemovesAWaitingItem(t *testing.T) {
 	})
 }
 
-// TestRemoveAfterKeepsALaterJob: the job was erased and made again while
-// another caller still withdraws the earlier one.
+// TestRemoveAfterKeepsALaterJob proves that RemoveAfter for an erased job keeps the item of a later
+// job with its ID.
 func TestRemoveAfterKeepsALaterJob(t *testing.T) {
 	t.Parallel()
 	s := newReplica(t, brokertest.Single(t), 16)

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// backlog is the index of a route's backlog in the replica that dispatches it: an ordered
-// consumer tells it of each job, without its body. That another replica dispatched a job shows
-// when it is looked for.
+// backlog is the index of a route's backlog in the dispatching replica. An ordered consumer reports
+// each job, without its body. A job that another replica dispatched is noticed only when it is
+// looked up.
 type backlog struct {
-	signal chan struct{} // has a token when the dispatcher may have something to do
+	signal chan struct{} // has a token if the dispatcher may have work
 
 	mu         sync.Mutex
 	roundRobin *roundRobin
-	skipping   map[string]struct{} // the tenants whose next job is being looked for
-	// readings counts how often it was read from its beginning, and complete is true once
-	// the last reading has come to the end. heard is when it told of a message last, or
-	// began. created is when the stream that is read was created.
+	skipping   map[string]struct{} // tenants whose next job is being looked up
+	// readings numbers the reads from the beginning, and complete reports whether the latest has
+	// reached the end. heard is the time of its latest message, or of its start. created is the
+	// creation time of the stream.
 	readings int
 	complete bool
 	heard    time.Time
@@ -34,8 +34,8 @@ func (b *backlog) wake() {
 	}
 }
 
-// clear forgets all jobs, and what the readings before this one still tell. created is when
-// the stream that is read next was created; zero where none is.
+// clear drops all jobs and ignores further reports of earlier readings. created is the creation
+// time of the stream to read next, or zero.
 func (b *backlog) clear(created time.Time) (reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +45,6 @@ func (b *backlog) clear(created time.Time) (reading int) {
 	return b.readings
 }
 
-// add adds a job that a reading has found.
 func (b *backlog) add(reading int, tenant string, seq uint64) {
 	b.mu.Lock()
 	if reading == b.readings {
@@ -56,49 +55,48 @@ func (b *backlog) add(reading int, tenant string, seq uint64) {
 	b.wake()
 }
 
-// end notes that a reading has come to the end of the backlog.
+// end records that a reading has reached the end of the backlog.
 func (b *backlog) end(reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.complete = b.complete || reading == b.readings
 }
 
-// of reports whether what is known is of the stream that was created at that time.
+// of reports whether the index belongs to the stream created at that time.
 func (b *backlog) of(created time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.created.Equal(created)
 }
 
-// waits reports whether a tenant waits that is not passed over; all is false while not all of
-// the backlog was read.
+// waits reports whether a tenant waits that is not passed over. all is false until the whole
+// backlog has been read.
 func (b *backlog) waits(now time.Time) (waits, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.roundRobin.waits(now), b.complete
 }
 
-// jobs is the number of jobs that are known; reads: a reading goes on, and tells of more.
+// jobs returns the number of indexed jobs. reads reports that a reading is still adding jobs.
 func (b *backlog) jobs(now time.Time) (n uint64, reads bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.roundRobin.size, !b.complete && now.Sub(b.heard) < unknownFor
 }
 
-// tenants is the number of tenants in the backlog, but for those that have postponed jobs only.
+// tenants returns the number of tenants in the backlog, except tenants whose jobs are all
+// postponed.
 func (b *backlog) tenants() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.roundRobin.tenants)
 }
 
-// turn is a job whose turn it is.
 type turn struct {
 	tenant string
 	seq    uint64
 }
 
-// next takes the job whose turn it is.
 func (b *backlog) next(now time.Time) (turn, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,23 +104,22 @@ func (b *backlog) next(now time.Time) (turn, bool) {
 	return turn{tenant: tenant, seq: seq}, ok
 }
 
-// putBack has a job wait again for at least as long as d.
+// putBack returns a job and delays its tenant by d.
 func (b *backlog) putBack(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.putBack(t.tenant, t.seq, time.Now().Add(d))
 }
 
-// postpone has a job wait again for at least as long as postponeFor, and none of its tenant's
-// others.
+// postpone returns a job after postponeFor, without delaying its tenant.
 func (b *backlog) postpone(t turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.postpone(t.tenant, t.seq, time.Now().Add(postponeFor))
 }
 
-// passOver is putBack for a job of which the tenant is passed over: jobs of others do not wait
-// for those of it, and become ready where the window has room.
+// passOver is putBack for a tenant that is passed over for d: jobs of other tenants do not wait
+// behind its jobs.
 func (b *backlog) passOver(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,8 +132,8 @@ func (b *backlog) hit(t turn) {
 	b.roundRobin.hit(t.tenant)
 }
 
-// miss notes that another replica had dispatched a job. skip is true when the tenant's next one is
-// to be looked for, by one call at a time; skipped must follow.
+// miss records that another replica had dispatched a job. If skip is true, the caller must look up
+// the tenant's next job and then call skipped.
 func (b *backlog) miss(t turn) (skip bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

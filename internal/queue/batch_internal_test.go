@@ -44,8 +44,7 @@ func jobDispatcherOf(q *Queue) jobDispatcher {
 	return jobDispatcher{q: q, route: q.Route(subject.Video, config.SandboxVideoRoute)}
 }
 
-// readAll reads until all is found: on three nodes the one that answers may not have the last
-// ones yet.
+// readAll retries until everything is found, because a replica that lags may answer.
 func readAll(t *testing.T, m jobDispatcher, batch []turn) (found []candidate) {
 	t.Helper()
 	for begin := time.Now(); ; {
@@ -60,8 +59,7 @@ func readAll(t *testing.T, m jobDispatcher, batch []turn) (found []candidate) {
 	}
 }
 
-// TestABatchIsReadTogether: each job has its own item and its own log, in the order of the
-// batch, whatever else the tenants have.
+// TestABatchIsReadTogether proves that a batch read returns each job's own item and log, in order.
 func TestABatchIsReadTogether(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -71,7 +69,7 @@ func TestABatchIsReadTogether(t *testing.T) {
 		for i := range 12 {
 			tenant := []string{"acme", "b", "acme", "c"}[i%4]
 			next, e := queued(t, q, tenant, fmt.Sprint(i))
-			if i == 5 { // dispatched, or cancelled, since it was indexed
+			if i == 5 { // dispatched or cancelled since it was indexed
 				if _, err := q.Items.Remove(t.Context(), Item{Stream: q.b.Names().Wait(), Stored: broker.Stored{Seq: next.seq}}); err != nil {
 					t.Fatal(err)
 				}
@@ -88,8 +86,8 @@ func TestABatchIsReadTogether(t *testing.T) {
 	})
 }
 
-// TestWhatWasReadInABatchIsOld: between the reads of a batch and its dispatches anything may happen
-// to a job.
+// TestWhatWasReadInABatchIsOld proves that dispatch handles a job that changed after its batch was
+// read.
 func TestWhatWasReadInABatchIsOld(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -110,7 +108,7 @@ func TestWhatWasReadInABatchIsOld(t *testing.T) {
 		for name, test := range map[string]struct {
 			meanwhile func(j candidate) error
 			want      verdict
-			places    []string // where items of the job are afterwards
+			places    []string // streams with items of the job afterwards
 			marked    bool
 		}{
 			"nothing": {func(candidate) error { return nil }, enqueued, []string{q.b.Names().Work()}, true},

@@ -12,18 +12,18 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// beginWithin is the time after which an item that was seen is taken to be possibly gone. It
-// is longer than a write of a broker that is well, so that nothing is read for it then.
+// beginWithin is the age at which a sighting of an item no longer proves that it exists. It exceeds
+// the time of a healthy broker's write, so that the usual case needs no read.
 const beginWithin = time.Second
 
-// confirmWithin bounds the second look, after its wait, and the end of a job without an item.
+// confirmWithin bounds the second check of Confirm, after its wait, and the end of a job without an
+// item.
 const confirmWithin = 10 * time.Second
 
-// Begin writes the first event of a work item's job, and returns the job as the log has it
-// then: another replica may have written it, and gone on. seen is when the item was in the
-// queue; zero where that is not known. It is the only way in which a queued job enters the
-// log, for its admission, for the dispatcher, and for callers who ask for the job; its
-// holder does the same by its own commit and Confirm.
+// Begin writes the first event of a work item's job and returns the job's current state, which
+// another replica may have advanced. seen is when the caller saw the item in the queue, or zero.
+// Admission, the dispatcher and callers who ask for a job all log it through Begin; a holder uses a
+// commit and Confirm.
 func (s Items) Begin(ctx context.Context, item joblog.WorkItem, seen time.Time) (joblog.Entry, error) {
 	e, err := s.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item.WorkItem), 0)
 	if lost, ok := errors.AsType[*joblog.LostError](err); ok {
@@ -35,12 +35,11 @@ func (s Items) Begin(ctx context.Context, item joblog.WorkItem, seen time.Time) 
 	return s.Confirm(ctx, e)
 }
 
-// Confirm makes sure that a job whose first event the caller has written, e, has its work
-// item. A writer may be slow, or stopped for a while: another replica may have written the
-// event before it, and the job may have ended and been erased. The log is empty then, and
-// takes the first event of a job that nothing carries on. Such a job ends as not_enqueued:
-// its followers, and requests that have attached to it, are told. It takes two looks, which
-// outlive ctx. The log decides where the job goes on after all.
+// Confirm checks that a job whose first event e the caller has just written has its work item. If
+// another replica logged the job earlier, and the job ended and was erased, the empty log accepts
+// the first event of a job that nothing will run. Confirm ends such a job as not_enqueued, which
+// tells its followers and attached requests. It checks twice, even if ctx ends, and returns the
+// log's state if the job continues.
 func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if there, err := s.carries(ctx, e); there || err != nil {
 		return e, err
@@ -65,18 +64,18 @@ func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error
 	return current, s.log.Finish(ctx, current)
 }
 
-// carries reports whether there is a work item that a job runs from.
+// carries reports whether there is a work item that the job can run from.
 func (s Items) carries(ctx context.Context, e joblog.Entry) (bool, error) {
 	items, err := s.All(ctx, e.Name())
 	for _, i := range items {
 		if item, err := i.Decode(); err != nil || task.Carries(item, e.Job) {
-			return true, nil //nolint:nilerr // the holder of an item that cannot be decoded ends the job
+			return true, nil //nolint:nilerr // the holder ends the job if its item cannot be decoded
 		}
 	}
 	return false, err
 }
 
-// since is how long ago t was. While the machine is suspended only the wall clock goes on.
+// since returns the time since t. Only the wall clock advances while the machine is suspended.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

@@ -14,14 +14,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestALateFirstEventRevivesNoJob: a writer is stopped between a job's work item and its
-// first event. Meanwhile another replica logs the job, and it is cancelled and erased.
+// TestALateFirstEventRevivesNoJob proves that a writer that stalls between a job's item and its
+// first event does not revive a job that was cancelled and erased in the meantime.
 func TestALateFirstEventRevivesNoJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		for name, c := range map[string]struct {
 			seen   time.Time
-			resent bool // the request, which is stored for another route
+			resent bool // the request was sent again and stored for another route
 		}{
 			"a writer that was stopped":              {seen: time.Now().Add(-time.Minute)},
 			"one that did not see when it was there": {},
@@ -67,8 +67,8 @@ func TestALateFirstEventRevivesNoJob(t *testing.T) {
 	})
 }
 
-// TestAFirstEventIsKept where the job has its item, wherever that has dispatched meanwhile, and
-// where another replica has gone on.
+// TestAFirstEventIsKept proves that Begin keeps a job whose item was dispatched, and one that
+// another replica has continued.
 func TestAFirstEventIsKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -80,7 +80,7 @@ func TestAFirstEventIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.put(t, h.workSubject(item), item)
-		for range 2 { // the second time as one who lost
+		for range 2 { // the second call loses to the first
 			if e, err := h.Items.Begin(t.Context(), waits, time.Time{}); err != nil || e.Terminal() || e.Version() != 1 {
 				t.Errorf("it is %v, %v", e.Job, err)
 			}

@@ -10,20 +10,20 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// listAgain is how long durable consumers are not listed for counts after no answer came.
+// listAgain is how long counts do not list consumers after a list got no answer.
 const listAgain = 5 * time.Minute
 
-// errNotListed says that the consumers are not listed for a while, as no answer came.
+// errNotListed means that counts do not list consumers at the moment.
 var errNotListed = errors.New("could not list consumers")
 
-// unanswered reports whether a list failed as no answer came, and nothing else is known to be
-// wrong: so it is where a user of NATS may not list consumers. Any other error passes.
+// unanswered reports whether a list got no answer although nothing else is known to be wrong. That
+// happens if the NATS user may not list consumers. Other errors are temporary.
 func (q *Queue) unanswered(ctx context.Context, err error) bool {
 	return broker.CutOff(err) && ctx.Err() == nil && q.b.Trouble() == nil
 }
 
-// consumers lists those of a stream, by name, for counts, which are made too often to wait for
-// an answer that does not come.
+// consumers lists the consumers of a stream for counts, by name. Counts are too frequent to wait
+// for an answer that never comes.
 func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	q.mu.Lock()
 	refused := time.Now().Before(q.noList)
@@ -40,16 +40,15 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 	return all, err
 }
 
-// Count reads what each route of this process has, 256 routes with one request, and returns
-// those of which the broker did not say it: a durable consumer of theirs is gone, or does not
-// answer, or none can be listed. They stay as they were. The error is that of the list; where
-// it is not tried again for a while, there is none.
+// Count updates the counts of all routes that this process has used, 256 routes per request. It
+// returns the routes whose durable consumers are gone, do not answer or cannot be listed; their
+// counts stay as they were. err is the error of the list, or nil while lists are suspended.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
 	_, uncounted, err = q.count(ctx)
 	return uncounted, err
 }
 
-// count is Count, and returns the durable consumers of the ready jobs too, by name.
+// count is Count. It also returns the durable consumers of the ready jobs by name.
 func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerInfo, uncounted map[*Route]bool, err error) {
 	type read struct {
 		counted int64
@@ -59,7 +58,8 @@ func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerI
 	for _, r := range q.all() {
 		reads[r] = read{r.counted.Load(), r.window.beginRead()}
 	}
-	// The backlog first: a job that dispatches meanwhile is counted twice, and not left out.
+	// The backlog comes first: a job dispatched in between is then counted twice rather than
+	// missed.
 	wait, err := q.consumers(ctx, q.b.Names().Wait())
 	if err == nil {
 		work, err = q.consumers(ctx, q.b.Names().Work())

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestCount reads what all routes have, and says of which a durable consumer is gone.
+// TestCount proves that Count updates all routes and reports those whose durable consumer is gone.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -39,8 +39,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// TestAJobIsCountedOnce: one that was taken a moment ago, after the route was counted, is held and
-// waits no more.
+// TestAJobIsCountedOnce proves that a job taken since the last count is held, not waiting.
 func TestAJobIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -61,7 +60,7 @@ func TestAJobIsCountedOnce(t *testing.T) {
 	})
 }
 
-// TestCountOfManyRoutes needs several answers of the server.
+// TestCountOfManyRoutes proves that Count handles a list of several pages.
 func TestCountOfManyRoutes(t *testing.T) {
 	t.Parallel()
 	const many = 600
@@ -76,7 +75,7 @@ func TestCountOfManyRoutes(t *testing.T) {
 			}
 			if _, err := b.JetStream().CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{
 				Durable: subject.WorkDurable(subject.Video, name), FilterSubject: pattern, AckPolicy: jetstream.AckExplicitPolicy,
-				MemoryStorage: true, // a server stops one of the others in 10 ms
+				MemoryStorage: true, // on disk, a server needs 10 ms to stop each
 			}); err != nil {
 				t.Fatal(err)
 			}

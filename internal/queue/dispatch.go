@@ -16,43 +16,40 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// verdict is what became of a job whose turn it was.
 type verdict int
 
 const (
-	failed   verdict = iota // it waits again, and nothing more is dispatched now
-	later                   // it waits again, and so do its tenant's others
-	blocked                 // it waits again, and its tenant's others do not
-	gone                    // nothing was enqueued: another replica did, or the job has ended
-	enqueued                // it is ready, or may be
+	failed   verdict = iota // back in the backlog; stop this fill
+	later                   // back in the backlog; delay its tenant
+	blocked                 // back in the backlog; do not delay its tenant
+	gone                    // not enqueued: another replica dispatched it, or it has ended
+	enqueued                // ready, or may be
 )
 
 var (
-	// errFull says that the stream of ready jobs has no room.
 	errFull = errors.New("the work stream is full")
-	// errNotStored says that the leader of the stream of waiting jobs is behind the node of
-	// which the job was heard.
+	// errNotStored means that the leader of GENBUS_WAIT lags behind the replica that reported the
+	// job.
 	errNotStored = errors.New("the leader has not stored the job yet")
-	// errOutdated says that all that is known of the backlog is of another stream.
+	// errOutdated means that the index belongs to a previous stream.
 	errOutdated = errors.New("the backlog stream was recreated")
 )
 
-// jobDispatcher dispatches single jobs of a route's backlog.
 type jobDispatcher struct {
 	q     *Queue
 	route *Route
 }
 
-// candidate is a job whose turn it is, and what was read of it together with others; zero where
-// that was not said. Any server may have said it, so that it may be old.
+// candidate is a job to dispatch, with the data that was read for its batch. item and job are zero
+// if they were not found. Any replica of the stream may have answered, so they can be outdated.
 type candidate struct {
 	turn
 	item Item
 	job  joblog.Entry
 }
 
-// read reads the items and the jobs of a batch, with one request for each tenant in it and one
-// for the log. What it does not find is read by dispatch.
+// read reads the items and logs of a batch, with one request per tenant and one for the log.
+// dispatch reads what is missing.
 func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
 	out := make([]candidate, len(batch))
 	byTenant := map[string][]*candidate{}
@@ -60,7 +57,7 @@ func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
 		out[i].turn = t
 		byTenant[t.tenant] = append(byTenant[t.tenant], &out[i])
 	}
-	if len(batch) == 1 { // two reads, here or there
+	if len(batch) == 1 { // a batch read would save nothing
 		return out
 	}
 	var group sync.WaitGroup
@@ -77,11 +74,10 @@ func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
 	return out
 }
 
-// readItems reads the items of a tenant's jobs, which are the first ones of its backlog, in
-// order.
+// readItems reads the items of one tenant's jobs, which are the first of its backlog in order.
 func (m jobDispatcher) readItems(ctx context.Context, tenant string, jobs []*candidate) {
 	names := m.q.b.Names()
-	if len(jobs) == 1 { // a page costs more than a message
+	if len(jobs) == 1 { // cheaper than a page
 		if s, err := m.q.b.At(ctx, names.Wait(), jobs[0].seq); err == nil {
 			jobs[0].item = Item{Stream: names.Wait(), Stored: s}
 		}
@@ -102,7 +98,6 @@ func (m jobDispatcher) readItems(ctx context.Context, tenant string, jobs []*can
 	}
 }
 
-// readJobs reads the jobs of the items.
 func (m jobDispatcher) readJobs(ctx context.Context, batch []candidate) {
 	at := map[subject.JobName]*candidate{}
 	var names []subject.JobName
@@ -126,22 +121,20 @@ func (m jobDispatcher) readJobs(ctx context.Context, batch []candidate) {
 	}
 }
 
-// dispatch brings a job from the backlog to the ready jobs. Any replica may die at any
-// point of it, or do the same at the same time:
+// dispatch moves a job from the backlog to the ready jobs. Any replica may die at any point, or do
+// the same at the same time:
 //
-//  1. Its first event is written if admission did not get to it. What is made ready is
-//     marked with the sequence of an event, so that a job that was erased meanwhile,
-//     and has no log any more, is not taken for a new one.
-//  2. It is published as ready. That it is ready already is as good, if it is this job.
-//  3. It is deleted from the backlog. A job that is in both places is made ready again,
-//     where its subject has one place; when it had its turn, the log says so.
+//  1. It writes the first event if admission did not. It marks the ready copy with the sequence of
+//     an event, so that a job erased in the meantime is not taken for a new one.
+//  2. It publishes the copy as ready. A subject that holds the same job is as good.
+//  3. It deletes the item from the backlog. A job in both places is made ready again under its one
+//     subject; once it has run, the log says so.
 //
-// An item that was read with others may be gone, and the job may have gone on, or have been
-// erased: as if that had happened between 1 and 2. So of the log only that this very job, and
-// not an earlier one under its id, goes on is believed, which lets it have its turn, with a
-// mark of an event that it had. What lets it have none, or takes something away, is asked of
-// the leader: that it has ended, that it is another request's, that there is no log, and
-// whether the item was there in 3.
+// The data of a batch may be outdated, as if the job had been removed, advanced or erased between
+// steps 1 and 2. dispatch trusts it only to show that this very job continues, and then marks the
+// copy with an event that the job had. Before it withholds or removes anything, it asks the leader
+// whether the job has ended, belongs to another request or has no log, and in step 3 whether the
+// item existed.
 func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, error) {
 	from, n, err := m.itemOf(ctx, j)
 	switch {
@@ -169,9 +162,9 @@ func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, erro
 	return m.removeDispatched(ctx, n, from, v)
 }
 
-// itemOf is the item of the backlog that a turn is of. ErrNoMessage: it is gone.
-// errNotStored: a follower has told of it before the leader has stored it. errOutdated: the
-// turn is of a stream that is gone.
+// itemOf returns the backlog item of a candidate. It returns ErrNoMessage if the item is gone,
+// errNotStored if the leader has not stored it yet, and errOutdated if the index belongs to a
+// previous stream.
 func (m jobDispatcher) itemOf(ctx context.Context, j candidate) (from Item, n subject.WorkName, err error) {
 	if from = j.item; from.Seq == 0 {
 		from.Stream = m.q.b.Names().Wait()
@@ -185,13 +178,13 @@ func (m jobDispatcher) itemOf(ctx context.Context, j candidate) (from Item, n su
 	}
 	n, err = m.q.Items.NameOf(from)
 	if err != nil || n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != j.tenant {
-		return Item{}, n, errOutdated // one sequence of a stream has one subject
+		return Item{}, n, errOutdated // a sequence of a stream has one subject
 	}
 	return from, n, nil
 }
 
-// confirm makes sure that an item that was not found is gone, and reads it where it is not:
-// the leader has to have had its sequence before it was asked.
+// confirm rereads an item that was not found. It first checks that the leader has reached its
+// sequence.
 func (m jobDispatcher) confirm(ctx context.Context, stream string, seq uint64) (broker.Stored, error) {
 	s, err := m.q.b.Stream(ctx, stream)
 	switch {
@@ -206,7 +199,7 @@ func (m jobDispatcher) confirm(ctx context.Context, stream string, seq uint64) (
 }
 
 // removeDispatched deletes a dispatched job from the backlog. If it is not there, another
-// dispatcher dispatched it too, or it has ended: then it is removed from the ready jobs.
+// dispatcher moved it too, or the job has ended; an ended job is removed from the ready jobs.
 func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
 	removed, err := m.q.Items.Remove(ctx, from)
 	if err != nil || removed || v != enqueued {
@@ -214,13 +207,13 @@ func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName,
 	}
 	e, err := m.q.log.Get(ctx, subject.JobName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
 	if err != nil || !e.Terminal() {
-		return v, nil //nolint:nilerr // it is ready, and its consumer reads the log again
+		return v, nil //nolint:nilerr // its consumer rereads the log
 	}
 	return v, m.q.RemoveEnded(ctx, e)
 }
 
-// toSubmit reports whether a job has to be submitted, as far as is known: one that an
-// upstream has, or that has ended, goes on whatever its tenant's dead letters are.
+// toSubmit reports whether a job still has to be submitted. A job that an upstream has, or that has
+// ended, continues regardless of its tenant's dead letters.
 func (m jobDispatcher) toSubmit(ctx context.Context, j candidate) bool {
 	_, n, err := m.itemOf(ctx, j)
 	if err != nil {
@@ -233,14 +226,14 @@ func (m jobDispatcher) toSubmit(ctx context.Context, j candidate) bool {
 	return task.Untouched(e.Job)
 }
 
-// ensureLogged makes sure that the log has the job, and returns what its item is marked
-// with: the sequence of an event of it, or nothing where the log never had one; and
-// whether the job has ended. ErrNoMessage: it was erased, and its item with it. read is the
-// job where it was read.
+// ensureLogged makes sure that the log has the job. It returns the mark for the ready copy (the
+// sequence of an event, or "" if the job was never logged) and whether the job has ended. It
+// returns ErrNoMessage if the job was erased. read is the job as read for the batch, if it was
+// found.
 func (m jobDispatcher) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (mark string, ended bool, err error) {
 	work, err := from.Decode()
 	if err != nil {
-		return "", false, nil //nolint:nilerr // the consumer buries what cannot be read
+		return "", false, nil //nolint:nilerr // the consumer ends jobs with unreadable items
 	}
 	item := m.q.Items.LogItem(from, work)
 	if read.Job != nil && !read.Terminal() && task.SameAcceptance(work, read.Job.GetCreatedAt()) && item.In(read) == joblog.Current {
@@ -256,11 +249,11 @@ func (m jobDispatcher) ensureLogged(ctx context.Context, from Item, read joblog.
 		if e, err = m.q.Items.Begin(ctx, item, time.Time{}); err != nil {
 			return "", false, err
 		}
-	case e.Job == nil: // a stale item, or a lost log: the consumer says so
+	case e.Job == nil: // stale item or lost log; the consumer decides
 		return from.Header.Get(subject.HeaderRecorded), false, nil
 	}
-	// A terminal event of this very job, and not of another one under its id. Where its
-	// end leaves a letter, that is for the consumer to write.
+	// Another job's end under the same ID does not count. If the end leaves a dead letter, the
+	// consumer writes it.
 	if task.LeavesDeadLetter(e.Job) {
 		return markOf(e), false, nil
 	}
@@ -270,10 +263,8 @@ func (m jobDispatcher) ensureLogged(ctx context.Context, from Item, read joblog.
 	return markOf(e), false, nil
 }
 
-// markOf is the mark of an item whose job the log has.
 func markOf(e joblog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
 
-// enqueue publishes the job where the route's consumer takes it.
 func (m jobDispatcher) enqueue(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {
 	msg := nats.NewMsg(m.q.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
 	msg.Data = from.Data
@@ -284,7 +275,7 @@ func (m jobDispatcher) enqueue(ctx context.Context, n subject.WorkName, from Ite
 	if err == nil {
 		return enqueued, nil
 	}
-	if errors.Is(err, broker.ErrTooLarge) { // NATS takes less than it did; the jobs behind it need not wait
+	if errors.Is(err, broker.ErrTooLarge) { // max_payload was lowered; jobs behind this one need not wait
 		return blocked, err
 	}
 	if !errors.Is(err, broker.ErrFull) {
@@ -300,10 +291,10 @@ func (m jobDispatcher) enqueue(ctx context.Context, n subject.WorkName, from Ite
 	case !sameItem(there, from):
 		return blocked, fmt.Errorf("another request with the id of job %s is ready", n.ID)
 	}
-	return gone, nil // its place is counted already
+	return gone, nil // already counted
 }
 
-// sameItem reports whether two work items of one id are of one request.
+// sameItem reports whether two work items with one ID come from the same request.
 func sameItem(a, b Item) bool {
 	x, err := a.Decode()
 	if err != nil {

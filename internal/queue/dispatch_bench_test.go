@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// BenchmarkDispatch is a backlog of 4,000 jobs of ten tenants that n replicas dispatch and take,
-// on one server: jobs that are over as soon as they are taken. The time is that from the first
-// one, and the processor time that of all of it.
+// BenchmarkDispatch measures how n replicas dispatch and take a backlog of 4,000 jobs of ten
+// tenants on one server. Jobs end when they are taken. It reports the time from the first to the
+// last job, and the processor time.
 func BenchmarkDispatch(b *testing.B) {
 	const jobs, measured = 4000, 0
 	for _, places := range []int{50, measured} {
@@ -49,8 +49,8 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-// drain has all replicas take so many jobs, as many at a time as are ready, and returns the time
-// from the first to the last.
+// drain lets all replicas take jobs until the given number is reached, and returns the time from
+// the first to the last.
 func drain(b *testing.B, replicas []*replica, jobs int64) time.Duration {
 	b.Helper()
 	var taken atomic.Int64
@@ -58,7 +58,7 @@ func drain(b *testing.B, replicas []*replica, jobs int64) time.Duration {
 	for _, h := range replicas {
 		c, err := h.consumer.Consume(func(m jetstream.Msg) {
 			h.route.Taken(1)
-			_ = m.Ack() // a lost one is delivered again
+			_ = m.Ack() // redelivered if lost
 			switch taken.Add(1) {
 			case 1:
 				first <- time.Now()
@@ -83,7 +83,7 @@ func drain(b *testing.B, replicas []*replica, jobs int64) time.Duration {
 	}
 }
 
-// processTime is the processor time that this process has used, its server and its clients.
+// processTime returns the processor time used by this process, including its server and clients.
 func processTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

@@ -19,7 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestItemThatNobodyRecordedIsRecorded: admission died after it stored the item.
+// TestItemThatNobodyRecordedIsRecorded proves that the dispatcher writes the first event if
+// admission died before it.
 func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -41,8 +42,8 @@ func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 	})
 }
 
-// TestOldItemWithoutALogIsRecorded: it was accepted while the log was away, and no replica was
-// left to record it. It has never been ready, so it cannot have begun.
+// TestOldItemWithoutALogIsRecorded proves the same for an old item: because it was never ready, its
+// job cannot have started.
 func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -59,9 +60,8 @@ func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 	})
 }
 
-// TestErasedItemThatWasRecordedIsNotANewJob: it came to wait after its first event,
-// and was erased before its turn. It is dispatched with its mark, for the consumer
-// to look twice.
+// TestErasedItemThatWasRecordedIsNotANewJob proves that the item of an erased job is dispatched
+// with its mark, so that the consumer can tell.
 func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -82,12 +82,13 @@ func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
 	})
 }
 
-// TestItemThatTheLogHasLostIsLeftToTheConsumer, which writes its letter.
+// TestItemThatTheLogHasLostIsLeftToTheConsumer proves that the dispatcher passes on the item of a
+// job that the log has lost. The consumer writes the dead letter.
 func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
 	item := h.stored(t, video("one", "a cat"))
-	h.putRecorded(t, h.waitSubject(item), item, 1000) // the stream has been restored from before
+	h.putRecorded(t, h.waitSubject(item), item, 1000) // as after a restore of an old log
 	h.start(t)
 	h.take(t)
 	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, joblog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "1000" {
@@ -95,8 +96,8 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	}
 }
 
-// TestDispatcherThatDiedBeforeItDeleted: the job is ready and in the backlog. It stays
-// ready once, and the other item goes. So does that of a second send of the request.
+// TestDispatcherThatDiedBeforeItDeleted proves that a job in both places stays ready once and
+// leaves the backlog, also if its backlog item came from a second send.
 func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -115,8 +116,8 @@ func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 	})
 }
 
-// TestJobThatHasEndedTakesNobodysPlace: it had its turn, or was cancelled while it
-// waited. Its end is in the feed before its item goes.
+// TestJobThatHasEndedTakesNobodysPlace proves that the item of an ended job is removed after its
+// end is in the feed.
 func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -135,8 +136,8 @@ func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 	})
 }
 
-// TestUnfoundJobIsDispatched: the letter that its end leaves is written by the replica
-// that takes it there.
+// TestUnfoundJobIsDispatched proves that an attached job that has ended is dispatched, because its
+// consumer writes the dead letter.
 func TestUnfoundJobIsDispatched(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
@@ -150,8 +151,7 @@ func TestUnfoundJobIsDispatched(t *testing.T) {
 	}
 }
 
-// cancelled writes the log of a job that was cancelled before it began, without its
-// copy in the feed.
+// cancelled logs a job and its cancellation, without the feed.
 func (h *replica) cancelled(t testing.TB, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
@@ -168,8 +168,8 @@ func (h *replica) cancelled(t testing.TB, item *genbusv1.WorkItem) joblog.Entry 
 	return e
 }
 
-// TestEndOfAnotherJobUnderTheIDIsNotThisOnes: the job of the log was erased, or is
-// about to be. The one that waits is dispatched all the same.
+// TestEndOfAnotherJobUnderTheIDIsNotThisOnes proves that a waiting job is dispatched although the
+// log shows the end of an earlier job with its ID.
 func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
@@ -184,8 +184,8 @@ func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 	}
 }
 
-// TestAnotherReadyRequestIsWaitedFor: it has the id, and another body. The item
-// that waits is kept until it is known whose the job is, and delays no other job.
+// TestAnotherReadyRequestIsWaitedFor proves that an item waits while another request with its ID is
+// ready, without delaying other jobs.
 func TestAnotherReadyRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -208,8 +208,8 @@ func TestAnotherReadyRequestIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestStaleItemDelaysNoJobOfItsTenant: two bodies were sent under one id, the log has the ready
-// one, which runs for long, and the window has one place.
+// TestStaleItemDelaysNoJobOfItsTenant proves the same if the ready request is a long job and the
+// window has capacity for one.
 func TestStaleItemDelaysNoJobOfItsTenant(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -232,7 +232,7 @@ func TestStaleItemDelaysNoJobOfItsTenant(t *testing.T) {
 	})
 }
 
-// TestLargeItemIsDispatched as it is.
+// TestLargeItemIsDispatched proves that a large item is dispatched unchanged.
 func TestLargeItemIsDispatched(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

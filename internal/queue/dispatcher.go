@@ -15,43 +15,42 @@ import (
 )
 
 const (
-	// slowestRead is how often a dispatcher reads how many jobs are ready: all replicas take
-	// jobs. It is more often, up to fastestRead, where the window is full and jobs leave it fast.
-	// congestedRead is as often as that is at least: a measured window grows by a read.
+	// slowestRead is how often a dispatcher reads the number of ready jobs, because all replicas
+	// take jobs. If the window is full and drains fast, it reads more often, up to every
+	// fastestRead, and at least every congestedRead, because a measured window only grows by reads.
 	slowestRead   = time.Second
 	congestedRead = 250 * time.Millisecond
 	fastestRead   = 25 * time.Millisecond
-	// idleInterval is how often a replica looks for a backlog that no one dispatches, and how
-	// long one goes on to dispatch after its backlog was empty.
+	// idleInterval is how often a replica looks for a backlog that none dispatches, and how long a
+	// dispatcher keeps the lease after its backlog is empty.
 	idleInterval = 10 * time.Second
-	// lookAge is how old the count may be by which it looks: Count makes one as often.
+	// lookAge is the acceptable age of the count for that. Count refreshes it about as often.
 	lookAge = 15 * time.Second
-	// congestedFor is how long a route is taken to be congested after a job had to wait.
+	// congestedFor is how long a route counts as congested after a job had to wait.
 	congestedFor = 2 * time.Second
-	// gatherFor is how long the next batch of jobs becomes larger at most, while the window is
-	// mostly full.
+	// gatherFor bounds the wait for a larger batch while the window is mostly full.
 	gatherFor = 25 * time.Millisecond
-	// maxDispatches bounds the jobs that one dispatcher dispatches at a time, and those of a batch.
+	// maxDispatches limits the concurrent dispatches of one dispatcher, and the jobs of a batch.
 	maxDispatches = 128
-	// maxReads bounds the tenants whose items are read at a time.
+	// maxReads limits the tenants whose items are read concurrently.
 	maxReads = 16
-	// dispatchTimeout bounds one dispatch, and the reads of a batch. A dispatch that has begun is not
-	// cut by a stop.
+	// dispatchTimeout bounds one dispatch, and the reads of a batch. A stop does not interrupt
+	// them.
 	dispatchTimeout = 10 * time.Second
-	// retryDispatch is the wait after a dispatch that failed.
+	// retryDispatch is the delay after a failed dispatch.
 	retryDispatch = time.Second
-	// postponeFor is the wait of a job while the ready jobs have another item under its id, which
-	// may be held for hours.
+	// postponeFor is the delay of a job while another item with its ID is ready, which may be held
+	// for hours.
 	postponeFor = 5 * time.Second
-	// failingAfter is how long all dispatches fail until another replica is to try.
+	// failingAfter is how long all dispatches must fail before another replica should take over.
 	failingAfter = 2 * retryDispatch
-	// maxMissed is how many jobs of a tenant in a row may be gone before the first
-	// that is not is looked for.
+	// maxMissed is how many jobs of a tenant in a row may be gone before the dispatcher looks for
+	// the first that exists.
 	maxMissed = 8
 )
 
-// dispatcher makes the jobs of one route's backlog ready, while its replica has the lease. Its
-// fields belong to Dispatch's goroutine.
+// dispatcher moves the jobs of one route from the backlog to the ready jobs while its replica holds
+// the lease. Only the goroutine of Dispatch accesses its fields.
 type dispatcher struct {
 	q      *Queue
 	route  *Route
@@ -59,24 +58,23 @@ type dispatcher struct {
 	index  indexing
 	logger *slog.Logger
 
-	// every is the time between two checks, and dispatched is what was made ready since the last
+	// every is the interval between checks. dispatched counts the jobs made ready since the last
 	// one.
 	every      time.Duration
 	dispatched int
-	// nextLook is when a backlog is looked for that no replica dispatches.
+	// nextLook is when to look again for a backlog that no replica dispatches.
 	nextLook time.Time
-	// busy is when there was a backlog last, and full when a job of it found no room.
+	// busy is when a backlog last existed, and full when one of its jobs last found no capacity.
 	busy, full time.Time
-	// waiting is since when there is a backlog without a pause, not counting tenants that are
-	// passed over, and failed since when nothing can be dispatched; zero for not.
+	// waiting is the start of an uninterrupted backlog, ignoring tenants that are passed over.
+	// failed is when dispatches began to fail. Both are zero if not so.
 	waiting, failed time.Time
 	unknown         unknownJobs
 }
 
-// Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
-// readyJobs are ready at a time, or where that is 0, as many as the route starts in about a
-// second, until ctx ends and the last dispatch is over. Route.Resize changes their number. It
-// needs Run. Of the replicas that do this one does it at a time.
+// Dispatch makes the jobs of a route's backlog ready in turn by tenant, until ctx ends and the last
+// dispatch has finished. It keeps readyJobs jobs ready, or with 0 as many as the route starts in
+// about a second; Route.Resize changes the number. It needs Run. One replica at a time is active.
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
@@ -94,7 +92,7 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 		case <-ctx.Done():
 			return
 		case <-r.backlog.signal:
-			switch { // the window may have more room than was known
+			switch { // the window may have gained capacity
 			case r.window.outdated():
 				r.refresh(ctx, fastestRead)
 			case r.backlog.tenants() > 0:
@@ -117,8 +115,8 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 	}
 }
 
-// gather waits until the next batch is worth its reads: until half of the window is free, as far
-// as is known, or an eighth of its time is over, or gatherFor.
+// gather waits until the next batch is worth its reads: until half of the window is free, an eighth
+// of its duration has passed, or gatherFor has.
 func (d *dispatcher) gather(ctx context.Context) {
 	defer d.route.backlog.wake()
 	timer := time.NewTimer(min(gatherFor, d.route.window.lasts()/8))
@@ -134,11 +132,12 @@ func (d *dispatcher) gather(ctx context.Context) {
 	}
 }
 
-// leads reports whether this replica dispatches the route, and knows its backlog. It takes
-// the lease where there is a backlog and no replica has it, and begins or ends the index.
+// leads reports whether this replica dispatches the route and has an index. It takes the lease if
+// there is a backlog that no replica dispatches, and starts or stops the index.
 func (d *dispatcher) leads(ctx context.Context) bool {
 	now := time.Now()
-	// It is congested until more is known, so that the others put new jobs behind the backlog.
+	// Claim congestion until more is known, so that the other replicas put new jobs behind the
+	// backlog.
 	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
 		d.busy, d.full, d.every = now, now, fastestRead
 		d.waiting, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
@@ -148,7 +147,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	if !d.route.lease.Held() {
 		d.stop()
 		if !d.route.lease.Vacant(now) {
-			d.every = slowestRead // when the claim of another one is over shows by then
+			d.every = slowestRead // detects in time when the other replica's claim expires
 		}
 		return false
 	}
@@ -170,7 +169,7 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 		r.added.Store(false)
 		return false
 	}
-	if left := d.q.claims.Unheard(now); left > 0 { // one that dispatches may not have been heard yet
+	if left := d.q.claims.Unheard(now); left > 0 { // a dispatching replica may not have been heard yet
 		d.every = left
 		return false
 	}
@@ -179,19 +178,19 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 	case r.lease.Expire(now):
 		r.counted.Store(0)
 		r.refresh(ctx, countInterval)
-	case !added && r.waiting.Load() > 0: // another one may have dispatched it since it was counted
+	case !added && r.waiting.Load() > 0: // another replica may have dispatched it since the count
 		r.refresh(ctx, countInterval)
 	}
 	return added || r.waiting.Load() > 0
 }
 
-// stop ends the index, and gives up the lease where it is held.
+// stop stops the index and releases the lease if it is held.
 func (d *dispatcher) stop() {
 	d.index.forget()
 	d.q.claims.Release(d.route.durable)
 }
 
-// check reads how many jobs are ready and in the backlog, where that is due.
+// check refreshes the numbers of ready and waiting jobs when due.
 func (d *dispatcher) check(ctx context.Context) {
 	if d.q.b.Trouble() != nil {
 		return
@@ -229,15 +228,14 @@ func (d *dispatcher) check(ctx context.Context) {
 	}
 }
 
-// reread has leads begin the index again.
 func (d *dispatcher) reread() {
 	d.unknown.none()
 	d.index.forget()
 	d.route.backlog.wake()
 }
 
-// nextRead is when to read next: where the window is full, so that the room that other
-// replicas make in it is found before all of it is free.
+// nextRead returns the interval to the next read. While the window is full, it is short enough to
+// find capacity freed by other replicas before the window runs empty.
 func (d *dispatcher) nextRead(now time.Time) time.Duration {
 	switch share := d.route.window.share(d.dispatched); {
 	case now.Sub(d.full) > congestedFor:
@@ -251,9 +249,9 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 	}
 }
 
-// report says how the dispatch goes, and has the other replicas told where that is news. The
-// route is congested where a job found no room, and where there was a backlog all the time:
-// then the others are faster than this dispatcher. Tenants that are passed over are none.
+// report updates the lease and tells other replicas if it changed. The route is congested if a job
+// recently found no capacity, or if there was a backlog all the time, which means that other
+// replicas fill the window faster. Tenants that are passed over do not count.
 func (d *dispatcher) report(now time.Time) {
 	switch waits, _ := d.route.backlog.waits(now); {
 	case !waits:
@@ -268,9 +266,9 @@ func (d *dispatcher) report(now time.Time) {
 	}
 }
 
-// fill makes jobs ready while the window has room, a batch at a time, and reports whether
-// there may be more to do at once: room that was reserved for jobs that did not need it. The next
-// batch is read while the jobs of the one before it are dispatched.
+// fill makes jobs ready, batch by batch, while the window has capacity. It reads the next batch
+// while the previous one is dispatched. more reports that capacity reserved for jobs that did not
+// need it is free again.
 func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
 	var done outcomes
@@ -300,14 +298,14 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	d.dispatched += dispatched
 	switch {
 	case dispatched > 0, tried > 0 && !done.failed.Load(), tried == 0 && d.route.window.full(), d.route.backlog.tenants() == 0:
-		d.failed = time.Time{} // where there is no room, another replica has none either
+		d.failed = time.Time{} // with a full window, another replica could not dispatch either
 	case done.failed.Load() && d.failed.IsZero():
 		d.failed = begin
 	}
 	return done.freed.Load() && !done.stop.Load() && ctx.Err() == nil
 }
 
-// nextBatch takes the jobs whose turn it is, up to most, and reserves room for them.
+// nextBatch removes up to most jobs from the backlog, and reserves capacity for them.
 func (d *dispatcher) nextBatch(most int) (batch []turn) {
 	now := time.Now()
 	d.report(now)
@@ -328,15 +326,15 @@ func (d *dispatcher) nextBatch(most int) (batch []turn) {
 	return batch
 }
 
-// read reads a batch. A stop does not cut it: its jobs are dispatched.
+// read reads the items of a batch. A stop does not interrupt it, because its jobs are dispatched.
 func (d *dispatcher) read(ctx context.Context, batch []turn) []candidate {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dispatchTimeout, errors.New("the reads of a batch timed out"))
 	defer cancel()
 	return d.jobs.read(ctx, batch)
 }
 
-// congested notes that a job found no room in the window. How fast others make room is not
-// known when the first one does not.
+// congested records that a job found no capacity. The first time, it also shortens the interval,
+// because the rate at which other replicas free capacity is unknown.
 func (d *dispatcher) congested(now time.Time) {
 	if now.Sub(d.full) > congestedFor {
 		d.every = fastestRead
@@ -344,7 +342,6 @@ func (d *dispatcher) congested(now time.Time) {
 	d.full = now
 }
 
-// outcomes are what became of the jobs that a fill has dispatched.
 type outcomes struct {
 	dispatched                    atomic.Int64
 	freed, stop, failed, outdated atomic.Bool
@@ -361,14 +358,13 @@ func (o *outcomes) add(v verdict, err error) {
 		switch {
 		case errors.Is(err, errOutdated):
 			o.outdated.Store(true)
-		case !errors.Is(err, errFull): // which another replica would find too
+		case !errors.Is(err, errFull): // another replica would find it full too
 			o.failed.Store(true)
 		}
 	case later:
 	}
 }
 
-// dispatch dispatches one job and updates the backlog with what became of it.
 func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dispatchTimeout, errors.New("the dispatch timed out"))
 	defer cancel()
@@ -399,7 +395,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error)
 	return v, err
 }
 
-// skip drops what is known of a tenant's jobs that others have dispatched.
+// skip drops a tenant's jobs that other replicas have dispatched from the index.
 func (d *dispatcher) skip(ctx context.Context, tenant string) {
 	defer d.route.backlog.skipped(tenant)
 	latest := d.route.backlog.latest(tenant)

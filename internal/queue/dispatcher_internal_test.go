@@ -43,8 +43,8 @@ func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 	return New(live, b, log, quota.NewDeadLetterQuota(live, b)), cfg
 }
 
-// TestWhatWasMissedIsReadAgain: jobs wait, and the dispatcher has heard of none, or of not
-// all of them.
+// TestWhatWasMissedIsReadAgain proves that the dispatcher rereads the backlog if its index lacks
+// jobs.
 func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(*backlog){
@@ -93,8 +93,8 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestJobsThatOthersHaveDispatchedAreSkippedOnce: many dispatches at a time find nothing, and one of them
-// looks for the tenant's next job.
+// TestJobsThatOthersHaveDispatchedAreSkippedOnce proves that among many concurrent misses, one
+// looks up the tenant's next job.
 func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -131,7 +131,7 @@ func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	if err := b.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(asked) - maxDispatches; n != 1 { // each dispatch asks once whether its job is stored yet
+	if n := len(asked) - maxDispatches; n != 1 { // each dispatch asks once whether the leader has its job
 		t.Errorf("%d dispatches looked for the next job", n)
 	}
 	if n := d.route.backlog.tenants(); n != 0 {
@@ -139,9 +139,8 @@ func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	}
 }
 
-// TestJobThatEndsWhileItIsDispatched: its caller cancels it, and takes it out of the queue,
-// after the dispatcher has found that it had not ended, and before the dispatcher makes
-// it ready, or while it does. It keeps no place there.
+// TestJobThatEndsWhileItIsDispatched proves that a job leaves no item if it is cancelled and
+// removed after the dispatcher has checked it, before or during its publish.
 func TestJobThatEndsWhileItIsDispatched(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -150,7 +149,7 @@ func TestJobThatEndsWhileItIsDispatched(t *testing.T) {
 	})
 }
 
-// wait puts a video of acme's into the backlog.
+// wait puts a video of tenant acme into the backlog.
 func wait(t *testing.T, q *Queue) *genbusv1.WorkItem {
 	t.Helper()
 	item := &genbusv1.WorkItem{
@@ -226,8 +225,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	}
 }
 
-// heardEarly is a dispatcher that was told of a job of acme's which the stream's leader has
-// not stored yet.
+// heardEarly returns a dispatcher whose index has a job of acme that the leader has not stored yet.
 func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
 	t.Helper()
 	q, _ := idle(t, b)
@@ -241,7 +239,7 @@ func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
 	return d
 }
 
-// dispatches fills the window until the job is dispatched.
+// dispatches fills the window until one job is dispatched.
 func (d *dispatcher) dispatches(t *testing.T) {
 	t.Helper()
 	d.route.Resize(4)
@@ -252,8 +250,8 @@ func (d *dispatcher) dispatches(t *testing.T) {
 	}
 }
 
-// TestAJobThatTheLeaderStoresLaterIsKept: an ordered consumer may be on a node that has what
-// the leader stores a moment later.
+// TestAJobThatTheLeaderStoresLaterIsKept proves that a job stays in the index until the leader has
+// stored it; the ordered consumer may run on another server.
 func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -269,13 +267,13 @@ func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	})
 }
 
-// TestAJobThatTheLeaderStoresMeanwhileIsKept: it is not there when it is looked for, and is
-// when the leader says how far it is.
+// TestAJobThatTheLeaderStoresMeanwhileIsKept proves that confirm finds a job that the leader stored
+// after the first lookup.
 func TestAJobThatTheLeaderStoresMeanwhileIsKept(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	d := heardEarly(t, b)
-	// As if the first look had been before the job was stored.
+	// As if the first lookup had come before this.
 	stored := wait(t, d.q)
 	turn, ok := d.route.backlog.next(time.Now())
 	if !ok {
@@ -287,7 +285,7 @@ func TestAJobThatTheLeaderStoresMeanwhileIsKept(t *testing.T) {
 	}
 }
 
-// TestABacklogThatIsCreatedAgainIsReadAgain: what is known is of the stream before it.
+// TestABacklogThatIsCreatedAgainIsReadAgain proves that a recreated stream invalidates the index.
 func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -321,10 +319,9 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	d.dispatches(t)
 }
 
-// TestATenantThatIsPassedOverIsNoBacklog for the others: while it has as many dead letters as it
-// may have, no job of it becomes ready, and theirs have room in the ready window. In the replica
-// that dispatches, a new job of its own goes behind those of it that wait, and in any replica a job
-// that was made of a dead letter does.
+// TestATenantThatIsPassedOverIsNoBacklog proves that a tenant at its limit of dead letters gets no
+// job ready and does not send other tenants' jobs to the backlog. Its own new jobs go there if they
+// reach the dispatching replica, and retries of dead letters do in any replica.
 func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -358,7 +355,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		t.Fatalf("%d jobs of a tenant without room for letters are dispatched; %d tenants wait", d.dispatched, n)
 	}
 	d.report(now)
-	<-hears.backlog.signal // it has heard of it
+	<-hears.backlog.signal // it has heard the claim
 	for _, row := range []struct {
 		replica               *Queue
 		tenant, retryOf, want string
@@ -386,7 +383,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	}
 }
 
-// listen has a replica hear of the others until the test ends.
+// listen makes a replica hear the claims of others until the test ends.
 func listen(t testing.TB, q *Queue) {
 	t.Helper()
 	silence := q.claims.Unheard(time.Now())
@@ -407,9 +404,8 @@ func listen(t testing.TB, q *Queue) {
 	}
 }
 
-// TestAFullWindowIsNoFailure: one dispatch failed, and since then the ready window has no room, as
-// jobs are slow. Nothing is tried, so nothing fails. Where there is room, the failure stays until
-// a dispatch goes well.
+// TestAFullWindowIsNoFailure proves that a failure ends when the window is full, because nothing is
+// tried, and otherwise lasts until a dispatch succeeds.
 func TestAFullWindowIsNoFailure(t *testing.T) {
 	t.Parallel()
 	q, _ := idle(t, brokertest.Single(t))
@@ -430,8 +426,8 @@ func TestAFullWindowIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestAnItemThatIsTooLargeToDispatchBlocksOnlyItsOwn: the copy is longer by a header than NATS takes.
-// As a failure it would end the fill of the route for all tenants, each second.
+// TestAnItemThatIsTooLargeToDispatchBlocksOnlyItsOwn proves that an item whose copy exceeds
+// max_payload is postponed. As a failure, it would end every fill of the route.
 func TestAnItemThatIsTooLargeToDispatchBlocksOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
@@ -443,7 +439,7 @@ func TestAnItemThatIsTooLargeToDispatchBlocksOnlyItsOwn(t *testing.T) {
 	if v != blocked || !errors.Is(err, broker.ErrTooLarge) {
 		t.Errorf("verdict %d, %v", v, err)
 	}
-	// None is stored that could not be dispatched.
+	// Put refuses items that could not be dispatched.
 	r, err := q.Reserve(&genbusv1.WorkItem{Kind: "video", Route: n.Route, Tenant: n.Tenant, Id: n.ID, Body: make([]byte, most-128)})
 	if err != nil {
 		t.Fatal(err)

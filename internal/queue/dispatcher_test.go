@@ -18,10 +18,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTenantsAreDispatchedInTurn: one tenant has very many jobs when others come.
-// The first job of each waits for those that are ready and for one job of each other
-// tenant, and the jobs of a tenant stay in order; those of a batch, of as many jobs as the
-// window has room for, come in any order.
+// TestTenantsAreDispatchedInTurn proves that the first job of a new tenant waits for the ready jobs
+// and for one job of each other tenant, and that the jobs of a tenant keep their order, except
+// within a batch.
 func TestTenantsAreDispatchedInTurn(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -58,13 +57,13 @@ func TestTenantsAreDispatchedInTurn(t *testing.T) {
 		if !inOrder(order, ids, places) {
 			t.Error("the jobs of one tenant were served in another order")
 		}
-		// On three nodes, a stream drops what was acknowledged a moment later.
+		// In a cluster, a stream drops acknowledged messages with a delay.
 		await(t, "no ready jobs, and no backlog", func() bool { return h.ready(t)+h.waiting(t) == 0 })
 	})
 }
 
-// inOrder reports whether no id is further from its place than slack: several jobs
-// are dispatched at a time.
+// inOrder reports whether no ID is further than slack from its place. Concurrent dispatches may
+// swap jobs.
 func inOrder(want, got []string, slack int) bool {
 	for i, id := range got {
 		if at := slices.Index(want, id); at < 0 || at-i > slack || i-at > slack {
@@ -74,9 +73,8 @@ func inOrder(want, got []string, slack int) bool {
 	return len(want) == len(got)
 }
 
-// TestManyReplicasDispatchEachJobOnce: three replicas bring the jobs of many tenants
-// into one window, and three take them out. Every job is dispatched, those of one
-// tenant do not keep the others out, and the ready jobs stay within what is stated.
+// TestManyReplicasDispatchEachJobOnce proves that three replicas that dispatch and take jobs serve
+// every job, are fair to tenants, and keep the ready jobs within their limit.
 func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -110,7 +108,7 @@ func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 	})
 }
 
-// indexing is how many tenants each replica knows in the backlog, the fewest first.
+// indexing returns how many tenants each replica has in its index, in ascending order.
 func indexing(t testing.TB, replicas []*replica) (tenants []int) {
 	t.Helper()
 	for _, h := range replicas {
@@ -121,13 +119,13 @@ func indexing(t testing.TB, replicas []*replica) (tenants []int) {
 	return tenants
 }
 
-// takeAll has all replicas take ready jobs until there were so many, and
-// gives them in the order in which they came.
+// takeAll makes all replicas take ready jobs until want jobs were taken, and returns them in that
+// order.
 func takeAll(t testing.TB, replicas []*replica, want int) (order []subject.WorkName) {
 	t.Helper()
 	var mu sync.Mutex
-	// An item may come again after its job had its turn: the log of a real one says
-	// that it has ended.
+	// An item may return after its job was taken. In production, the log shows that the job has
+	// ended.
 	note := func(n subject.WorkName) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -155,7 +153,7 @@ func takeAll(t testing.TB, replicas []*replica, want int) (order []subject.WorkN
 				h.route.Taken(1)
 				n, _ := h.b.Names().ParseWorkItem(m.Subject())
 				note(n)
-				_ = m.Ack() // a lost one is delivered again
+				_ = m.Ack() // redelivered if lost
 			}
 		})
 	}
@@ -163,8 +161,8 @@ func takeAll(t testing.TB, replicas []*replica, want int) (order []subject.WorkN
 	return order
 }
 
-// TestAFullStreamOfReadyJobsKeepsNothingOutForGood: those that wait do not fill it, so
-// that they come in when there is a place.
+// TestAFullStreamOfReadyJobsKeepsNothingOutForGood proves that jobs of the backlog become ready
+// once a full GENBUS_WORK has capacity.
 func TestAFullStreamOfReadyJobsKeepsNothingOutForGood(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -205,7 +203,7 @@ func setMaxMsgs(t testing.TB, b *broker.Broker, stream string, n int64) {
 	}
 }
 
-// TestMaxQueuedCountsTheBacklog and the ready jobs.
+// TestMaxQueuedCountsTheBacklog proves that max_queued counts the backlog and the ready jobs.
 func TestMaxQueuedCountsTheBacklog(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -213,7 +211,8 @@ func TestMaxQueuedCountsTheBacklog(t *testing.T) {
 		for i := range 5 {
 			h.admit(t, "acme", fmt.Sprint(i))
 		}
-		// Of a job that is being dispatched a count may have two, or none. When all places are taken, none is.
+		// A count may contain a job in dispatch twice or not at all. With a full window, none is in
+		// dispatch.
 		await(t, "the count", func() bool {
 			_, _ = h.route.Waiting(t.Context()) // counts again
 			c := h.route.Counts()
@@ -228,8 +227,8 @@ func TestMaxQueuedCountsTheBacklog(t *testing.T) {
 	})
 }
 
-// TestJobThatWaitsIsAttachedTo: the id is found wherever its item is, and
-// another body under it is refused, also while the log is empty.
+// TestJobThatWaitsIsAttachedTo proves that a request finds the waiting job with its ID, and that
+// another body is refused, even before the job is logged.
 func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -247,7 +246,7 @@ func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 	})
 }
 
-// TestRemoveAfterRemovesFromTheBacklog, and AwaitRemoved looks there too.
+// TestRemoveAfterRemovesFromTheBacklog proves that RemoveAfter and AwaitRemoved cover the backlog.
 func TestRemoveAfterRemovesFromTheBacklog(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

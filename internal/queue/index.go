@@ -10,20 +10,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// indexing is the life of one route's index in its dispatcher.
+// indexing manages the index of one route in its dispatcher.
 type indexing struct {
 	route  *Route
 	logger *slog.Logger
 
-	// stop ends the index; nil while there is none. next is when one may be begun after
-	// that failed, and ending are those that end.
+	// stop ends the index; nil if there is none. next is the earliest time for another attempt
+	// after a failure. ending counts the indexes that are still stopping.
 	stop   func()
 	next   time.Time
 	ending sync.WaitGroup
 }
 
-// begin begins the index where there is none, and reports whether there is one. The error
-// says why there is not.
+// begin starts the index unless it exists, and reports whether there is one.
 func (x *indexing) begin(ctx context.Context, now time.Time) (ok bool, err error) {
 	if x.stop == nil && !now.Before(x.next) {
 		if x.stop, err = x.route.index(ctx, x.logger); err != nil {
@@ -33,7 +32,7 @@ func (x *indexing) begin(ctx context.Context, now time.Time) (ok bool, err error
 	return x.stop != nil, err
 }
 
-// forget ends the index, and what is known of the backlog.
+// forget stops the index and clears the backlog.
 func (x *indexing) forget() {
 	if x.stop != nil {
 		x.route.backlog.clear(time.Time{})
@@ -43,15 +42,13 @@ func (x *indexing) forget() {
 }
 
 const (
-	// reindexWait is the wait after a backlog could not be followed.
+	// reindexWait is the delay after an index could not be started.
 	reindexWait = time.Second
-	// indexWithin bounds the begin of an index.
 	indexWithin = 10 * time.Second
 )
 
-// index indexes the route's backlog from its beginning, until stop is called, which may take
-// a while where the broker is away. The dispatcher notices what was missed, and a stream that
-// was created again.
+// index follows the route's backlog from its beginning until stop is called. stop may block while
+// the broker is unavailable. The dispatcher detects missed jobs and a recreated stream.
 func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, indexWithin)
 	defer cancel()
@@ -81,7 +78,6 @@ func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), er
 	}, nil
 }
 
-// add adds a job to the index.
 func (r *Route) add(reading int, m jetstream.Msg) {
 	meta, err := m.Metadata()
 	if err != nil {

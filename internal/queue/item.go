@@ -17,12 +17,12 @@ import (
 
 // Item is a stored work item.
 type Item struct {
-	// Stream is where it is: GENBUS_WORK for a ready job, GENBUS_WAIT for the backlog.
+	// Stream holds it: GENBUS_WORK for a ready job, GENBUS_WAIT for the backlog.
 	Stream string
 	broker.Stored
 }
 
-// Decode reads the work item.
+// Decode parses the work item.
 func (i Item) Decode() (*genbusv1.WorkItem, error) {
 	item := &genbusv1.WorkItem{}
 	if err := proto.Unmarshal(i.Data, item); err != nil {
@@ -31,22 +31,22 @@ func (i Item) Decode() (*genbusv1.WorkItem, error) {
 	return item, nil
 }
 
-// Items are the stored work items of all routes, ready and in the backlog. It is safe for
-// concurrent use, and knows no more than the streams do.
+// Items reads the stored work items of all routes, ready and in the backlog. It keeps no state of
+// its own and is safe for concurrent use.
 type Items struct {
 	b   *broker.Broker
 	log *joblog.Log
 }
 
-// LogItem is the decoded item as the log judges it.
+// LogItem converts a decoded item for package joblog.
 func (s Items) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
 	return joblog.WorkItem{
 		WorkItem: work, Stream: i.Stream, Seq: i.Seq, Waits: s.Waits(i), Recorded: i.Header.Get(subject.HeaderRecorded),
 	}
 }
 
-// Delivered is a ready job's work item, as it was delivered, for the log to judge.
-// recorded is its subject.HeaderRecorded.
+// Delivered converts a delivered work item for package joblog. recorded is its
+// subject.HeaderRecorded.
 func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, recorded string) joblog.WorkItem {
 	return joblog.WorkItem{WorkItem: work, Stream: s.b.Names().Work(), Seq: seq, Recorded: recorded}
 }
@@ -54,10 +54,9 @@ func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, recorded string) j
 // Waits reports whether an item is in the backlog.
 func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 
-// Find returns a work item of a job as the streams' leaders have it, or
-// broker.ErrNoMessage. The backlog is read first: a job only goes from there to GENBUS_WORK, and
-// is stored there before it is deleted here. Of the two streams mostly one has none, which only
-// its leader says.
+// Find returns a work item of a job, as the streams' leaders have it, or broker.ErrNoMessage. It
+// reads the backlog first, because a dispatch stores the job in GENBUS_WORK before it deletes it
+// there. It uses Probe, because one of the two streams usually has no item.
 func (s Items) Find(ctx context.Context, n subject.JobName) (Item, error) {
 	for _, k := range s.itemKeys(n) {
 		m, err := s.b.Probe(ctx, k.stream, k.pattern)
@@ -68,8 +67,8 @@ func (s Items) Find(ctx context.Context, n subject.JobName) (Item, error) {
 	return Item{}, broker.ErrNoMessage
 }
 
-// All is Find for all of a job's work items. There are two while it dispatches, and where
-// requests with one id came by different routes or had different bodies.
+// All returns all work items of a job. There are two during a dispatch, and several if requests
+// with one ID arrived on different routes or with different bodies.
 func (s Items) All(ctx context.Context, n subject.JobName) ([]Item, error) {
 	var out []Item
 	for _, k := range s.itemKeys(n) {
@@ -89,7 +88,6 @@ func (s Items) All(ctx context.Context, n subject.JobName) ([]Item, error) {
 	return out, nil
 }
 
-// itemKey is where a job's work item may be.
 type itemKey struct{ stream, pattern string }
 
 func (s Items) itemKeys(n subject.JobName) []itemKey {
@@ -100,20 +98,20 @@ func (s Items) itemKeys(n subject.JobName) []itemKey {
 	}
 }
 
-// Remove deletes a work item, and reports whether this call did. One that is gone
-// already is no error.
+// Remove deletes a work item. removed reports whether this call did. A missing item is not an
+// error.
 func (s Items) Remove(ctx context.Context, i Item) (removed bool, err error) {
 	return s.b.Delete(ctx, i.Stream, i.Seq)
 }
 
-// Removed reports whether the item of a ready job was removed, as it is before its job
-// is erased, and not lost with its stream.
+// Removed reports whether a ready job's item was removed, as before an erasure, rather than lost
+// with its stream.
 func (s Items) Removed(ctx context.Context, seq uint64) (bool, error) {
 	return s.log.Removed(ctx, s.b.Names().Work(), seq)
 }
 
-// Ahead counts the items of the same route that wait, and were stored before an item of the
-// backlog. The dispatcher dispatches jobs by their tenants' turns, not in this order.
+// Ahead counts the route's backlog items that were stored before i. Dispatch order is by tenant and
+// differs.
 func (s Items) Ahead(ctx context.Context, i Item) (uint64, error) {
 	n, err := s.NameOf(i)
 	if err != nil {
@@ -128,7 +126,7 @@ func (s Items) Ahead(ctx context.Context, i Item) (uint64, error) {
 	return all - min(rest, all), err
 }
 
-// NameOf reads the name that an item was stored under.
+// NameOf parses the name under which an item is stored.
 func (s Items) NameOf(i Item) (subject.WorkName, error) {
 	if s.Waits(i) {
 		return s.b.Names().ParseWaitItem(i.Subject)
@@ -136,14 +134,14 @@ func (s Items) NameOf(i Item) (subject.WorkName, error) {
 	return s.b.Names().ParseWorkItem(i.Subject)
 }
 
-// removedPoll is how often AwaitRemoved checks. JetStream notifies no one that an item was
+// removedPoll is how often AwaitRemoved checks. JetStream sends no event when an item is
 // acknowledged.
 const removedPoll = 100 * time.Millisecond
 
-// AwaitRemoved returns when no replica works on a job that has ended: its work item is
-// gone. Its holder lets go as soon as it hears of the end, and another replica after
-// AckWait where the holder is dead. It is never taken away from a holder, which may have
-// the upstream's answer to log. After patience the error is still_held.
+// AwaitRemoved waits until the work item of an ended job is gone, so that no replica works on it.
+// Its holder acks it when it learns of the end; if the holder is dead, another replica does after
+// AckWait. AwaitRemoved does not remove it, because the holder may have the upstream's answer to
+// log. It returns still_held after patience.
 func (s Items) AwaitRemoved(ctx context.Context, n subject.JobName, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
 		_, err := s.Find(ctx, n)

@@ -18,8 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestEachItemOfABacklogIsReadOnce, however many replicas there are. The jobs come by all
-// of them and are taken by all.
+// TestEachItemOfABacklogIsReadOnce proves that the number of replicas does not multiply the reads
+// of a backlog.
 func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -36,7 +36,7 @@ func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 					Seq   uint64 `json:"seq"`
 					Batch int64  `json:"batch"`
 				}
-				if json.Unmarshal(m.Data, &request) == nil && request.Seq > 0 { // and not by its subject, as admission looks for one
+				if json.Unmarshal(m.Data, &request) == nil && request.Seq > 0 { // not by subject, as admission does
 					reads.Add(max(request.Batch, 1))
 				}
 			})
@@ -64,8 +64,8 @@ func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestAnotherReplicaDispatches when the one that did is gone: its connection is closed, so
-// that it tells no one.
+// TestAnotherReplicaDispatches proves that another replica takes over if the dispatching one is cut
+// off.
 func TestAnotherReplicaDispatches(t *testing.T) {
 	t.Parallel()
 	const places, many = 2, 30
@@ -85,7 +85,7 @@ func TestAnotherReplicaDispatches(t *testing.T) {
 	await(t, "an empty backlog", func() bool { return second.waiting(t) == 0 })
 }
 
-// startBehind starts a replica while another one dispatches, and waits until it knows that.
+// startBehind starts a replica while another one dispatches, and waits until it has heard a claim.
 func startBehind(t testing.TB, r *replica) *replica {
 	t.Helper()
 	claims, err := r.b.Conn().SubscribeSync(r.b.Names().Dispatch())
@@ -94,7 +94,7 @@ func startBehind(t testing.TB, r *replica) *replica {
 	}
 	defer func() { _ = claims.Unsubscribe() }()
 	r.start(t)
-	for range 2 { // it listens by the second claim
+	for range 2 { // by the second claim, it listens
 		if _, err := claims.NextMsg(patience); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,8 @@ func openAt(t testing.TB, url string) *broker.Broker {
 	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
 }
 
-// TestAReplicaThatStopsHandsOverAtOnce: it says so, and no claim of it has to be over.
+// TestAReplicaThatStopsHandsOverAtOnce proves that a stopping replica releases its claims, so that
+// none has to expire.
 func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -145,8 +146,8 @@ func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
 	second.indexed(t, 1)
 }
 
-// TestOthersPutJobsBehindABacklog that another replica dispatches, from when it says that
-// jobs wait until it says that none do.
+// TestOthersPutJobsBehindABacklog proves that other replicas put jobs into the backlog while the
+// dispatching one claims congestion.
 func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -157,7 +158,7 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	first.indexed(t, 1)
 	second := startBehind(t, newReplica(t, b, 400))
 	admitted := 3
-	for ; second.waiting(t) == 1; admitted++ { // until the second one has heard of it
+	for ; second.waiting(t) == 1; admitted++ { // until the second replica has heard the claim
 		if admitted == 390 {
 			t.Fatal("the second replica has room, and puts no job behind the others")
 		}
@@ -172,7 +173,7 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for calm := 0; calm < 2; { // by the second claim the other replica has heard the first
+	for calm := 0; calm < 2; { // by the second claim, the other replica has heard the first
 		m, err := claims.NextMsg(patience)
 		if err != nil {
 			t.Fatalf("no claim says that no job waits: %v", err)

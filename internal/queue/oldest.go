@@ -12,9 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Oldest is when the first job that waits was accepted: the first ready job behind
-// what the consumer has delivered, which it does in the order of the stream, or the
-// first of the backlog. It is the zero time when none waits.
+// Oldest returns when the first waiting job was accepted: either the first ready job that was not
+// delivered, or the first of the backlog. It is zero if none waits.
 func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 	info, err := r.Info(ctx)
 	if err != nil {
@@ -23,8 +22,8 @@ func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 	return r.oldest(ctx, info, true)
 }
 
-// oldest is Oldest by what the durable consumer of the ready jobs says; backlog is false where
-// there is none.
+// oldest is Oldest with the state of the ready jobs' durable consumer. backlog is false if the
+// backlog is known to be empty.
 func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (time.Time, error) {
 	ready := uint64(0)
 	if info.NumPending > 0 {
@@ -33,9 +32,8 @@ func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlo
 	return r.acceptedFrom(ctx, ready, backlog)
 }
 
-// acceptedFrom is when the first of the route's items was accepted: of the ready ones from a
-// sequence on, of which there are none for 0, and of the backlog where there is one. It is the
-// zero time where there is no item.
+// acceptedFrom returns when the route's first item was accepted, looking at ready items from
+// readyFrom on (0 for none) and, with backlog, at the backlog. It is zero if there is no item.
 func (r *Route) acceptedFrom(ctx context.Context, readyFrom uint64, backlog bool) (ready time.Time, err error) {
 	names := r.b.Names()
 	if readyFrom > 0 {
@@ -51,7 +49,6 @@ func (r *Route) acceptedFrom(ctx context.Context, readyFrom uint64, backlog bool
 	return ready, err
 }
 
-// acceptedFirst is when the first item from a sequence on was accepted.
 func (r *Route) acceptedFirst(ctx context.Context, stream, pattern string, seq uint64) (time.Time, error) {
 	m, err := r.b.Next(ctx, stream, pattern, seq)
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -62,7 +59,7 @@ func (r *Route) acceptedFirst(ctx context.Context, stream, pattern string, seq u
 	}
 	var item genbusv1.WorkItem
 	if err := proto.Unmarshal(m.Data, &item); err != nil || item.GetAcceptedAt() == nil {
-		return m.Time, nil //nolint:nilerr // when it was stored is a good answer too
+		return m.Time, nil //nolint:nilerr // the time of storage is close enough
 	}
 	return item.GetAcceptedAt().AsTime(), nil
 }

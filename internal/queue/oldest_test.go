@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestOldest looks at the ready jobs and at the backlog. What was delivered waits no more.
+// TestOldest proves that Oldest covers ready jobs and the backlog, and ignores delivered jobs.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -34,7 +34,7 @@ func TestOldest(t *testing.T) {
 			t.Errorf("nothing waits, but since %s", at)
 		}
 		ready, backlog := accept("one"), accept("two")
-		// The consumer's leader hears of a new message after the stream has taken it.
+		// The consumer learns of a new message after the stream has stored it.
 		await(t, "the ready job is the oldest", func() bool { return oldest().Equal(ready) })
 		brokertest.Next(t, h.consumer)
 		await(t, "the job of the backlog is the oldest", func() bool { return oldest().Equal(backlog) })

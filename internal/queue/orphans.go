@@ -16,19 +16,18 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// OrphanedRoute is a route that has jobs and is not configured.
+// OrphanedRoute is an unconfigured route that has jobs.
 type OrphanedRoute struct {
 	Kind    subject.Kind
 	Name    string
-	Ready   uint64 // jobs in GENBUS_WORK, those that a replica holds included
+	Ready   uint64 // jobs in GENBUS_WORK, including held ones
 	Waiting uint64 // jobs in the backlog
 	Oldest  time.Time
 }
 
-// orphansWithin bounds one look for orphaned routes.
 const orphansWithin = time.Minute
 
-// Orphans returns the routes that have jobs and are not configured, by kind and name.
+// Orphans returns the unconfigured routes that have jobs, sorted by kind and name.
 func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("listing jobs of unconfigured routes took longer than %s", orphansWithin))
 	defer cancel()
@@ -57,7 +56,7 @@ func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 	return out, nil
 }
 
-// readyOrphans counts the jobs in GENBUS_WORK of routes that are not configured.
+// readyOrphans counts the jobs of unconfigured routes in GENBUS_WORK.
 func (q *Queue) readyOrphans(ctx context.Context) (map[*Route]uint64, error) {
 	names := q.b.Names()
 	found := map[*Route]uint64{}
@@ -73,7 +72,7 @@ func (q *Queue) readyOrphans(ctx context.Context) (map[*Route]uint64, error) {
 	})
 }
 
-// waitingOrphans adds the routes that have a backlog.
+// waitingOrphans adds the unconfigured routes that have a backlog, without counting it.
 func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) error {
 	names := q.b.Names()
 	counted, err := q.byConsumers(ctx, names.Wait(), func(r *Route, _ *jetstream.ConsumerInfo) { found[r] += 0 })
@@ -93,27 +92,26 @@ func (q *Queue) Configured(kind subject.Kind, name string) bool {
 	return ok
 }
 
-// jobsOf are those that a route's durable consumer has: each message of the stream that it
-// has not delivered, or that was not acknowledged.
+// jobsOf returns the number of messages that a route's durable consumer has not delivered, or that
+// were not acknowledged.
 func jobsOf(c *jetstream.ConsumerInfo) uint64 { return c.NumPending + uint64(max(c.NumAckPending, 0)) }
 
-// countTries is how often the consumers of a stream are counted until they account for all of
-// its messages: jobs come and go meanwhile.
+// countTries is how often byConsumers counts before it gives up. Jobs that come and go during a
+// count make it differ from the stream.
 const countTries = 3
 
 const (
-	// cheapSubjects is up to how many messages their subjects are listed where the consumers do
-	// not account for exactly all of them.
+	// cheapSubjects is the stream size in messages up to which a list of subjects is cheap. In such
+	// a stream, the consumers must account for every message.
 	cheapSubjects = 20_000
-	// lagOf is the part of a larger stream, a hundredth, for which the consumers need not account:
-	// one learns of a message a moment after it is stored, and the list of subjects would hold up
-	// the stream for seconds each minute. That many jobs of a route whose consumer is gone may be
-	// missed until the stream is smaller.
+	// lagOf tolerates a hundredth of a larger stream. A consumer learns of a message shortly after
+	// it is stored, and listing the subjects each minute would hold up the stream for seconds. That
+	// many jobs of a route whose consumer is gone may be missed until the stream shrinks.
 	lagOf = 100
 )
 
-// accounted reports whether the consumers of a stream have the jobs that it had before and after
-// they were listed.
+// accounted reports whether the consumers' jobs account for the messages that the stream had before
+// and after the list.
 func accounted(jobs, before, after uint64) bool {
 	if before+after < 2*cheapSubjects {
 		return jobs >= max(before, after)
@@ -122,10 +120,9 @@ func accounted(jobs, before, after uint64) bool {
 	return jobs >= least-least/lagOf
 }
 
-// byConsumers tells add of the routes that have jobs in a stream and are not configured. Each
-// route has a durable consumer, which outlives it and says how many jobs it has. counted is
-// false where these do not account for the messages (accounted), as the consumer of a route is
-// gone, or where they may not be listed. After another error, which passes, the caller looks again later.
+// byConsumers calls add for each unconfigured route that has jobs in a stream. A route's durable
+// consumer outlives its configuration and knows its jobs. counted is false if the consumers do not
+// account for all messages, because one is gone, or cannot be listed. Any other error is temporary.
 func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route, *jetstream.ConsumerInfo)) (counted bool, err error) {
 	for range countTries {
 		before, err := q.messages(ctx, stream)
@@ -167,7 +164,6 @@ func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route,
 	return false, nil
 }
 
-// messages is how many a stream has.
 func (q *Queue) messages(ctx context.Context, stream string) (uint64, error) {
 	s, err := q.b.Stream(ctx, stream)
 	if err != nil {
@@ -176,8 +172,8 @@ func (q *Queue) messages(ctx context.Context, stream string) (uint64, error) {
 	return s.CachedInfo().State.Msgs, nil
 }
 
-// bySubjects tells add of each subject of a stream, and of its messages. It takes the broker
-// a second for each 15,000 of them or so, and holds up its writers.
+// bySubjects calls add with each subject of a stream and its number of messages. The broker needs
+// about a second for 15,000 subjects and holds up writers in that time.
 func (q *Queue) bySubjects(ctx context.Context, stream, pattern string, add func(subj string, jobs uint64)) error {
 	s, err := q.b.Stream(ctx, stream)
 	if err != nil {
@@ -193,14 +189,13 @@ func (q *Queue) bySubjects(ctx context.Context, stream, pattern string, add func
 	return nil
 }
 
-// countBacklog is the size of the backlog of a route that may have no durable consumer:
-// what the broker says to one that reads nothing. On three nodes that consumer may be on one
-// that has not stored the latest jobs yet, and the next count has them.
+// countBacklog returns the size of a backlog whose durable consumer may be gone, by creating a
+// temporary one. In a cluster, that may miss the latest jobs until the next count.
 func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
 	return countFrom(ctx, r.b, r.b.Names().WaitRoutePattern(r.kind, r.name), 1)
 }
 
-// countFrom counts the items of the backlog on a pattern that have a sequence or a later one.
+// countFrom counts the backlog items that match pattern, from sequence seq on.
 func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64) (uint64, error) {
 	names, js := b.Names(), b.JetStream()
 	c, err := js.CreateConsumer(ctx, names.Wait(), jetstream.ConsumerConfig{
@@ -210,16 +205,15 @@ func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64
 	if err != nil {
 		return 0, fmt.Errorf("count %s: %w", names.Wait(), err)
 	}
-	_ = js.DeleteConsumer(ctx, names.Wait(), c.CachedInfo().Name) // one that stays is forgotten by the server
+	_ = js.DeleteConsumer(ctx, names.Wait(), c.CachedInfo().Name) // otherwise InactiveThreshold removes it
 	return c.CachedInfo().NumPending, nil
 }
 
-// ErrPageToken says that a token is not one that Page returned.
+// ErrPageToken means that a token did not come from Page.
 var ErrPageToken = errors.New("the page token does not belong to this list")
 
-// Page returns up to size items of a route, first the ready ones, from where token says:
-// "" for the first page, or what the page before returned as next. next is "" after the
-// last item.
+// Page returns up to size items of a route, ready ones first. token is "" for the first page, or
+// next of the previous page. next is "" after the last item.
 func (r *Route) Page(ctx context.Context, token string, size int) (items []Item, next string, err error) {
 	names := r.b.Names()
 	streams := []struct{ word, stream, pattern string }{

@@ -2,8 +2,8 @@ package queue
 
 import "testing"
 
-// TestConsumersAccountForAStream: for each job of a small one, and for all but a hundredth of a
-// large one, in which some jobs are always on their way.
+// TestConsumersAccountForAStream proves that the consumers must account for all messages of a small
+// stream and for 99% of a large one, in which some messages are always in transit.
 func TestConsumersAccountForAStream(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -18,7 +18,7 @@ func TestConsumersAccountForAStream(t *testing.T) {
 		{19_900, 20_001, 20_100, true},
 		{19_800, 20_001, 20_100, false},
 		{464_900, 465_000, 466_000, true},
-		{464_900, 466_000, 465_000, true}, // jobs have ended meanwhile
+		{464_900, 466_000, 465_000, true}, // jobs ended during the count
 		{460_000, 465_000, 466_000, false},
 	} {
 		if got := accounted(c.jobs, c.before, c.after); got != c.want {

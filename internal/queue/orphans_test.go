@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestABacklogWithoutARouteIsFound although none of its jobs is ready, and whether or not its
-// durable consumer is still there.
+// TestABacklogWithoutARouteIsFound proves that an unconfigured route is found by its backlog alone,
+// with or without its durable consumer.
 func TestABacklogWithoutARouteIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -42,8 +42,8 @@ func TestABacklogWithoutARouteIsFound(t *testing.T) {
 	})
 }
 
-// TestReadyJobsWithoutARouteAreFound whether a replica holds them or not, and whether or not
-// their durable consumer is still there.
+// TestReadyJobsWithoutARouteAreFound proves that an unconfigured route is found by its ready or
+// held jobs, with or without its durable consumer.
 func TestReadyJobsWithoutARouteAreFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -61,7 +61,7 @@ func TestReadyJobsWithoutARouteAreFound(t *testing.T) {
 			item.Route = "gone"
 			before.put(t, before.workSubject(item), item)
 		}
-		brokertest.Next(t, gone) // and one is held
+		brokertest.Next(t, gone) // one is held
 		h := newReplica(t, before.b, 2)
 		h.admit(t, "acme", "of a route that is there")
 		h.take(t)
@@ -79,8 +79,8 @@ func TestReadyJobsWithoutARouteAreFound(t *testing.T) {
 	})
 }
 
-// TestOneFailedListIsNoReasonToListSubjects: the consumers could not be listed for a moment, and
-// orphans are looked for by them again.
+// TestOneFailedListIsNoReasonToListSubjects proves that after a failed list of consumers, later
+// searches use consumers again.
 func TestOneFailedListIsNoReasonToListSubjects(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 2)
@@ -109,7 +109,8 @@ func TestOneFailedListIsNoReasonToListSubjects(t *testing.T) {
 	}
 }
 
-// TestOrphansWhereConsumersMayNotBeListed are looked for by the subjects.
+// TestOrphansWhereConsumersMayNotBeListed proves that the search lists subjects if listing
+// consumers is not permitted.
 func TestOrphansWhereConsumersMayNotBeListed(t *testing.T) {
 	brokertest.Full(t, "waits ten seconds for answers that do not come")
 	t.Parallel()
@@ -125,7 +126,7 @@ func TestOrphansWhereConsumersMayNotBeListed(t *testing.T) {
 	}
 }
 
-// listsSubjects looks for orphans, and returns how often that listed the subjects of a stream.
+// listsSubjects searches for unconfigured routes and returns how many lists of subjects that took.
 func listsSubjects(t testing.TB, h *replica) (n int) {
 	t.Helper()
 	asked := make(chan *nats.Msg, 64)

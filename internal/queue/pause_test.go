@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestAResumedRouteDeliversToWhoWaits: a replica whose route was idle has a long request at the
-// server. When an operator resumes the route, what waits is delivered to that.
+// TestAResumedRouteDeliversToWhoWaits proves that a resumed route delivers waiting jobs to a
+// request that was already open.
 func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -24,7 +24,7 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The client would ask for heartbeats, with which the server looks again.
+			// The client library would add heartbeats, which make the server look for messages.
 			request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, 5*time.Second)
 			if err := h.b.Conn().PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+h.b.Names().Work()+"."+h.consumer.CachedInfo().Name, asked.Subject, request); err != nil {
 				t.Fatal(err)
@@ -44,9 +44,10 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 			switch m.Header.Get("Status") {
 			case "":
 				return
-			case "409", "503": // lost with its leader, which says nothing about the pause
+			case "409", "503": // lost with its leader; try again
 			default:
-				// A server that hears of the end of a pause after it looks again at the next request.
+				// A server that learns of the end of the pause too late only looks at the next
+				// request.
 				if time.Now().After(end) {
 					t.Fatalf("nothing was delivered: %v", m.Header)
 				}

@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	// maxPending bounds how many jobs are remembered. The others are logged when a
-	// caller asks for them, or when their turn comes.
+	// maxPending limits the remembered jobs. Others are logged when a caller asks for them or when
+	// their turn comes.
 	maxPending = 100_000
-	// retryPending is the wait after the log did not answer.
+	// retryPending is the delay after the log did not answer.
 	retryPending = 2 * time.Second
-	// maxReported bounds the jobs of which the service's log says why.
+	// maxReported limits the jobs whose errors are logged.
 	maxReported = 5
 )
 
-// pendingFirstEvents are the jobs that this process has accepted while the log did not
-// take their first event. They are logged as soon as it answers: until then no list has
-// them, they are not ended at their start deadline, and a ready one is given up after
-// joblog.LostAfter.
+// pendingFirstEvents tracks the jobs that this process accepted while the log did not take their
+// first event. Until it is written, no list shows the job, its start deadline does not end it, and
+// a ready one is given up after joblog.LostAfter.
 type pendingFirstEvents struct {
 	items Items
 	mu    sync.Mutex
@@ -64,7 +63,7 @@ func (p *pendingFirstEvents) take() []subject.JobName {
 	return out
 }
 
-// run logs what was accepted without a first event, until ctx ends.
+// run writes the missing first events until ctx ends.
 func (p *pendingFirstEvents) run(ctx context.Context, logger *slog.Logger) {
 	for {
 		select {
@@ -88,8 +87,8 @@ func (p *pendingFirstEvents) run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// logEach returns those that could not be logged, and why, of the first of them. It stops
-// only where the broker is known to be away: one job must not hold up the others.
+// logEach returns the jobs that could not be logged, and the errors of the first few. It stops
+// early only if the broker is unavailable, so that one job does not hold up the others.
 func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.JobName) (left []subject.JobName, why error) {
 	for i, n := range names {
 		if err := cmp.Or(p.items.b.Trouble(), ctx.Err()); err != nil {
@@ -104,8 +103,8 @@ func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.JobNam
 	return left, why
 }
 
-// logOne is done with a job that is erased. One that is older than joblog.LostAfter is
-// left to its consumer where it is ready, and else to its turn.
+// logOne gives up on an erased job. If the job is older than joblog.LostAfter, its consumer or its
+// turn decides.
 func (p *pendingFirstEvents) logOne(ctx context.Context, n subject.JobName) error {
 	entry, err := p.items.Accepted(ctx, n)
 	switch {

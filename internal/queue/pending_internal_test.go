@@ -16,9 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestWhatTheLogDidNotTakeIsLoggedLater, while it is in the backlog and no one
-// asks for it, however long. What is old and ready is for the consumer to end.
-// Others that are remembered with it, and are gone or unreadable, hold nothing up.
+// TestWhatTheLogDidNotTakeIsLoggedLater proves that the first events of backlog jobs are written
+// later however old they are, that old ready jobs are left to the consumer, and that missing or
+// unreadable jobs do not block others.
 func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -62,8 +62,7 @@ func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 	}
 }
 
-// TestPendingFirstEventsAreBounded: what is remembered takes no more memory than stated, and
-// what is remembered twice no more than once.
+// TestPendingFirstEventsAreBounded proves that the set respects its limit and stores each job once.
 func TestPendingFirstEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPendingFirstEvents(Items{})

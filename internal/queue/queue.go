@@ -1,14 +1,12 @@
-// Package queue holds the accepted jobs until a consumer takes them: it puts them in,
-// dispatches them in turn by tenant, counts them and takes them out. It is the only
-// code that writes to GENBUS_WORK and GENBUS_WAIT, or deletes from them; the consumer
-// settles the messages that it was delivered. It decides about no request: that is
-// admission's.
+// Package queue stores accepted jobs until a consumer takes them: it enqueues them, dispatches them
+// in turn by tenant, counts them and removes them. It is the only code that writes to GENBUS_WORK
+// and GENBUS_WAIT or deletes from them; consumers ack the messages that they were delivered.
+// Package admission decides which requests are accepted.
 //
-// A job is ready when its item is in GENBUS_WORK, where the route's durable consumer
-// takes jobs in the order of the stream. So that a tenant with very many jobs does not
-// make the others wait, few jobs are ready at a time: the others are in the backlog,
-// which is GENBUS_WAIT, and a dispatcher dispatches them in turn by tenant
-// (docs/adr/0004), in one replica at a time (docs/adr/0017).
+// A job is ready if its item is in GENBUS_WORK, where the route's durable consumer takes jobs in
+// stream order. Few jobs are ready at a time, so that a tenant with many jobs does not hold up the
+// others. The rest form the backlog in GENBUS_WAIT, which a dispatcher empties in turn by tenant
+// (docs/adr/0004). One replica at a time dispatches a route (docs/adr/0017).
 package queue
 
 import (
@@ -27,9 +25,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Queue is the accepted jobs of all routes. It is safe for concurrent use.
+// Queue holds the accepted jobs of all routes. It is safe for concurrent use.
 type Queue struct {
-	// Items are what is stored.
+	// Items gives access to the stored work items.
 	Items   Items
 	cfg     *config.Live
 	b       *broker.Broker
@@ -41,11 +39,10 @@ type Queue struct {
 
 	mu     sync.Mutex
 	routes map[string]*Route // by durable
-	noList time.Time         // consumers are not listed for counts before
+	noList time.Time         // do not list consumers for counts before
 }
 
-// New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
-// route do.
+// New returns a queue. Jobs leave the backlog only while Run and the route's Dispatch are running.
 func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.DeadLetterQuota) *Queue {
 	items := Items{b: b, log: log}
 	q := &Queue{
@@ -57,8 +54,7 @@ func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Dea
 	return q
 }
 
-// Run tells other replicas which routes are dispatched here and hears it of them, and logs
-// the jobs of LogLater, until ctx ends.
+// Run exchanges dispatch claims with other replicas and logs the jobs of LogLater, until ctx ends.
 func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
 	var group sync.WaitGroup
 	group.Go(func() { q.claims.Run(ctx, logger) })
@@ -66,10 +62,10 @@ func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
 	group.Wait()
 }
 
-// LogLater has Run write the first event of an accepted job when the log answers again.
+// LogLater makes Run write the first event of an accepted job once the log answers again.
 func (q *Queue) LogLater(n subject.JobName) { q.pending.add(n) }
 
-// Route returns the queue of one route, whether or not the route is configured.
+// Route returns the queue of a route, whether or not the route is configured.
 func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	durable := subject.WorkDurable(kind, name)
 	q.mu.Lock()
@@ -85,14 +81,12 @@ func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	return r
 }
 
-// all is the queues of all routes that this process has asked for.
 func (q *Queue) all() []*Route {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Collect(maps.Values(q.routes))
 }
 
-// leases is those of all routes that this process has asked for, by their durables.
 func (q *Queue) leases() map[string]*fleet.Lease {
 	leases := map[string]*fleet.Lease{}
 	for _, r := range q.all() {
@@ -101,7 +95,7 @@ func (q *Queue) leases() map[string]*fleet.Lease {
 	return leases
 }
 
-// lease is that of a route by its durable; nil where this process has not asked for it.
+// lease returns the lease of a route, or nil if this process has not used the route.
 func (q *Queue) lease(durable string) *fleet.Lease {
 	if r := q.known(durable); r != nil {
 		return r.lease
@@ -109,23 +103,21 @@ func (q *Queue) lease(durable string) *fleet.Lease {
 	return nil
 }
 
-// changed has the dispatcher of a route look at it: another replica dispatches it now, or
-// does so no more.
+// changed wakes the dispatcher of a route when another replica starts or stops dispatching it.
 func (q *Queue) changed(durable string) {
 	if r := q.known(durable); r != nil {
 		r.backlog.wake()
 	}
 }
 
-// known is the queue of a route by its durable; nil where this process has not asked for it.
+// known returns a route by its durable, or nil if this process has not used it.
 func (q *Queue) known(durable string) *Route {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.routes[durable]
 }
 
-// window is a route's ready window before its dispatcher has begun: all places are free, as far
-// as is known.
+// window returns a route's initial ready window, which assumes that all slots are free.
 func (q *Queue) window(kind subject.Kind, name string) window {
 	r, _ := q.cfg.Now().RouteNamed(string(kind), name)
 	return window{fixed: r.ReadyJobs, free: r.MaxInFlight}

@@ -13,10 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// RemoveAfter is AwaitRemoved for a job that ended before any submission began, as e says.
-// No holder has an answer to log, and mostly there is no holder: the item waits for its
-// turn, behind however many others. So after patience RemoveAfter removes the item,
-// wherever it is.
+// RemoveAfter is AwaitRemoved for a job that ended, with entry e, before any submission. Usually no
+// replica holds it, and the item waits its turn behind others. After patience, RemoveAfter
+// therefore removes the item wherever it is.
 func (q *Queue) RemoveAfter(ctx context.Context, e joblog.Entry, patience time.Duration) error {
 	err := q.Items.AwaitRemoved(ctx, e.Name(), patience)
 	if errcode.CodeOf(err) != errcode.StillHeld {
@@ -25,16 +24,14 @@ func (q *Queue) RemoveAfter(ctx context.Context, e joblog.Entry, patience time.D
 	return q.RemoveEnded(ctx, e)
 }
 
-// RemoveEnded removes the work item of a job that has ended, so that other jobs do not wait
-// for it and are not refused. The end and its copy in the feed are stored: nothing is left
-// to do for a consumer that was just delivered the item. An item that is dispatched at this
-// moment is found by whoever loses the race for it in the backlog: the dispatcher, or
-// RemoveEnded, which checks again. If both die, the item is acknowledged when its turn
-// comes.
+// RemoveEnded removes the work item of an ended job, so that it takes no capacity from other jobs.
+// The end and its feed copy are stored already, so a consumer that was just delivered the item has
+// nothing left to do. If the dispatcher copies the item at the same time, one of the two notices
+// that the original is gone and removes the copy. If both die, the item is acknowledged at its
+// turn.
 //
-// A job of which a submission may be under way, or its outcome unknown, is left to its
-// holder, which may have the upstream's answer to log; and an attached one too, as its
-// end leaves a dead letter.
+// RemoveEnded skips a job whose submission may be in progress or undecided, because its holder may
+// have the upstream's answer to log, and an attached job, whose end leaves a dead letter.
 func (q *Queue) RemoveEnded(ctx context.Context, e joblog.Entry) error {
 	if !task.InQueue(e.Job) {
 		return nil
@@ -50,8 +47,8 @@ func (q *Queue) RemoveEnded(ctx context.Context, e joblog.Entry) error {
 	}
 }
 
-// removeAll removes those of the items that are a job's, and reports whether one was not
-// there: it may have been dispatched.
+// removeAll removes the items that belong to the ended job. dispatched reports whether an item had
+// already left its place, and may have been dispatched.
 func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (dispatched bool, err error) {
 	for _, i := range items {
 		work, err := i.Decode()
@@ -74,9 +71,9 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (di
 	return dispatched, nil
 }
 
-// hasItem is task.ItemOf for an item that was read and a job that has ended, as e says. By the
-// clock of another replica a later job may be accepted before that end, but its item is not
-// stored before the end is erased: so the log is read after the item.
+// hasItem reports whether work belongs to the job that ended with e. The acceptance times alone do
+// not tell: by another replica's clock, a later job may have been accepted before that end. Its
+// item is only stored after the end is erased, so hasItem reads the log after the item.
 func (q *Queue) hasItem(ctx context.Context, e joblog.Entry, work *genbusv1.WorkItem) (bool, error) {
 	switch {
 	case task.SameAcceptance(work, e.Job.GetCreatedAt()):

@@ -15,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// cancel ends a job as its caller does.
 func (s *replica) cancel(t testing.TB, e joblog.Entry) joblog.Entry {
 	t.Helper()
 	next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "cancelled").TaskError())
@@ -34,15 +33,12 @@ func (s *replica) cancel(t testing.TB, e joblog.Entry) joblog.Entry {
 	return e
 }
 
-// holdsAtMost bounds what may wait for a route.
 func holdsAtMost(jobs int) func(*config.Route) {
 	return func(r *config.Route) { r.MaxQueued = jobs }
 }
 
-// TestCancelledJobsKeepNoPlace: one tenant cancels its jobs as fast as it sends them,
-// never more than three at a time, while nothing of the route is taken. Whether they
-// were ready, in the backlog or with a holder that had not begun, they leave room for the
-// next, also for those of another tenant.
+// TestCancelledJobsKeepNoPlace proves that cancelled jobs free their capacity for all tenants at
+// once, whether they were ready or in the backlog, while no job is taken.
 func TestCancelledJobsKeepNoPlace(t *testing.T) {
 	t.Parallel()
 	for name, places := range map[string]int{"ready": 6, "backlog": 0, "both": 2} {
@@ -61,16 +57,15 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 				for range 3 {
 					h.admit(t, "globex", "")
 				}
-				// One that is dispatched between the two counts is in neither, or in both.
+				// A job in dispatch may be counted in neither place, or in both.
 				await(t, "5 jobs have an item each", func() bool { return h.ready(t)+h.waiting(t) == 5 })
 			})
 		})
 	}
 }
 
-// TestTheItemOfASecondSendIsRemovedToo: two sends of one request were stored, one ready and
-// one behind it, and the log has the first. After a cancel neither is left, so that none
-// comes back as a new job when the job is erased.
+// TestTheItemOfASecondSendIsRemovedToo proves that a cancellation removes the items of all sends of
+// a request, so that none becomes a new job after an erasure.
 func TestTheItemOfASecondSendIsRemovedToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -105,9 +100,8 @@ func TestTheItemOfASecondSendIsRemovedToo(t *testing.T) {
 	})
 }
 
-// TestALateRemoveEndedKeepsALaterJob: a replica whose clock is 4 s ahead, which is tolerated, cancels
-// a job. Another one erases it, and the same request is sent again, before the first one has
-// the job leave the queue.
+// TestALateRemoveEndedKeepsALaterJob proves that RemoveEnded keeps a later job's item even if the
+// earlier job ended later by the fast, but tolerated, clock of another replica.
 func TestALateRemoveEndedKeepsALaterJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -141,8 +135,8 @@ func TestALateRemoveEndedKeepsALaterJob(t *testing.T) {
 	})
 }
 
-// TestReadyJobsAreFilledUpAfterACancel: jobs of the backlog take the places of
-// cancelled jobs, although no replica takes any.
+// TestReadyJobsAreFilledUpAfterACancel proves that jobs of the backlog replace cancelled ready jobs
+// while no job is taken.
 func TestReadyJobsAreFilledUpAfterACancel(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -158,9 +152,8 @@ func TestReadyJobsAreFilledUpAfterACancel(t *testing.T) {
 	})
 }
 
-// TestCancelOfAHeldJobFreesItsHolder: a holder that has not begun learns from the log
-// that the job has ended; the broker counts it no more, gives the next one, and takes
-// the late ack.
+// TestCancelOfAHeldJobFreesItsHolder proves that the broker delivers another job after a held one
+// is cancelled, and accepts the late ack.
 func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -177,7 +170,7 @@ func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 			jobs[e.Job.GetId()] = e
 		}
 		for range len(jobs) {
-			h.cancel(t, jobs[h.take(t).ID]) // with two in hand and no ack, a third comes only after a cancel
+			h.cancel(t, jobs[h.take(t).ID]) // the limit is two unacked jobs, so a third comes only after a cancel
 		}
 		for _, m := range h.held {
 			if err := m.DoubleAck(t.Context()); err != nil {
@@ -194,8 +187,8 @@ func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 	})
 }
 
-// TestRemoveEndedKeepsWhatHasBegun: of a job whose submission began, its holder may have the
-// upstream's answer to record, and the end of an attached one leaves a letter.
+// TestRemoveEndedKeepsWhatHasBegun proves that RemoveEnded keeps the items of submitted and
+// attached jobs.
 func TestRemoveEndedKeepsWhatHasBegun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -228,8 +221,8 @@ func TestRemoveEndedKeepsWhatHasBegun(t *testing.T) {
 	})
 }
 
-// TestCancelledAfterARefusal: the place of a job that an upstream has refused for now, and
-// that waits for its turn again, is free at once; not so where it may have been accepted.
+// TestCancelledAfterARefusal proves that a cancellation removes the item of a job whose submission
+// was refused, but not of one that may have been accepted.
 func TestCancelledAfterARefusal(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

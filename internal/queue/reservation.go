@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Reservation is the place of a work item that is about to be stored.
+// Reservation is the chosen place for a work item that is not stored yet.
 type Reservation struct {
 	q      *Queue
 	item   *genbusv1.WorkItem
@@ -23,7 +23,7 @@ type Reservation struct {
 	done   func(enqueued bool)
 }
 
-// Reserve chooses the place of a new job's work item.
+// Reserve chooses the place for a new job's work item. The caller must call Done.
 func (q *Queue) Reserve(item *genbusv1.WorkItem) (Reservation, error) {
 	data, err := proto.Marshal(item)
 	if err != nil {
@@ -35,13 +35,12 @@ func (q *Queue) Reserve(item *genbusv1.WorkItem) (Reservation, error) {
 	return Reservation{q: q, item: item, stream: place.stream, msg: m, done: done}, nil
 }
 
-// copyHeaders is by how much longer the copy of an item may be that is made when its turn comes, in
-// bytes: it has headers.
+// copyHeaders is the space in bytes for the headers of the copy that the dispatcher makes.
 const copyHeaders = 256
 
-// Put stores the item, and returns its sequence. A repeat is harmless: a subject holds one
-// message. ErrFull says that the subject has its message, or that the stream has no room, and
-// ErrTooLarge that no server would take the item, or its copy later.
+// Put stores the item and returns its sequence. It may be repeated, because a subject holds one
+// message. It returns ErrFull if the subject has its message or the stream is full, and ErrTooLarge
+// if a server would refuse the item or its copy.
 func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 	if size, most := int64(len(r.msg.Data)), r.q.b.MaxPayload(); size+copyHeaders > most {
 		return joblog.WorkItem{}, fmt.Errorf("%w: a work item of %d bytes, and NATS takes %d (max_payload)", broker.ErrTooLarge, size, most)
@@ -50,21 +49,22 @@ func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 	return joblog.WorkItem{WorkItem: r.item, Stream: r.stream, Seq: ack.Seq, Waits: r.stream == r.q.b.Names().Wait()}, err
 }
 
-// Done ends the reservation; enqueued says whether the item is stored, or may be.
+// Done ends the reservation. enqueued says whether the item is stored, or may be.
 func (r Reservation) Done(enqueued bool) { r.done(enqueued) }
 
-// choosePlace makes a new job ready while the ready window has room and, as far as is
-// known, no jobs wait in the backlog that go before it. done must be called with whether
-// the item is stored, or may be.
+// choosePlace makes a new job ready if the ready window has capacity and no jobs are ahead of it in
+// the backlog. Otherwise the job goes into the backlog. Call done with whether the item is, or may
+// be, stored.
 func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, done func(enqueued bool)) {
 	names, kind := q.b.Names(), subject.Kind(item.GetKind())
 	ready := itemKey{names.Work(), names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}
-	if item.GetAttached() != nil { // it had its turn, and submits nothing; its letter waits for it
+	if item.GetAttached() != nil { // already submitted, so it needs no turn
 		return ready, func(bool) {}
 	}
 	r := q.Route(kind, item.GetRoute())
-	// A video that repeats another may be made of a dead letter. It is admitted although its tenant
-	// is at its bound of letters, and the dispatcher passes over it until the tenant is below.
+	// A retried video may come from a dead letter. Admission accepts it even if its tenant has
+	// reached its limit of dead letters, and the dispatcher passes the tenant over until it is
+	// below the limit.
 	redriven := kind == subject.Video && item.GetRetryOf() != ""
 	if !redriven && !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
 		return ready, r.window.done

@@ -6,38 +6,35 @@ import (
 	"time"
 )
 
-// roundRobin says which job of a route's backlog is next: the tenants are in a ring,
-// and each of them has its jobs in the order in which they came. A new tenant goes to
-// the end of the ring, so that it waits for one job of each other tenant at most, and
-// tenants that leave and come back gain nothing.
-//
-// It is not safe for concurrent use.
+// roundRobin orders a route's backlog. The tenants form a ring, and each tenant's jobs keep their
+// order. A new tenant joins at the end of the ring, so its first job waits for at most one job of
+// each other tenant, and a tenant gains nothing by leaving and coming back. It is not safe for
+// concurrent use.
 type roundRobin struct {
 	ring    []*tenantQueue
 	tenants map[string]*tenantQueue
-	// postponed are the jobs that are in no tenant's queue for a while, the first ones first.
+	// postponed holds jobs that are temporarily out of their tenants' queues, earliest first.
 	postponed []postponedJob
-	size      uint64 // jobs of all tenants
+	size      uint64 // jobs of all tenants, including postponed ones
 }
 
-// postponedJob is a job that waits for itself alone.
+// postponedJob is a job that waits without holding up its tenant.
 type postponedJob struct {
 	tenant string
 	seq    uint64
 	until  time.Time
 }
 
-// tenantQueue is the jobs of one tenant.
 type tenantQueue struct {
 	tenant string
-	// jobs are the sequences of its work items, in order: eight bytes for each job
-	// is all that a replica keeps of the backlog.
+	// jobs holds the sequences of its work items, in order. The index keeps only these eight bytes
+	// per job.
 	jobs []uint64
-	// notBefore is when its next job may be looked at again, after one that could
-	// not be dispatched; zero for now. passedOver is until when its jobs have no turn,
-	// and those of others do not wait for them; zero for not.
+	// notBefore is when its next job may be tried again after a failed dispatch; zero for now.
+	// Until passedOver, the tenant gets no turn and does not count as waiting; zero if it is not
+	// passed over.
 	notBefore, passedOver time.Time
-	// missed counts the jobs in a row that another replica had dispatched.
+	// missed counts the jobs in a row that another replica had already dispatched.
 	missed int
 }
 
@@ -45,11 +42,11 @@ func newRoundRobin() *roundRobin {
 	return &roundRobin{tenants: map[string]*tenantQueue{}}
 }
 
-// add adds a job. Sequences come in order, except for those that are put back.
+// add adds a job. Sequences arrive in order, except for jobs that are put back.
 func (r *roundRobin) add(tenant string, seq uint64) {
 	t := r.tenants[tenant]
 	if t == nil {
-		t = &tenantQueue{tenant: strings.Clone(tenant)} // it is a part of a message's memory
+		t = &tenantQueue{tenant: strings.Clone(tenant)} // do not retain the message's memory
 		r.tenants[t.tenant] = t
 		r.ring = append(r.ring, t)
 	}
@@ -64,8 +61,8 @@ func (r *roundRobin) add(tenant string, seq uint64) {
 	}
 }
 
-// next takes the job whose turn it is, and moves its tenant to the end of the ring.
-// It is false when there is no job, or none may be looked at yet.
+// next removes and returns the next job, and moves its tenant to the end of the ring. ok is false
+// if no job may be tried now.
 func (r *roundRobin) next(now time.Time) (tenant string, seq uint64, ok bool) {
 	r.resumePostponed(now)
 	for range len(r.ring) {
@@ -83,7 +80,7 @@ func (r *roundRobin) next(now time.Time) (tenant string, seq uint64, ok bool) {
 	return "", 0, false
 }
 
-// requeue puts a tenant at the end of the ring, or out of it.
+// requeue moves a tenant to the end of the ring, or drops it if it has no jobs.
 func (r *roundRobin) requeue(t *tenantQueue) {
 	if len(t.jobs) == 0 {
 		delete(r.tenants, t.tenant)
@@ -92,19 +89,19 @@ func (r *roundRobin) requeue(t *tenantQueue) {
 	r.ring = append(r.ring, t)
 }
 
-// putBack adds a job again that could not be dispatched, and has its tenant wait until then.
+// putBack returns a job whose dispatch failed, and delays its tenant until then.
 func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.add(tenant, seq)
 	r.tenants[tenant].notBefore = until
 }
 
-// postpone is putBack for a job that does not have its tenant wait. The times come in order.
+// postpone is putBack without a delay for the tenant. Calls must have ascending times.
 func (r *roundRobin) postpone(tenant string, seq uint64, until time.Time) {
 	r.postponed = append(r.postponed, postponedJob{tenant, seq, until})
 	r.size++
 }
 
-// resumePostponed adds the jobs again whose time has come.
+// resumePostponed returns jobs that are due to their tenants' queues.
 func (r *roundRobin) resumePostponed(now time.Time) {
 	for len(r.postponed) > 0 && !r.postponed[0].until.After(now) {
 		j := r.postponed[0]
@@ -114,7 +111,7 @@ func (r *roundRobin) resumePostponed(now time.Time) {
 	}
 }
 
-// passOver is putBack for a tenant of which no job is to be dispatched until then.
+// passOver is putBack for a tenant none of whose jobs may be dispatched until then.
 func (r *roundRobin) passOver(tenant string, seq uint64, until time.Time) {
 	r.putBack(tenant, seq, until)
 	r.tenants[tenant].passedOver = until
@@ -126,14 +123,15 @@ func (r *roundRobin) waits(now time.Time) bool {
 	return slices.ContainsFunc(r.ring, func(t *tenantQueue) bool { return !t.passedOver.After(now) })
 }
 
-// hit notes that a tenant's job was where it was expected.
+// hit records that a tenant's job was found.
 func (r *roundRobin) hit(tenant string) {
 	if t := r.tenants[tenant]; t != nil {
 		t.missed = 0
 	}
 }
 
-// miss notes that another replica had dispatched a tenant's job, and counts those in a row.
+// miss records that another replica had dispatched a tenant's job. It returns the number of misses
+// in a row.
 func (r *roundRobin) miss(tenant string) int {
 	t := r.tenants[tenant]
 	if t == nil {
@@ -143,7 +141,7 @@ func (r *roundRobin) miss(tenant string) int {
 	return t.missed
 }
 
-// latest is the last of a tenant's jobs that is known; 0 for none.
+// latest returns the sequence of a tenant's last known job, or 0.
 func (r *roundRobin) latest(tenant string) uint64 {
 	t := r.tenants[tenant]
 	if t == nil {
@@ -152,7 +150,7 @@ func (r *roundRobin) latest(tenant string) uint64 {
 	return t.jobs[len(t.jobs)-1]
 }
 
-// forget drops the tenant's jobs before a sequence.
+// forget drops a tenant's jobs with sequences below before.
 func (r *roundRobin) forget(tenant string, before uint64) {
 	t := r.tenants[tenant]
 	if t == nil {

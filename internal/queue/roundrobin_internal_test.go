@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// TestRoundRobinIsFair: whatever comes and goes, a job at the head of its tenant's
-// queue waits for one job of each other tenant at most, and the jobs of a tenant
-// come in order.
+// TestRoundRobinIsFair proves that a tenant's first job waits for at most one job of each other
+// tenant, and that a tenant's jobs keep their order.
 func TestRoundRobinIsFair(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		rr, now := newRoundRobin(), time.Now()
-		last := map[string]uint64{}           // the latest job of each tenant
-		passed := map[string]map[string]int{} // since a tenant's head came: jobs of the others
+		last := map[string]uint64{}           // latest job, by tenant
+		passed := map[string]map[string]int{} // jobs of other tenants served since a tenant's first job was waiting
 		var seq uint64
 		for range 500 {
 			if tenant := fmt.Sprint(r.IntN(1 + r.IntN(12))); r.IntN(5) < 3 {
@@ -64,7 +63,7 @@ func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 		if !ok {
 			t.Fatal("no job's turn")
 		}
-		if i == 0 { // the first of a could not be dispatched
+		if i == 0 { // the first dispatch of a fails
 			rr.putBack(tenant, seq, now.Add(time.Second))
 			now = now.Add(2 * time.Second)
 		}
@@ -129,7 +128,7 @@ func TestOnlyTenantsThatAreNotPassedOverWait(t *testing.T) {
 	if _, _, ok := rr.next(now); ok || rr.waits(now) || !rr.waits(until) {
 		t.Errorf("a has a turn: %t; waits %t, and later %t", ok, rr.waits(now), rr.waits(until))
 	}
-	rr.putBack("b", 2, until) // it failed, and waits for the next try
+	rr.putBack("b", 2, until) // a failed dispatch, to be retried
 	if !rr.waits(now) {
 		t.Error("b does not wait")
 	}
@@ -140,7 +139,7 @@ func TestForgottenJobsHaveNoTurn(t *testing.T) {
 	rr := newRoundRobin()
 	for seq := range uint64(10) {
 		rr.add("a", seq+1)
-		rr.add("a", seq+1) // heard of twice
+		rr.add("a", seq+1) // reported twice
 	}
 	for range 3 {
 		rr.miss("a")

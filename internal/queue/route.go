@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// countInterval is how long counts of a route are used before they are read again.
+	// countInterval is how long a route's counts stay fresh.
 	countInterval = time.Second
-	// pausedWithin bounds the read of a route's state on behalf of a caller who does
-	// not need JetStream otherwise.
+	// pausedWithin bounds the read of a route's state for callers that do not need JetStream
+	// otherwise.
 	pausedWithin = 250 * time.Millisecond
-	// resumeIn is when a pause ends that is lifted, by the server's clock. Where a pause ends by
-	// time, the server delivers what waits to the requests that it has; where it is taken back,
-	// not before their next heartbeat, or another message (nats-server 2.15.2).
+	// resumeIn delays the end of a pause that is lifted. If a pause expires, the server delivers
+	// waiting jobs to open requests. If it is cancelled, it does so only at their next heartbeat or
+	// with the next message (nats-server 2.15.2).
 	resumeIn = 200 * time.Millisecond
-	// pausePoll is how often Pause asks whether all servers know.
+	// pausePoll is how often Pause checks whether all servers have applied the change.
 	pausePoll = 20 * time.Millisecond
 )
 
-// Route is the queue of one route, and what this replica knows of it: mostly as it was read
-// from the broker within the last second.
+// Route is the queue of one route and this replica's view of it, which is usually less than a
+// second old.
 type Route struct {
 	b       *broker.Broker
 	kind    subject.Kind
@@ -38,27 +38,26 @@ type Route struct {
 	durable string
 	window  window
 	backlog *backlog
-	// lease is held by the replica that dispatches the route. The dispatches are safe although
-	// several do (jobDispatcher.dispatch): it saves reads of jobs that another one has dispatched, and makes one
-	// order of tenants for all replicas. Its flag says that the route is congested: jobs in the
-	// backlog wait for room, and the other replicas put new ones behind them.
+	// lease is held by the replica that dispatches the route. Dispatch is safe without it
+	// (jobDispatcher.dispatch), but the lease saves duplicate reads and gives all replicas one
+	// order of tenants. Its flag means that the route is congested: backlog jobs wait for capacity,
+	// and other replicas put new jobs behind them.
 	lease *fleet.Lease
 
-	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
+	ready      atomic.Uint64 // not yet delivered by the durable consumer
 	waiting    atomic.Uint64 // jobs in the backlog
 	stale      atomic.Bool   // the last read of waiting failed
 	paused     atomic.Bool
-	counted    atomic.Int64 // Unix nanoseconds of the last read; each recount is a number below 1
-	added      atomic.Bool  // this replica put a job into the backlog, and no dispatcher of it has looked since
-	refreshing atomic.Bool  // one caller at a time reads; a slow broker must not queue up the others
+	counted    atomic.Int64 // time of the last read in Unix nanoseconds; below 1 after recount, different each time
+	added      atomic.Bool  // this replica added to the backlog, and its dispatcher has not looked since
+	refreshing atomic.Bool  // limits reads to one caller, so that a slow broker does not queue up the others
 }
 
-// Ensure makes sure of a durable consumer: broker.Streams.EnsureConsumer or RestoreConsumer.
+// Ensure makes a durable consumer exist: broker.Streams.EnsureConsumer or RestoreConsumer.
 type Ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error)
 
-// Ensure makes sure, by ensure, of what the route needs in the broker: the durable
-// consumer of its ready jobs, which is returned, and one that is never fetched from,
-// whose pending count is the size of the backlog.
+// Ensure makes the route's consumers exist and returns the durable consumer of its ready jobs. The
+// other one is never fetched from: its pending count is the size of the backlog.
 func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (jetstream.Consumer, error) {
 	names := r.b.Names()
 	ready, err := ensure(ctx, names.Work(), jetstream.ConsumerConfig{
@@ -82,31 +81,29 @@ func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (
 	return ready, err
 }
 
-// Resize fixes how many jobs may be ready; 0: as many as the route starts in about a second.
-// Those beyond that stay ready.
+// Resize sets how many jobs may be ready; 0 for as many as the route starts in about a second. It
+// does not withdraw jobs that are already ready.
 func (r *Route) Resize(readyJobs int) {
 	r.window.resize(readyJobs)
 	r.backlog.wake()
 }
 
-// Taken counts jobs that were delivered to this replica for the first time, so that
-// others can become ready.
+// Taken records first deliveries to this replica, so that further jobs can become ready.
 func (r *Route) Taken(jobs int) {
 	r.window.taken(jobs)
 	r.backlog.wake()
 }
 
-// Waiting is the number of jobs that wait, ready or in the backlog, as of about a
-// second ago, and that of the tenants in the backlog, which the replica that dispatches
-// the route knows; 0 in the others. A count that cannot be read stays as it was: the limit
-// of the stream is the last fence.
+// Waiting returns the number of jobs that wait, ready or in the backlog, and of the tenants in the
+// backlog. Both are up to about a second old, and tenants is 0 unless this replica dispatches the
+// route. If a read fails, the old count stays; the stream's own limit is the last safeguard.
 func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
 	r.refresh(ctx, countInterval)
 	return r.ready.Load() + r.waiting.Load(), r.backlog.tenants()
 }
 
-// Paused reports whether an operator has paused the route, as of about a second ago.
-// While JetStream is away it is what was known last, or false.
+// Paused reports whether an operator has paused the route, as of about a second ago. While
+// JetStream is unavailable, it returns the last known value, initially false.
 func (r *Route) Paused(ctx context.Context) bool {
 	if !r.fresh(countInterval) && r.b.Trouble() == nil {
 		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
@@ -116,9 +113,9 @@ func (r *Route) Paused(ctx context.Context) bool {
 	return r.paused.Load()
 }
 
-// Pause has JetStream deliver none of the route's jobs to any replica before a time;
-// the zero time resumes. It returns when all servers know, or when ctx ends: three
-// nodes answer when a change is only proposed.
+// Pause stops deliveries of the route's jobs to all replicas until a time; the zero time resumes
+// them. It returns when all servers have applied the change, or when ctx ends: a cluster already
+// answers when the change is proposed.
 func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
 	pauses := !until.IsZero()
 	if !pauses {
@@ -156,14 +153,14 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return c.CachedInfo(), nil
 }
 
-// fresh reports whether the counts and the state were read within the last age. Those that are
-// of the future are not: the clock has gone back since.
+// fresh reports whether the last read is younger than age. A read in the future is not fresh: the
+// clock was set back.
 func (r *Route) fresh(age time.Duration) bool {
 	passed := time.Since(time.Unix(0, r.counted.Load()))
 	return 0 <= passed && passed < age
 }
 
-// refresh reads the counts and the state of the route where they are older than that.
+// refresh reads the route's counts and state unless they are younger than age.
 func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	counted := r.counted.Load()
 	if r.fresh(age) || !r.refreshing.CompareAndSwap(false, true) {
@@ -186,8 +183,8 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 }
 
-// learn takes what was read of the route's durable consumers, unless something newer is
-// known: counted is what the route said when the read began.
+// learn records what a list said about the route's durable consumers, unless a newer read has
+// finished. counted is r.counted from before the list.
 func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update func(reading, time.Time)) {
 	if !r.refreshing.CompareAndSwap(false, true) {
 		return
@@ -205,38 +202,37 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update 
 	r.wakeFor(wait.NumPending)
 }
 
-// wakeFor has the dispatcher look at a backlog that was counted, and that no one dispatches.
+// wakeFor wakes the dispatcher if there is a backlog that no replica dispatches.
 func (r *Route) wakeFor(waiting uint64) {
 	if waiting > 0 && r.lease.Vacant(time.Now()) {
 		r.backlog.wake()
 	}
 }
 
-// Counts are a route's jobs as they were counted last.
+// Counts holds a route's latest counts.
 type Counts struct {
-	// Ready and Backlog are the jobs that wait, and Tenants those of the backlog, which the
-	// replica that dispatches the route knows; 0 in the others.
+	// Ready and Backlog count the jobs that wait. Tenants counts those in the backlog; it is 0
+	// unless this replica dispatches the route.
 	Ready, Backlog uint64
 	Tenants        int
 	Paused         bool
 }
 
-// Counts is what was counted last; it asks the broker for nothing.
+// Counts returns the latest counts without asking the broker.
 func (r *Route) Counts() Counts {
 	return Counts{Ready: r.ready.Load(), Backlog: r.waiting.Load(), Tenants: r.backlog.tenants(), Paused: r.paused.Load()}
 }
 
-// put notes that this replica has put a job into the backlog.
+// put records that this replica has put a job into the backlog.
 func (r *Route) put() {
 	r.waiting.Add(1)
 	r.added.Store(true)
 	r.backlog.wake()
 }
 
-// hasBacklog reports whether a new job of a tenant has to go behind others: the replica that
-// dispatches knows each of them, and the others what it says. A tenant that is passed over is in
-// the way of its own jobs alone. Before the replica knows, and while none dispatches, the count
-// decides.
+// hasBacklog reports whether a tenant's new job must go behind others. The dispatching replica
+// knows the backlog; the others rely on its claim. A tenant that is passed over holds up only its
+// own jobs. If no replica dispatches, or the index is incomplete, the count decides.
 func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	if r.lease.Held() {
 		waits, all := r.backlog.waits(now)
@@ -248,8 +244,8 @@ func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	return r.waiting.Load() > 0
 }
 
-// recount has the next caller read the counts again, also where a read is under way: that
-// one may have begun before what changed.
+// recount makes the next caller reread the counts. A read in progress does not suffice, because it
+// may predate the change.
 func (r *Route) recount() {
 	for {
 		if counted := r.counted.Load(); r.counted.CompareAndSwap(counted, min(counted, 0)-1) {

@@ -7,8 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAReadKeepsARecount: a job leaves the queue while the counts are read, and what was
-// read may be older than that. The next caller reads again.
+// TestAReadKeepsARecount proves that recount invalidates a read that is in progress.
 func TestAReadKeepsARecount(t *testing.T) {
 	t.Parallel()
 	read := func(jobs uint64) *jetstream.ConsumerInfo { return &jetstream.ConsumerInfo{NumPending: jobs} }
@@ -32,7 +31,7 @@ func TestAReadKeepsARecount(t *testing.T) {
 	}
 }
 
-// TestCountsOfTheFutureAreOld: they were read before the wall clock went back by an hour.
+// TestCountsOfTheFutureAreOld proves that counts are reread after the wall clock was set back.
 func TestCountsOfTheFutureAreOld(t *testing.T) {
 	t.Parallel()
 	r := &Route{}

@@ -9,28 +9,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// askWithin is how long several routes are asked for one by one.
+// askWithin bounds the time for reading routes one by one.
 const askWithin = 2 * time.Second
 
-// State is how a route is doing over all replicas.
+// State describes a route over all replicas.
 type State struct {
 	Paused bool
-	// Waiting are the jobs that no replica holds, ready or in the backlog. Oldest is when the
-	// first of them was accepted; the zero time where none waits.
+	// Waiting counts the jobs that no replica holds, ready or in the backlog. Oldest is when the
+	// first of them was accepted; zero if there are none.
 	Waiting uint64
 	Oldest  time.Time
-	// Held is how many jobs replicas hold, and MaxInFlight the most of them.
+	// Held is the number of jobs that replicas hold, and MaxInFlight its limit.
 	Held, MaxInFlight uint64
-	// ReadyWindow is how many jobs may be ready at a time, as this replica is configured.
+	// ReadyWindow is how many jobs may be ready at a time by this replica's configuration.
 	ReadyWindow int
-	// Incomplete says that the broker did not tell all of it: a durable consumer is gone, or does
-	// not answer. Paused and Waiting are then as this replica read them last, and the rest may be
-	// zero.
+	// Incomplete means that a durable consumer is gone or does not answer. Paused and Waiting are
+	// then the latest known values, and the other fields may be zero.
 	Incomplete bool
 }
 
-// State reads how the route is doing; what it counts of the backlog is up to a second old. With an
-// error the state is incomplete.
+// State reads the route's state. The size of the backlog is up to a second old. After an error, the
+// state is incomplete.
 func (r *Route) State(ctx context.Context) (State, error) {
 	info, err := r.Info(ctx)
 	if err != nil {
@@ -41,9 +40,9 @@ func (r *Route) State(ctx context.Context) (State, error) {
 	return r.state(ctx, info, true)
 }
 
-// States is State of several routes. It asks the broker for 256 of them with one request, and
-// for the first waiting job of those that have some. Some may be incomplete; the error says that
-// the broker told of none.
+// States returns the State of several routes, by index. It reads 256 routes per request, plus the
+// first waiting job of each route that has one. Some states may be incomplete; it only fails if the
+// broker answers for none.
 func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 	work, uncounted, err := q.count(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -59,7 +58,7 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 			failed = err
 		}
 	}
-	var alone []int // a consumer is gone, or the broker lists none
+	var alone []int // their consumer is missing from the list
 	for i, r := range routes {
 		info := work[r.durable]
 		if info == nil || uncounted[r] {
@@ -69,7 +68,7 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 		s, err := r.state(ctx, info, r.Counts().Backlog > 0)
 		set(i, s, err)
 	}
-	// These come last: one that does not answer may take all the time.
+	// These come last, because one that does not answer may use up the time.
 	ctx, cancel := context.WithTimeoutCause(ctx, askWithin, fmt.Errorf("no answer within %s", askWithin))
 	defer cancel()
 	for _, i := range alone {
@@ -82,12 +81,12 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 	return out, nil
 }
 
-// state is State by what the durable consumer of the ready jobs says; backlog is false where
-// there is none.
+// state builds the State from the durable consumer of the ready jobs. backlog is false if the
+// backlog is known to be empty.
 func (r *Route) state(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (State, error) {
 	oldest, err := r.oldest(ctx, info, backlog)
-	// What is ready and what is held are of one answer: by an older count, a job that was taken
-	// since would be in both.
+	// Ready and held jobs come from one answer: with an older count, a job taken since would be in
+	// both.
 	return State{
 		Paused: info.Paused, Waiting: info.NumPending + r.Counts().Backlog, Oldest: oldest,
 		Held: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending), ReadyWindow: r.window.limit(),

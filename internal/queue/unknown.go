@@ -3,28 +3,28 @@ package queue
 import "time"
 
 const (
-	// unknownFor is how long the count has more jobs than the index, while none is dispatched, until
-	// the backlog is read again: one that was counted may just be on its way. Where jobs are
-	// dispatched it is ten times that. Each reading doubles it, up to unknownMost: the count can be
-	// wrong too, and a large backlog takes seconds to read.
+	// unknownFor is how long the count may exceed the index, without a dispatch, before the backlog
+	// is reread; a counted job may still be on its way to the index. With dispatches, the limit is
+	// ten times as long. Each reread doubles it, up to unknownMost, because the count can be wrong
+	// and a large backlog takes seconds to read.
 	unknownFor  = 3 * time.Second
 	unknownMost = 10 * time.Minute
 )
 
-// unknownJobs are those that a dispatcher's count has, and its index has not.
+// unknownJobs tracks how long a dispatcher's count has exceeded its index.
 type unknownJobs struct {
-	// since is since when there are some, and undispatched since when there are and no job was dispatched;
-	// zero for not.
+	// since is when the count began to exceed the index; zero if it does not. undispatched is
+	// since, or the last dispatch if that was later.
 	since, undispatched time.Time
-	// patience is unknownFor, or longer after a reading.
+	// patience is the current limit; it starts at unknownFor.
 	patience time.Duration
 }
 
-// none notes that there are none.
+// none records that the index is complete.
 func (u *unknownJobs) none() { u.since = time.Time{} }
 
-// overdue notes that there are some, and whether jobs were dispatched since the last call, and
-// reports whether the backlog is to be read again.
+// overdue records that jobs are missing from the index, and whether any were dispatched since the
+// last call. It reports whether to reread the backlog.
 func (u *unknownJobs) overdue(now time.Time, dispatched bool) bool {
 	if u.since.IsZero() {
 		u.since, u.undispatched = now, now

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestUnknownJobsAreOverdue after a while in which none is dispatched, or after ten times that, and
-// after a reading not as soon.
+// TestUnknownJobsAreOverdue proves that a reread is due after patience without a dispatch, or after
+// ten times that with dispatches, and that each reread doubles patience.
 func TestUnknownJobsAreOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

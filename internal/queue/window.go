@@ -9,46 +9,46 @@ import (
 )
 
 const (
-	// windowSpan is how long the jobs of a measured window take to be started. The first job of
-	// a tenant waits for them, and for what is not known of them: about a second in all.
+	// windowSpan is how long the ready jobs of a measured window take to start. A tenant's first
+	// job waits for them; with the error of the measurement, that is about a second.
 	windowSpan = 750 * time.Millisecond
-	// rateMemory is how long ago what was measured counts a third.
+	// rateMemory is the age at which a measurement still counts for a third.
 	rateMemory = time.Second
-	// leastReady keeps a place of max_in_flight from being empty while the next job is dispatched.
+	// leastReady keeps a slot of max_in_flight busy while the next job is dispatched.
 	leastReady = 1
 )
 
-// window is what this replica knows of the ready jobs of a route: those that the
-// durable consumer has not delivered yet. Their number is read about once a second, more
-// often while the backlog is dispatched; in between, what this replica puts in and takes
-// out is counted. While there is no backlog several replicas may each fill the room that
-// they saw, so that at most size jobs more are ready for each further replica.
+// window tracks a route's ready jobs, which the durable consumer has not delivered yet, as seen by
+// this replica. It is read about once a second, and more often during a dispatch; in between, this
+// replica counts the jobs that it adds and takes. Without a backlog, several replicas may fill the
+// same capacity, so each further replica can add up to size jobs.
 //
-// Its size is configured, or measured: the jobs that free places of max_in_flight take at once,
-// and those that places take that become free within windowSpan, as they did lately. Jobs that
-// start at once make no one wait; so a window that was small for slow jobs has room for fast
-// ones as soon as they have left their places, and is read.
+// The size is configured or measured. A measured window holds one job for each free slot of
+// max_in_flight, and for each slot that will be freed within windowSpan at the recent rate. Because
+// it counts free slots, a window sized for slow jobs grows with the first read after fast jobs have
+// freed theirs.
 type window struct {
 	mu sync.Mutex
-	// fixed is the configured size; 0 for a measured one, below 0 for no room.
+	// fixed is the configured size; 0 for a measured window, negative for no ready jobs.
 	fixed int
-	// free are the places of max_in_flight, as they were read, that no job has taken since.
+	// free is the number of unused slots of max_in_flight at the last read, less the jobs taken
+	// since.
 	free int
-	// rate is how many jobs a second leave their places, in all replicas. ended counts them,
-	// as of measured; zero for never.
+	// rate is the number of jobs per second that free a slot, over all replicas. ended counts them,
+	// as of measured; both are zero before the first read.
 	rate     float64
 	ended    uint64
 	measured time.Time
 
 	ready int
-	puts  int // in all
-	takes int // in all
-	// takesRead are those before the last reading.
+	puts  int // total
+	takes int // total
+	// takesRead is the value of takes at the last read.
 	takesRead int
 }
 
-// reading is what the durable consumer of a route said of its jobs: how many are ready,
-// how many more may be in work, and how many have left, once for each delivery.
+// reading is the state of a route's durable consumer: ready jobs, free slots, and how many
+// deliveries have ended in total.
 type reading struct {
 	ready, free int
 	ended       uint64
@@ -63,36 +63,34 @@ func readingOf(info *jetstream.ConsumerInfo) reading {
 	}
 }
 
-// share is that part of the window that so many jobs are.
 func (w *window) share(jobs int) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return float64(jobs) / float64(max(w.size(), 1))
 }
 
-// filled is that part of the window that ready jobs take, as far as is known.
+// filled returns the share of the window that ready jobs occupy.
 func (w *window) filled() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return float64(w.ready) / float64(max(w.size(), 1))
 }
 
-// lasts is how long a full window lasts, by the latest rate; an hour at most.
+// lasts returns how long a full window lasts at the current rate, at most an hour.
 func (w *window) lasts() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Duration(min(float64(w.size())/max(w.rate, 1e-6), 3600) * float64(time.Second))
 }
 
-// outdated reports whether a measured window is to be read before its time: this replica has
-// taken as many jobs since as it has room for.
+// outdated reports whether a measured window needs an early read, because this replica has taken a
+// whole window of jobs since the last one.
 func (w *window) outdated() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.fixed == 0 && w.takes-w.takesRead >= w.size()
 }
 
-// limit is how many jobs may be ready.
 func (w *window) limit() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,21 +104,20 @@ func (w *window) size() int {
 	return max(w.free, 0) + max(int(math.Ceil(w.rate*windowSpan.Seconds())), leastReady)
 }
 
-// resize fixes how many jobs may be ready; 0: it is measured.
+// resize sets the number of jobs that may be ready; 0 to measure it.
 func (w *window) resize(fixed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fixed = fixed
 }
 
-// full reports whether there is no room, as far as is known.
 func (w *window) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ready >= w.size()
 }
 
-// reserve takes room for a job that is about to be put in.
+// reserve claims capacity for a job that is about to be enqueued.
 func (w *window) reserve() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +129,7 @@ func (w *window) reserve() bool {
 	return true
 }
 
-// done gives the reserved place back, unless the job is enqueued or may be.
+// done returns the reserved capacity if the job was certainly not enqueued.
 func (w *window) done(enqueued bool) {
 	if enqueued {
 		return
@@ -142,7 +139,6 @@ func (w *window) done(enqueued bool) {
 	w.ready = max(w.ready-1, 0)
 }
 
-// taken counts jobs that this replica took out.
 func (w *window) taken(jobs int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,10 +147,10 @@ func (w *window) taken(jobs int) {
 	w.free = max(w.free-jobs, 0)
 }
 
-// beginRead is called before the durable consumer is read, and update with what it said, and
-// the time. What this replica dispatches meanwhile may be in it or not, and is added to it in
-// any case. If it was in it, it counts twice until the next read: a job put in leaves
-// room unused, and one taken out has one job too many made ready, and a free place unused.
+// beginRead starts a read of the durable consumer; call update with its result and time. update
+// also applies jobs added or taken in between, although the result may include them. A job counted
+// twice until the next read leaves capacity unused, or makes one job too many ready and leaves a
+// slot unused.
 func (w *window) beginRead() (update func(r reading, now time.Time)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,8 +165,8 @@ func (w *window) beginRead() (update func(r reading, now time.Time)) {
 	}
 }
 
-// measure smooths the rate. A count that goes back is of a consumer that was created again, or
-// of another leader that has heard less.
+// measure smooths the rate. It ignores a count that went back: the consumer was recreated, or a
+// leader that lags answered.
 func (w *window) measure(ended uint64, now time.Time) {
 	passed := now.Sub(w.measured).Seconds()
 	if !w.measured.IsZero() && passed > 0 && ended >= w.ended {

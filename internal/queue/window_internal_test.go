@@ -29,7 +29,7 @@ func TestWindowHasItsSize(t *testing.T) {
 	if !w.reserve() {
 		t.Error("want a place")
 	}
-	update(reading{ready: 2}, time.Now()) // two, of which one was taken and to which one came: two
+	update(reading{ready: 2}, time.Now()) // two, one taken and one added in between: two
 	if w.reserve() {
 		t.Error("want no place")
 	}
@@ -43,17 +43,16 @@ func TestWindowHasItsSize(t *testing.T) {
 	}
 }
 
-// route is one with so many places, in which a job takes life. It takes what is ready whenever
-// a place is free, has a backlog without an end, and is read every so often. Other replicas take
-// all of it. Time is counted in steps of 5 ms.
+// route simulates a route with an endless backlog whose jobs are all taken by other replicas. A
+// ready job starts as soon as a slot is free. The unit of time is a step of 5 ms.
 type route struct {
 	w             window
 	places        int
-	ready         []int // since which step each ready job is
-	ends          []int // at which step each job in work ends
+	ready         []int // steps at which the ready jobs became ready
+	ends          []int // steps at which the running jobs end
 	ended         uint64
 	started       int
-	waits         []int // steps that each job was ready before it was started
+	waits         []int // steps between ready and started
 	now           int
 	every, unread int
 }
@@ -91,8 +90,8 @@ func (r *route) run(d, life time.Duration) {
 	}
 }
 
-// TestMeasuredWindow holds about a second of what a route starts, whatever its jobs take: one
-// that becomes ready is started soon, and the places are in use.
+// TestMeasuredWindow proves that a measured window keeps the slots busy and ready jobs waiting
+// briefly, whatever the duration of the jobs.
 func TestMeasuredWindow(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -100,8 +99,8 @@ func TestMeasuredWindow(t *testing.T) {
 		places int
 		life   time.Duration
 		every  time.Duration // between two reads
-		wait   time.Duration // that 99 of 100 ready jobs have at most
-		use    float64       // of the places, at least
+		wait   time.Duration // limit for 99% of the ready jobs
+		use    float64       // minimum share of busy slots
 	}{
 		{"short jobs", 100, 20 * time.Millisecond, fastestRead, 1200 * time.Millisecond, 0.95},
 		{"jobs of a second", 100, time.Second, congestedRead, 1500 * time.Millisecond, 0.98},
@@ -112,7 +111,7 @@ func TestMeasuredWindow(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := route{places: test.places, every: steps(test.every), w: window{free: test.places}}
-			begin := max(3*time.Second, 10*test.life) // the jobs that begin together end together
+			begin := max(3*time.Second, 10*test.life) // until jobs that started together are spread out
 			r.run(begin, test.life)
 			r.waits, r.started = nil, 0
 			const lives = 50
@@ -131,7 +130,7 @@ func TestMeasuredWindow(t *testing.T) {
 	}
 }
 
-// TestAWindowForSlowJobsGrowsForFastOnes within a few reads: no place stays empty.
+// TestAWindowForSlowJobsGrowsForFastOnes proves that the window adapts within a few reads.
 func TestAWindowForSlowJobsGrowsForFastOnes(t *testing.T) {
 	t.Parallel()
 	const places = 100
@@ -140,7 +139,7 @@ func TestAWindowForSlowJobsGrowsForFastOnes(t *testing.T) {
 	if n := r.w.limit(); n > 10 {
 		t.Fatalf("%d places for jobs of which one or two a second are started", n)
 	}
-	for i := range r.ends { // they fail now, one after the other
+	for i := range r.ends { // they fail in quick succession
 		r.ends[i] = r.now + i
 	}
 	r.run(time.Second, 20*time.Millisecond)
@@ -152,8 +151,8 @@ func TestAWindowForSlowJobsGrowsForFastOnes(t *testing.T) {
 	}
 }
 
-// TestWindowIsMeasuredFromWhatIsRead, whatever is read: counts that go back, times that stand
-// still, and pauses.
+// TestWindowIsMeasuredFromWhatIsRead proves that the size stays sensible after counts that go back,
+// repeated times and pauses.
 func TestWindowIsMeasuredFromWhatIsRead(t *testing.T) {
 	t.Parallel()
 	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }

@@ -26,7 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// patience is how long a test waits for what is to happen.
+// patience is how long a test waits for an event before it fails.
 const patience = brokertest.Patience
 
 // noReadyJobs keeps all jobs in the backlog.
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// replica is the queue and the admission of one replica, and a consumer of the route
-// sandbox-video that takes what the test asks for.
+// replica is the queue and admission of one replica, with a consumer of route sandbox-video under
+// the test's control.
 type replica struct {
 	*queue.Queue
 	*admission.Admission
@@ -49,7 +49,7 @@ type replica struct {
 	held     []jetstream.Msg
 }
 
-// newReplica has so many ready jobs in each route.
+// newReplica returns a replica whose routes have this many ready jobs.
 func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*config.Route)) *replica {
 	t.Helper()
 	cfg := config.Default()
@@ -77,7 +77,6 @@ func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*c
 	return h
 }
 
-// start starts the dispatchers.
 func (h *replica) start(t testing.TB) *replica {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +103,7 @@ func (h *replica) admit(t testing.TB, tenant, requestID string) joblog.Entry {
 	return e
 }
 
-// take fetches the next ready job, and holds it.
+// take takes the next ready job and holds it.
 func (h *replica) take(t testing.TB) subject.WorkName {
 	t.Helper()
 	m := brokertest.Next(t, h.consumer)
@@ -117,7 +116,7 @@ func (h *replica) take(t testing.TB) subject.WorkName {
 	return n
 }
 
-// serve takes the next ready job and lets it go at once.
+// serve takes the next ready job and acks it.
 func (h *replica) serve(t testing.TB) subject.WorkName {
 	t.Helper()
 	n := h.take(t)
@@ -127,7 +126,7 @@ func (h *replica) serve(t testing.TB) subject.WorkName {
 	return n
 }
 
-// messages counts those of a stream on a pattern.
+// messages counts the subjects of a stream that match a pattern.
 func messages(t testing.TB, b *broker.Broker, stream, pattern string) int {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), stream)
@@ -149,7 +148,6 @@ func (h *replica) waiting(t testing.TB) int {
 	return messages(t, h.b, h.b.Names().Wait(), h.b.Names().WaitPattern())
 }
 
-// await asks until it is so.
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); {
@@ -159,7 +157,7 @@ func await(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// indexed waits until the backlog has so many tenants.
+// indexed waits until the backlog has this many tenants.
 func (h *replica) indexed(t testing.TB, tenants int) {
 	t.Helper()
 	await(t, "waiting tenants", func() bool {
@@ -168,14 +166,12 @@ func (h *replica) indexed(t testing.TB, tenants int) {
 	})
 }
 
-// put stores a work item as it is.
 func (h *replica) put(t testing.TB, subj string, item *genbusv1.WorkItem) broker.Ack {
 	t.Helper()
 	return h.putRecorded(t, subj, item, 0)
 }
 
-// putRecorded is put for an item that says that the log has its job, with an event
-// of this sequence unless it is 0.
+// putRecorded is put with the mark of a logged event, unless recorded is 0.
 func (h *replica) putRecorded(t testing.TB, subj string, item *genbusv1.WorkItem, recorded uint64) broker.Ack {
 	t.Helper()
 	data, err := proto.Marshal(item)
@@ -194,7 +190,7 @@ func (h *replica) putRecorded(t testing.TB, subj string, item *genbusv1.WorkItem
 	return ack
 }
 
-// stored is the work item of a request as admission stores it, without storing it.
+// stored builds the work item of a request as admission does, without storing it.
 func (h *replica) stored(t testing.TB, r admission.Request) *genbusv1.WorkItem {
 	t.Helper()
 	c, err := h.Check(r)

@@ -8,19 +8,19 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxBuckets bounds the buckets of one replica, a few hundred bytes each:
-// clients that may publish on NATS can make up tenants. Beyond it the tenant that was
-// silent for the longest gets a full bucket again with its next request.
+// maxBuckets bounds the buckets of one replica, a few hundred bytes each, because clients on NATS
+// can invent tenants. Beyond it, the tenant idle for longest loses its bucket and gets a full one
+// with its next request.
 const maxBuckets = 10_000
 
-// bucket is the requests that a tenant has left.
+// bucket has the requests that a tenant has left.
 type bucket struct {
 	tenant string
 	*rate.Limiter
 }
 
-// Request takes one request from a tenant's bucket. One that is empty is refused
-// with rate_limited, and with the time until it has a request again.
+// Request takes one request from a tenant's bucket. If it is empty, the error is rate_limited, with
+// the time until the next request.
 func (q *Quota) Request(tenant string) error {
 	limits := q.o.Limits(tenant)
 	if limits.RequestsPerSecond == 0 {
@@ -38,7 +38,7 @@ func (q *Quota) Request(tenant string) error {
 	return errcode.New(errcode.RateLimited, "the tenant may send %g requests a second and %d at once", limits.RequestsPerSecond, limits.Burst).WithRetryAfter(wait)
 }
 
-// bucket needs the lock. The limits of a bucket that is there may have changed.
+// bucket returns the tenant's bucket with the current limits. The caller holds mu.
 func (q *Quota) bucket(tenant string, perSecond rate.Limit, burst int) *bucket {
 	if e, ok := q.buckets[tenant]; ok {
 		q.recent.MoveToFront(e)

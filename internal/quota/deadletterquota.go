@@ -16,38 +16,38 @@ import (
 )
 
 const (
-	// LettersEvery is how long a count of letters is used, and lettersFar how long that
-	// of a tenant that has less than half of those that it may have.
+	// LettersEvery is how long a count of dead letters is used, and lettersFar how long for a
+	// tenant below half of its limit.
 	LettersEvery = 2 * time.Second
 	lettersFar   = 30 * time.Second
-	// lettersRetry is when a refused caller may ask again: an operator has to act first.
+	// lettersRetry is the Retry-After of a refusal: an operator has to act first.
 	lettersRetry = time.Minute
-	// largestLetter is a letter with the largest body that does not go to the object
-	// store, its work item and its error, in bytes.
+	// largestLetter is the size in bytes of a dead letter with the largest inlined body, its work
+	// item and its error.
 	largestLetter = publisher.ClaimCheck + 16<<10
-	// manyCounts is how many tenants' counts are kept.
+	// manyCounts bounds the tenants whose counts are kept.
 	manyCounts = 10_000
 )
 
-// ErrTenantBound says that a tenant's stored dead letters alone reach its bound, as counted within
-// the last LettersEvery.
+// ErrTenantBound reports that a tenant's stored dead letters alone reach its limit, as counted
+// within the last LettersEvery.
 var ErrTenantBound = errors.New("the tenant's stored dead letters reach its limit")
 
-// errUncounted says that JetStream did not say how many letters there are.
+// errUncounted reports that JetStream did not count the dead letters in time.
 var errUncounted = errors.New("the dead letters were not counted in time")
 
-// DeadLetterQuota says whether there is room for the dead letter of one more submission, which
-// may be paid for. A tenant has limits.tenant.max_dead_letters; above that only its own
-// submissions stop. Above a share of GENBUS_DEAD all do: the rest is for two letters of
-// each video that may be in work, of the largest size, but at most half of the stream.
+// DeadLetterQuota decides whether there is capacity for the dead letter of another submission,
+// which may be charged. A tenant above limits.tenant.max_dead_letters stops only its own
+// submissions. Above a share of GENBUS_DEAD all submissions stop: the rest, at most half of the
+// stream, is kept for two dead letters of the largest size for each video in flight.
 //
-// Counts are those of the stream, up to 2 s old, and the submissions of this replica
-// since. What other replicas add meanwhile exceeds a tenant's bound, by no more than
-// their videos in work; the rest of the stream has room for it.
+// Counts combine the stream, up to 2 s old, and this replica's submissions since. Submissions of
+// other replicas may exceed a tenant's limit by at most their videos in flight, for which the rest
+// of the stream has capacity.
 type DeadLetterQuota struct {
 	cfg *config.Live
-	// read reads the size of GENBUS_DEAD with the letters of a tenant, or of all, again. The
-	// lock is not held meanwhile.
+	// read reads the size of GENBUS_DEAD, and the count of a tenant's dead letters or of all. It is
+	// called without mu.
 	read func(ctx context.Context, tenant string) (deadletter.Size, error)
 
 	mu      sync.Mutex
@@ -55,28 +55,28 @@ type DeadLetterQuota struct {
 	tenants map[string]*letterCount
 }
 
-// letterCount is what is known of the letters of a tenant, or of all.
+// letterCount counts the dead letters of a tenant, or of all.
 type letterCount struct {
 	size    deadletter.Size
-	at      time.Time     // of the size; zero: nothing was read
+	at      time.Time     // when size was read; zero: never
 	tried   time.Time     // the last read, which may have failed
-	err     error         // of that read
-	reading chan struct{} // closed when the read under way is over; nil for none
-	// open are the submissions of this replica that may end with a letter, and ended
-	// those that have since the size was read.
+	err     error         // error of that read
+	reading chan struct{} // closed when the running read ends; nil without one
+	// open counts this replica's submissions that may still leave a dead letter, ended the
+	// submissions that ended since size was read.
 	open, ended uint64
 }
 
 func (c *letterCount) sum() uint64 { return c.size.Letters + c.open + c.ended }
 
-// NewDeadLetterQuota returns a quota of which nothing is counted yet.
+// NewDeadLetterQuota returns a quota without counts.
 func NewDeadLetterQuota(cfg *config.Live, b *broker.Broker) *DeadLetterQuota {
 	return &DeadLetterQuota{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*letterCount{}}
 }
 
-// Reserve makes sure that a submission of a tenant's video may leave a dead letter,
-// until release is called. The error is that of Check, and ErrTenantBound only by a count that
-// was read for this call: letters may have been resolved since the last one.
+// Reserve makes sure that a submission of a tenant's video may leave a dead letter, until release
+// is called. Errors are as for Check. It reads the count again before it returns ErrTenantBound,
+// because dead letters may have been resolved since the last read.
 func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release f
 	}, nil
 }
 
-// of is the count of a tenant, or of all for none. It needs the lock.
+// of returns the count of a tenant, or of all if tenant is empty. The caller holds mu.
 func (l *DeadLetterQuota) of(tenant string) *letterCount {
 	if tenant == "" {
 		return &l.all
@@ -115,17 +115,17 @@ func (l *DeadLetterQuota) of(tenant string) *letterCount {
 	return c
 }
 
-// Check refuses a submission of a tenant for whose letter there is no room. The error is
-// a *errcode.Error, dead_letters_full where an operator has to resolve letters first. It is also
-// ErrTenantBound if the stored letters of the tenant alone reach its bound.
+// Check refuses a tenant's submission without capacity for its dead letter. The error is an
+// *errcode.Error: dead_letters_full if an operator must resolve dead letters first. It also wraps
+// ErrTenantBound if the tenant's stored dead letters alone reach its limit.
 func (l *DeadLetterQuota) Check(ctx context.Context, tenant string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.check(ctx, tenant, false)
 }
 
-// check is Check; anew has the tenant's letters counted again. It needs the lock, and lets it go
-// only before it judges, to wait.
+// check is Check. anew forces a new count of the tenant's dead letters. The caller holds mu, which
+// is released while waiting, but not after the decision.
 func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
 	all, err := l.count(ctx, "", most, false)
@@ -154,9 +154,9 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 	return full
 }
 
-// count is that of a tenant, or of all, read again where it is old. All who ask wait for
-// one read, each within its own ctx. While JetStream does not answer, what was read last
-// is used. It needs the lock, and lets it go while it waits.
+// count returns the count of a tenant, or of all, and reads it again if it is too old. Callers
+// share one read, each within its own ctx. While JetStream does not answer, the last result
+// applies. The caller holds mu, which is released while waiting.
 func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64, anew bool) (*letterCount, error) {
 	c, every := l.of(tenant), LettersEvery
 	switch {
@@ -187,7 +187,7 @@ func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64,
 	return c, nil
 }
 
-// refresh reads a count again. ended of its submissions had ended before that, and are in it.
+// refresh reads a count again. The first ended of its submissions are included in the new size.
 func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterCount, ended uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
@@ -203,26 +203,26 @@ func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterC
 	l.forgetOld()
 }
 
-// recent reports whether a count is used as it is that is read again after every.
+// recent reports whether a count that is valid for every can still be used.
 func (c *letterCount) recent(every time.Duration) bool {
 	if c.err != nil && time.Since(c.tried) < LettersEvery {
-		return true // JetStream does not answer, or has just not answered
+		return true // JetStream does not answer, or has just failed to
 	}
 	return !c.at.IsZero() && time.Since(c.at) < every
 }
 
-// every is how long the count of a tenant is used, which may have most letters.
+// every returns how long a tenant's count is valid. most is the tenant's limit.
 func (c *letterCount) every(most uint64) time.Duration {
 	switch {
 	case c.ended > 0 && c.sum() >= most:
-		return 0 // most of what has ended left no letter
+		return 0 // most ended submissions left no dead letter
 	case c.sum() < most/2:
 		return lettersFar
 	}
 	return LettersEvery
 }
 
-// forgetOld drops the counts of tenants that submit nothing. It needs the lock.
+// forgetOld removes the counts of tenants without recent submissions. The caller holds mu.
 func (l *DeadLetterQuota) forgetOld() {
 	if len(l.tenants) < manyCounts {
 		return
@@ -234,7 +234,7 @@ func (l *DeadLetterQuota) forgetOld() {
 	}
 }
 
-// limit is how many bytes of GENBUS_DEAD may be used when a video is submitted.
+// limit returns the bytes of GENBUS_DEAD above which no video is submitted.
 func (l *DeadLetterQuota) limit(maxBytes int64) uint64 {
 	var inWork int64
 	for _, r := range l.cfg.Now().Routes {

@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// TestCountsThatAreNotAnswered: all who ask share one read, and each waits no longer than
-// it may. After a read that failed, the next is not tried at once.
+// TestCountsThatAreNotAnswered checks that callers share a read, that each waits within its own
+// limit, and that a failed read is not retried at once.
 func TestCountsThatAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,8 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 	})
 }
 
-// TestLettersThatWereResolvedSince: a count is used for two seconds, but no video ends by an old one.
+// TestLettersThatWereResolvedSince checks that Reserve counts again before it reports
+// ErrTenantBound, so that no video ends because of an old count.
 func TestLettersThatWereResolvedSince(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,9 +97,9 @@ func TestLettersThatWereResolvedSince(t *testing.T) {
 	})
 }
 
-// TestNoLetterIsReservedTwice: many come for the last letter that a tenant may have. They wait
-// for the lock so long that it is handed from one to the next (sync.Mutex): where one that
-// was granted had to take it again to be counted, all would be granted before.
+// TestNoLetterIsReservedTwice checks that concurrent calls do not reserve the same last dead
+// letter. They wait until the mutex hands over from one to the next: a grant that had to lock it
+// again to be counted would come after all grants.
 func TestNoLetterIsReservedTwice(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
@@ -120,7 +121,7 @@ func TestNoLetterIsReservedTwice(t *testing.T) {
 			}
 		})
 	}
-	for range 2 { // the one that is woken first finds it taken
+	for range 2 { // the first waiter to wake up finds it locked
 		if err := broker.Wait(t.Context(), 5*time.Millisecond); err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,5 @@
-// Package quota bounds what one tenant may use of genbus: requests a second,
-// unfinished jobs and dead letters. It is no account of what a tenant has used, and it is kept in
-// memory, by each replica for itself.
+// Package quota bounds each tenant's requests per second, unfinished jobs and dead letters. Each
+// replica keeps its own counts, in memory.
 package quota
 
 import (
@@ -11,17 +10,17 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Options say what is bounded by what.
+// Options configures a Quota.
 type Options struct {
-	// Limits of a tenant, which are asked for with every request. Required.
+	// Limits returns a tenant's limits; it is called for every request. Required.
 	Limits func(tenant string) config.TenantLimits
-	// Unfinished is how many jobs of a tenant are unfinished, on all replicas, and those
-	// included that this replica has stored before it asks; known is false where nothing can
-	// say that. It bounds its own time. Required.
+	// Unfinished returns a tenant's unfinished jobs on all replicas, including jobs that this
+	// replica stored before the call. known is false if the number is not available. It must bound
+	// its own time. Required.
 	Unfinished func(ctx context.Context, tenant string) (n int, known bool)
 }
 
-// Quota is what one replica knows of its tenants. It is safe for concurrent use.
+// Quota enforces the limits of tenants on one replica. It is safe for concurrent use.
 type Quota struct {
 	o Options
 
@@ -29,10 +28,10 @@ type Quota struct {
 
 	mu      sync.Mutex
 	buckets map[string]*list.Element // of *bucket
-	recent  *list.List               // the buckets, the last used one first
+	recent  *list.List               // the buckets, most recently used first
 }
 
-// New returns a quota of which nothing has been used.
+// New returns an unused quota.
 func New(o Options) *Quota {
 	return &Quota{o: o, buckets: map[string]*list.Element{}, recent: list.New(), slots: slots{unfinished: o.Unfinished, tenants: map[string]*tenantSlots{}}}
 }

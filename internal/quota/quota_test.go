@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// all gives every tenant the same limits, and no unfinished job.
+// all gives every tenant the same limits and no unfinished jobs.
 func all(l config.TenantLimits) Options {
 	return Options{Limits: func(string) config.TenantLimits { return l }, Unfinished: func(context.Context, string) (int, bool) { return 0, true }}
 }
@@ -53,7 +53,8 @@ func TestRequestsOfATenant(t *testing.T) {
 	})
 }
 
-// TestLimitsMayChange: what a tenant has left is kept, up to the new burst.
+// TestLimitsMayChange checks that changing limits keeps a tenant's remaining requests, up to the
+// new burst.
 func TestLimitsMayChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestLimitsMayChange(t *testing.T) {
 		ask(true)
 		ask(false)
 		limits = config.TenantLimits{RequestsPerSecond: 10, Burst: 2}
-		ask(false)              // the bucket fills with the new rate from here on
+		ask(false)              // the bucket now fills at the new rate
 		time.Sleep(time.Second) //nolint:forbidigo // the clock is the test's
 		ask(true)
 		ask(true)
@@ -93,8 +94,8 @@ func TestWithoutARateNothingIsKept(t *testing.T) {
 	}
 }
 
-// TestBucketsAreBounded: who makes up tenants cannot fill the memory, and the
-// tenant that goes on asking keeps its bucket.
+// TestBucketsAreBounded checks that invented tenants cannot fill the memory, and that an active
+// tenant keeps its bucket.
 func TestBucketsAreBounded(t *testing.T) {
 	t.Parallel()
 	q := New(all(config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1}))
@@ -144,7 +145,7 @@ func TestPlacesOfATenant(t *testing.T) {
 		release()
 	}
 	first()
-	unfinished.Store(2) // the first is a job now
+	unfinished.Store(2) // the first one is a job now
 	if _, err := q.Acquire(t.Context(), "acme"); errcode.CodeOf(err) != errcode.TenantFull {
 		t.Errorf("full again: %v", err)
 	}
@@ -159,7 +160,7 @@ func TestPlacesOfATenant(t *testing.T) {
 	}
 }
 
-// ledger has the jobs of a tenant as a log does, in which those are stored that were accepted.
+// ledger counts a tenant's accepted jobs like the log.
 type ledger struct {
 	jobs   atomic.Int64
 	silent atomic.Bool
@@ -169,15 +170,14 @@ type ledger struct {
 func (l *ledger) unfinished(context.Context, string) (int, bool) {
 	l.asked.Add(1)
 	n := int(l.jobs.Load())
-	runtime.Gosched() // others store meanwhile
+	runtime.Gosched() // let others store jobs
 	if l.silent.Load() {
 		return 0, false
 	}
 	return n, true
 }
 
-// TestNeverOneTooMany at once, on one replica: each job is stored before its slot is released,
-// while others ask.
+// TestNeverOneTooMany checks that concurrent callers never exceed the limit on one replica.
 func TestNeverOneTooMany(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 10, 150} {
@@ -206,8 +206,8 @@ func TestNeverOneTooMany(t *testing.T) {
 	}
 }
 
-// TestASlotThatIsFreeIsGiven to one who comes after a job has ended, and each who is refused
-// was refused by a count that was asked for after it came.
+// TestASlotThatIsFreeIsGiven checks that a slot can be taken as soon as a job has ended, and that a
+// refusal uses a fresh count.
 func TestASlotThatIsFreeIsGiven(t *testing.T) {
 	t.Parallel()
 	var l ledger
@@ -230,7 +230,7 @@ func TestASlotThatIsFreeIsGiven(t *testing.T) {
 	}
 }
 
-// TestACountIsGoodForAFewSlots: far from the limit not each job asks.
+// TestACountIsGoodForAFewSlots checks that far from the limit most calls need no new count.
 func TestACountIsGoodForAFewSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -265,7 +265,8 @@ func TestACountIsGoodForAFewSlots(t *testing.T) {
 	})
 }
 
-// TestWithoutAnAnswer the last count holds for a minute, and then what was taken since.
+// TestWithoutAnAnswer checks that without answers the last count applies for a minute, and then
+// only the slots taken since.
 func TestWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +289,7 @@ func TestWithoutAnAnswer(t *testing.T) {
 				t.Errorf("%d slots were free, want %d", n, want)
 			}
 		}
-		held, err := q.Acquire(t.Context(), "acme") // so that the count is kept
+		held, err := q.Acquire(t.Context(), "acme") // keeps the count
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,13 +302,14 @@ func TestWithoutAnAnswer(t *testing.T) {
 		free(3)
 		free(0)
 		l.silent.Store(false)
-		free(10) // one after the other: none of them is stored
+		free(10) // one at a time: none is stored
 		l.jobs.Store(3)
 		free(0)
 	})
 }
 
-// TestWhoWaitsForAnAnswerMayLeave: the others get it.
+// TestWhoWaitsForAnAnswerMayLeave checks that a canceled caller returns while the others get the
+// answer.
 func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}, 10), make(chan struct{})
@@ -335,7 +337,8 @@ func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
 	}
 }
 
-// TestTenantsThatAreMadeUpAreForgotten, also where nothing can say how many jobs they have.
+// TestTenantsThatAreMadeUpAreForgotten checks that invented tenants are removed, even if their jobs
+// cannot be counted.
 func TestTenantsThatAreMadeUpAreForgotten(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// maxRefused bounds the tenants whose refusals are counted: clients that may publish on NATS can
-// make up tenants. Beyond it the one that was refused the longest ago is forgotten.
+// maxRefused bounds the tenants with counted refusals, because clients on NATS can invent tenants.
+// Beyond it, the tenant whose last refusal is oldest is removed.
 const maxRefused = 1000
 
-// Refusals counts, by tenant, what this replica refused because of the tenant's limits in the
-// last hour. It is safe for concurrent use.
+// Refusals counts, by tenant, this replica's refusals of the last hour due to the tenant's limits.
+// It is safe for concurrent use.
 type Refusals struct {
 	mu      sync.Mutex
-	recent  *list.List // of *refusedTenant, the latest first
+	recent  *list.List // of *refusedTenant, latest first
 	tenants map[string]*list.Element
 }
 
-// refusedTenant are the refusals of a tenant by minute, each at its number modulo their count.
+// refusedTenant counts a tenant's refusals by minute, in a ring indexed by minute modulo 60.
 type refusedTenant struct {
 	tenant  string
 	minutes [60]struct {
-		number int64 // since 1970
+		number int64 // minutes since 1970
 		count  uint32
 	}
 }
 
-// NewRefusals returns a count that has none.
+// NewRefusals returns an empty Refusals.
 func NewRefusals() *Refusals {
 	return &Refusals{recent: list.New(), tenants: map[string]*list.Element{}}
 }
@@ -41,7 +41,7 @@ func (r *Refusals) Add(tenant string, now time.Time) {
 	defer r.mu.Unlock()
 	e := r.tenants[tenant]
 	if e == nil {
-		tenant = strings.Clone(tenant) // it is a part of a request's memory
+		tenant = strings.Clone(tenant) // it shares a request's memory
 		e = r.recent.PushFront(&refusedTenant{tenant: tenant})
 		r.tenants[tenant] = e
 		if r.recent.Len() > maxRefused {
@@ -64,7 +64,7 @@ type Refused struct {
 	Count  uint64
 }
 
-// LastHour are the tenants that were refused most in the last 60 minutes, most first; n at most.
+// LastHour returns the tenants refused most in the last 60 minutes, most first, at most n.
 func (r *Refusals) LastHour(n int, now time.Time) []Refused {
 	oldest := now.Unix()/60 - 60
 	r.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/quota"
 )
 
-// TestRefusalsAreCounted for an hour, and for a bounded number of tenants.
+// TestRefusalsAreCounted checks that refusals count for an hour, for a bounded number of tenants.
 func TestRefusalsAreCounted(t *testing.T) {
 	t.Parallel()
 	r, now := quota.NewRefusals(), time.Now()

@@ -9,59 +9,57 @@ import (
 )
 
 const (
-	// slotWait is what a tenant without a slot is told to wait. When a job of it ends is
-	// not known.
+	// slotWait is the Retry-After without a free slot. When a job of the tenant ends is unknown.
 	slotWait = 5 * time.Second
-	// countFresh is how long a count is good for the credit that it gives.
+	// countFresh is how long a count allows taking slots on credit.
 	countFresh = time.Second
-	// creditShare is the part of a tenant's free slots that one replica may take before it
-	// asks again how many there are: the others do not see that before they ask.
+	// creditShare is the divisor of a tenant's free slots that one replica may take before it
+	// counts again: the other replicas do not see these slots before they count.
 	creditShare = 32
-	// forgetAfter is how long a tenant is bounded by the last count and by what this replica
-	// took since, where nothing can say how many jobs it has. Then it begins with none.
+	// forgetAfter is how long the last count, plus the slots taken since, bounds a tenant whose
+	// jobs cannot be counted. Then counting starts at zero.
 	forgetAfter = time.Minute
-	// sweepAbove is how many tenants are kept until those are looked for that need it no more.
+	// sweepAbove is how many tenants are kept before idle ones are removed.
 	sweepAbove = 1000
 )
 
-// slots bounds the unfinished jobs of tenants. Which of them are stored, on all replicas, is
-// asked for; this replica adds what it has taken since the question.
+// slots bounds the unfinished jobs of tenants. It asks for the stored jobs on all replicas and adds
+// the slots taken since.
 type slots struct {
 	unfinished func(ctx context.Context, tenant string) (n int, known bool)
 
 	mu      sync.Mutex
 	tenants map[string]*tenantSlots
-	swept   time.Time // when they were looked through last
+	swept   time.Time // last sweep
 }
 
-// tenantSlots are those of one tenant.
+// tenantSlots has the slots of one tenant.
 type tenantSlots struct {
 	held    int       // taken and not released
-	count   int       // unfinished jobs, by the last answer
-	asked   time.Time // when that was asked for; zero: never
-	known   bool      // whether that was answered
-	from    time.Time // when the count was asked for; where no answer came, when it was begun
-	before  int       // held when it was asked for: the count may have them, or not
-	since   int       // taken since then, and perhaps released
-	pending *question // in flight; nil for none
+	count   int       // unfinished jobs in the last answer
+	asked   time.Time // when that was asked; zero: never
+	known   bool      // whether it was answered
+	from    time.Time // when the count was asked; without an answer, when it was reset
+	before  int       // held when it was asked: the count may include them
+	since   int       // taken since, and perhaps released
+	pending *question // in flight, or nil
 }
 
-// question is one in flight, for all who wait for it.
+// question is a question in flight, shared by all callers that wait for it.
 type question struct {
 	asked         time.Time
 	before, since int
 	done          chan struct{}
 }
 
-// Acquire takes a slot for a job that is being accepted, or for a chat that runs
-// on its caller's connection, until release is called: not before a job's first event is
-// stored. A tenant that has as many unfinished jobs and taken slots as it may have is refused
-// with tenant_full. A job counts twice from the question in whose answer it is until it is
-// released, so that of many at once the last may be refused early, but never one too many is
-// taken on one replica.
+// Acquire takes a slot for a job being accepted, or for an inline chat, until release is called.
+// Release the slot of a job only after its first event is stored. If the tenant's unfinished jobs
+// and taken slots reach its limit, the error is tenant_full. A job counts twice from the first
+// count that includes it until its release: of many concurrent calls the last may be refused early,
+// but one replica never exceeds the limit.
 //
-// Where nothing can say how many jobs there are, the last count holds for a minute, with what
-// this replica takes meanwhile, and then each minute begins with none.
+// If jobs cannot be counted, the last count applies for a minute, plus the slots taken since. Then
+// each minute starts at zero.
 func (q *Quota) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	most := q.o.Limits(tenant).MaxJobs
 	if most == 0 {
@@ -101,12 +99,12 @@ func (s *slots) acquire(ctx context.Context, tenant string, most int) (release f
 	}
 }
 
-// ask asks how many jobs a tenant has. s.mu is held, and not while the answer is waited for.
+// ask counts a tenant's jobs. The caller holds s.mu, which is released while waiting.
 func (s *slots) ask(ctx context.Context, tenant string, t *tenantSlots) {
 	p := &question{asked: time.Now(), before: t.held, done: make(chan struct{})}
 	t.pending = p
 	s.mu.Unlock()
-	// The answer is for all who wait for it, and does not end with the one that asks.
+	// Other callers share the answer, so it must not end with this caller.
 	n, known := s.unfinished(context.WithoutCancel(ctx), tenant)
 	s.mu.Lock()
 	t.pending = nil
@@ -133,9 +131,9 @@ func (s *slots) release(tenant string) {
 	s.tenants[tenant].held--
 }
 
-// sweep drops the tenants that have no slots, where the next question is answered with all
-// that counts, or nothing can be said that is not a minute old: every publisher can make up
-// tenants. It needs the lock.
+// sweep removes tenants without slots whose last count no longer matters: the next call would count
+// again, or the count is more than a minute old. Every publisher can invent tenants. The caller
+// holds mu.
 func (s *slots) sweep(now time.Time) {
 	s.swept = now
 	for name, t := range s.tenants {
@@ -147,7 +145,7 @@ func (s *slots) sweep(now time.Time) {
 
 func (t *tenantSlots) idle() bool { return t.held == 0 && t.pending == nil }
 
-// has is what counts against the limit.
+// has returns what counts against the limit.
 func (t *tenantSlots) has() int { return t.count + t.before + t.since }
 
 type verdict int
@@ -158,8 +156,8 @@ const (
 	refused
 )
 
-// judge says whether one who came then gets a slot. A count that was asked for after that is
-// good for all free slots, and an older one for a small part of them.
+// judge decides whether a caller that arrived at came gets a slot. A count that was asked since
+// allows taking all free slots, an older one only a small share.
 func (t *tenantSlots) judge(came time.Time, most int) verdict {
 	free := most - t.count - t.before
 	switch {
@@ -182,8 +180,8 @@ func (t *tenantSlots) take() {
 	}
 }
 
-// answer takes the answer to a question. One that is not known lets the last count hold, as
-// long as it is not too old.
+// answer stores an answer. If the count is not known, the last one still applies unless it is too
+// old.
 func (t *tenantSlots) answer(p *question, n int, known bool) {
 	if !known {
 		n = 0

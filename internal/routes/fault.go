@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Fault classifies an upstream's failure. Everything that the upstream said is
-// kept with it.
+// Fault converts an upstream error to an errcode.Error and keeps everything that the upstream
+// reported: its code, HTTP status, request ID and retry delay.
 func Fault(err error) *errcode.Error {
 	var up *upstream.Error
 	if !errors.As(err, &up) {
@@ -17,7 +17,7 @@ func Fault(err error) *errcode.Error {
 	}
 	of, said := code(up), *up
 	if said.Code == string(of) {
-		said.Code = "" // the fault says it already
+		said.Code = "" // the errcode already says it
 	}
 	return &errcode.Error{
 		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err,
@@ -35,8 +35,8 @@ func code(up *upstream.Error) errcode.Code {
 		return errcode.UpstreamTimeout
 	case up.HTTPStatus == 429 && !up.Final:
 		return errcode.UpstreamRateLimited
-	// A page that the upstream did not write is a failure of its proxy, which may pass, unless
-	// it is about the request.
+	// An error page that did not come from the upstream itself is a proxy failure and may pass,
+	// unless it concerns the request.
 	case up.Final && (up.Said || up.Scope == upstream.ScopeRequest):
 		return errcode.UpstreamRefused
 	default:

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Models lists what the routes offer, by id: every exact name of a route, and
-// every model of a route's upstreams that the configuration would send to that
-// route. kind is "video", "chat", or empty for both.
+// Models lists the models that the routes offer, sorted by ID: every exact model name of a route,
+// and every model that a route's upstream lists and that requests by that name would reach through
+// this route. kind is "video", "chat", or empty for both. Draining routes are left out.
 func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
 	now := t.now.Load()
 	listed := t.upstreamModels(ctx)
@@ -48,9 +48,9 @@ func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
 	return out
 }
 
-// put adds a model, keeping what an upstream says over what only a pattern
-// says, and the first upstream's word over the others'. An upstream does not say
-// which kind a model is, so a catch-all route of each kind lists it.
+// put adds a model. An entry from an upstream wins over one from a route's pattern, and the first
+// upstream wins over later ones. Upstreams do not report a model's kind, so catch-all routes of
+// both kinds list the same model.
 func put(seen map[string]*genbusv1.Model, r config.Route, from string, m upstream.Model) {
 	key := r.Kind + " " + m.ID
 	if old := seen[key]; old != nil && (len(old.GetExtraJson()) > 0 || m.Raw == nil) {
@@ -62,28 +62,28 @@ func put(seen map[string]*genbusv1.Model, r config.Route, from string, m upstrea
 	}
 }
 
-// modelCache keeps the upstreams' own lists for a minute.
 type modelCache struct {
 	mu   sync.Mutex
 	at   time.Time
-	list map[string][]upstream.Model // by upstream; nil before the first answer
-	// reloads counts the calls of forget: what was asked before one is old at once.
+	list map[string][]upstream.Model // by upstream; nil until the first answer
+	// reloads counts the calls of forget. A list that was requested before a reload is stale on
+	// arrival.
 	reloads int
-	// asking is closed when the caller who asks the upstreams has their lists; nil
-	// when no call is in flight.
+	// asking is closed once the caller that is asking the upstreams has their lists; nil when no
+	// call is in flight.
 	asking chan struct{}
 }
 
-// modelsFor is how long an upstream's list is kept, and modelsTimeout how long
-// it may take: a listing must not hang on one dead upstream.
+// modelsFor bounds the age of a cached list. modelsTimeout bounds the calls, so that one dead
+// upstream cannot hang a listing.
 const (
 	modelsFor     = time.Minute
 	modelsTimeout = 5 * time.Second
 )
 
-// upstreamModels asks every upstream for its models; an upstream that does not
-// answer has none. The answer is kept for a minute. After that one caller asks
-// again while the others get the old one; for the first answer they wait.
+// upstreamModels returns the models of every upstream that answers, cached for a minute. When the
+// cache expires, one caller refreshes it while the others get the old lists. Before the first
+// answer they wait.
 func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model {
 	c := &t.models
 	c.mu.Lock()
@@ -98,7 +98,7 @@ func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model 
 	c.asking = make(chan struct{})
 	reloads := c.reloads
 	c.mu.Unlock()
-	// The answer is for everybody, so it does not end with the caller.
+	// The answer is shared, so one caller's cancellation must not end the call.
 	list := t.now.Load().askAll(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	close(c.asking)
@@ -109,8 +109,8 @@ func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model 
 	return list
 }
 
-// forget makes the next caller ask again, also while a call is in flight: there are
-// other upstreams.
+// forget expires the cache because the upstreams have changed. It also marks an answer that is
+// still in flight as stale.
 func (c *modelCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,8 +118,7 @@ func (c *modelCache) forget() {
 	c.reloads++
 }
 
-// await lets go of the lock until the caller who asks has the answer, or ctx
-// ends.
+// await releases the lock until the caller that is asking has the answer or ctx ends.
 func (c *modelCache) await(ctx context.Context) {
 	asking := c.asking
 	c.mu.Unlock()
@@ -130,7 +129,8 @@ func (c *modelCache) await(ctx context.Context) {
 	}
 }
 
-// askAll leaves out upstreams that are the vendor itself: they have no list.
+// askAll asks every upstream for its models. It skips signed upstreams: these are the vendors
+// themselves, which have no model list.
 func (t *routing) askAll(ctx context.Context) map[string][]upstream.Model {
 	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
 	defer cancel()
@@ -156,8 +156,7 @@ func (t *routing) askAll(ctx context.Context) map[string][]upstream.Model {
 	return out
 }
 
-// extra is what an upstream's entry says beyond the members that genbus writes
-// itself.
+// extra returns the members of an upstream's entry that genbus does not write itself.
 func extra(raw []byte) []byte {
 	if raw == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// lister is an upstream with one model, whose calls wait to be let go.
+// lister is a table over an upstream with one model, whose answers wait for a send on let.
 type lister struct {
 	*Table
 	calls      atomic.Int32
@@ -46,14 +46,12 @@ func newLister(t *testing.T) *lister {
 	return l
 }
 
-// count is how many models a caller is told.
 func (l *lister) count(ctx context.Context) <-chan int {
 	out := make(chan int, 1)
 	go func() { out <- len(l.Models(ctx, "")) }()
 	return out
 }
 
-// expect wants a caller to be told so, without waiting for the upstream.
 func expect(t *testing.T, told <-chan int, want int) {
 	t.Helper()
 	select {
@@ -66,7 +64,8 @@ func expect(t *testing.T, told <-chan int, want int) {
 	}
 }
 
-// TestACallerWhoLeavesSpoilsNoList: what the upstream answers is for everybody.
+// TestACallerWhoLeavesSpoilsNoList checks that a cancelled caller does not end the call that fills
+// the shared cache.
 func TestACallerWhoLeavesSpoilsNoList(t *testing.T) {
 	t.Parallel()
 	l := newLister(t)
@@ -80,8 +79,8 @@ func TestACallerWhoLeavesSpoilsNoList(t *testing.T) {
 	}
 }
 
-// TestOneCallerAsks: the others wait for the first list, as long as they like,
-// and are told the last one while the next is asked for.
+// TestOneCallerAsks checks that concurrent callers share one call, waiting for the first list and
+// getting the cached one while it is refreshed.
 func TestOneCallerAsks(t *testing.T) {
 	t.Parallel()
 	l := newLister(t)
@@ -108,7 +107,7 @@ func TestOneCallerAsks(t *testing.T) {
 	}
 }
 
-// TestListOfBeforeAReload: what is asked while a reload comes is not kept.
+// TestListOfBeforeAReload checks that a list requested before a reload is not cached.
 func TestListOfBeforeAReload(t *testing.T) {
 	t.Parallel()
 	l := newLister(t)

@@ -13,19 +13,18 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// UpstreamKey returns the key that a task is submitted with.
+// UpstreamKey returns the upstream key that a task was submitted with.
 func UpstreamKey(x *genbusv1.Execution) pool.UpstreamKey {
 	return pool.UpstreamKey{Upstream: x.GetUpstream(), Key: x.GetUpstreamKey()}
 }
 
-// Ref names a task at its upstream.
+// Ref returns the reference by which the upstream knows a task.
 func Ref(t *genbusv1.VideoTask) upstream.TaskRef {
 	return upstream.TaskRef{ID: t.GetUpstreamTaskId(), Ticket: t.GetExecution().GetUpstreamTicket()}
 }
 
-// Place is where a result of a task can be read: its URL, or where there is none
-// the path that the task's protocol has for it. It is always read with the key
-// that made the task.
+// Place returns where to read a result of a task: url, or if that is empty the content path of the
+// task's protocol. It uses the upstream key that created the task.
 func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, error) {
 	key, now := UpstreamKey(task.GetExecution()), t.now.Load()
 	found, ok := now.keyOf(task, key)
@@ -44,24 +43,23 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 	return place, nil
 }
 
-// ofStoppedSandbox reports whether a result is a file of a sandbox before the one at baseURL: a
-// sandbox names its files by its tasks, and each one that serve starts has another port. To the
-// reader of content the old port would be a private address of no upstream.
+// ofStoppedSandbox reports whether a result is a file of an earlier sandbox than the one at
+// baseURL. A sandbox names its files after its tasks, and every start of serve listens on another
+// port. Without this check, the reader would report the old port as a blocked private address.
 func ofStoppedSandbox(id, baseURL, result string) bool {
 	u, err := url.Parse(result)
 	return err == nil && strings.HasPrefix(u.Path, "/files/"+id) && !content.SameOrigin(baseURL, result)
 }
 
-// Client is the client that reads a task, in the protocol and with the key
-// that it was made with. It is false when these are not configured any more.
+// Client returns the client to read a task with, in the protocol and with the upstream key that
+// created it. It is false if these are no longer configured.
 func (t *Table) Client(task *genbusv1.VideoTask) (upstream.VideoClient, bool) {
 	found, ok := t.now.Load().keyOf(task, UpstreamKey(task.GetExecution()))
 	return found.client, ok
 }
 
-// NeedsKey reports whether a result's URL is of no use to who has not the key of
-// the key that made the task: it is on the upstream's own origin, and the
-// upstream is called with a key or a signature.
+// NeedsKey reports whether a result's URL works only with the upstream key that created the task:
+// it is on the upstream's own origin, and the upstream requires a key or a signature.
 func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 	found, ok := t.now.Load().keyOf(task, UpstreamKey(task.GetExecution()))
 	if !ok || found.endpoint.Key == "" && found.endpoint.Auth == nil {
@@ -70,9 +68,8 @@ func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 	return content.SameOrigin(found.endpoint.BaseURL, result)
 }
 
-// Home is the route by which a task is read: its own, or where that is gone or
-// speaks another protocol now, the first of the task's protocol. It is false where
-// there is none.
+// Home returns the route for reading a task: its own, or if that was removed or now speaks another
+// protocol, the first route by name with the task's protocol. It is false if there is none.
 func (t *Table) Home(task *genbusv1.VideoTask) (*Video, bool) { return t.now.Load().home(task) }
 
 func (t *routing) home(task *genbusv1.VideoTask) (*Video, bool) {
@@ -87,7 +84,7 @@ func (t *routing) home(task *genbusv1.VideoTask) (*Video, bool) {
 	return nil, false
 }
 
-// keyOf finds the key of a task by the route that reads it.
+// keyOf returns the upstream key of a task on its home route.
 func (t *routing) keyOf(task *genbusv1.VideoTask, a pool.UpstreamKey) (keyClient, bool) {
 	route, ok := t.home(task)
 	if !ok {
@@ -96,8 +93,9 @@ func (t *routing) keyOf(task *genbusv1.VideoTask, a pool.UpstreamKey) (keyClient
 	return route.key(a)
 }
 
-// TryRetryBudget asks for a retry of a job that stays with its key.
+// TryRetryBudget requests a retry for a job that stays with its upstream key. If the budget is used
+// up, it returns false and when to ask again.
 func (t *Table) TryRetryBudget() (time.Time, bool) { return t.pool.TryRetryBudget() }
 
-// Resume counts a task that already uses a key, until the slot is released.
+// Resume takes a slot for a task that already runs with an upstream key.
 func (t *Table) Resume(a pool.UpstreamKey) *pool.Slot { return t.pool.Resume(a) }

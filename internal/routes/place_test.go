@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestResultsThatNeedTheKey: those on the origin of an upstream that is called
-// with a key or a signature, however the URL is written.
+// TestResultsThatNeedTheKey checks that a result needs the key exactly if it is on the origin of an
+// upstream with a key or a signature, however the URL is spelled.
 func TestResultsThatNeedTheKey(t *testing.T) {
 	t.Parallel()
 	withKey := func(url, key string) config.Upstream {

@@ -7,9 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 )
 
-// Reload builds the routes of another configuration, and puts them in force when
-// swap is called, which nothing can fail any more. Between the two nothing has
-// changed. Reloads come one after the other.
+// Reload builds the routes of a new configuration. The caller puts them in force with swap, which
+// cannot fail; until then nothing changes. Reloads must not overlap.
 func (t *Table) Reload(cfg *config.Config) (swap func(), err error) {
 	before := t.now.Load()
 	next, err := newRouting(cfg, t.pool, before)
@@ -24,7 +23,7 @@ func (t *Table) Reload(cfg *config.Config) (swap func(), err error) {
 	}, nil
 }
 
-// renewed are the keys that keep their names and have other credentials.
+// renewed returns the upstream keys that are new or whose credentials changed.
 func renewed(old, next config.Upstreams) []pool.UpstreamKey {
 	var out []pool.UpstreamKey
 	for name, u := range next {
@@ -40,8 +39,8 @@ func renewed(old, next config.Upstreams) []pool.UpstreamKey {
 	return out
 }
 
-// retire keeps the clients that are used for what is in hand only, to close them in
-// the end.
+// retire keeps the replaced HTTP clients, which calls in flight still use, so that Close can close
+// them.
 func (t *Table) retire(before, next *routing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

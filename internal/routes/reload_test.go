@@ -15,14 +15,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// renewal is a table with a chat and a video route over two upstreams. The first is
-// overloaded, and the second refuses every key.
+// renewal is a table with a chat and a video route over two upstreams. The first upstream is
+// overloaded, the second refuses every key.
 type renewal struct {
 	*routes.Table
 	metrics   *telemetry.Metrics
 	urls      [2]string
 	inFirst   sync.Once
-	whenFirst func() // runs in the first call of the first upstream
+	whenFirst func() // runs during the first call to the first upstream
 }
 
 func newRenewal(t *testing.T) *renewal {
@@ -46,7 +46,6 @@ func newRenewal(t *testing.T) *renewal {
 	return w
 }
 
-// config has this secret for the key of the second upstream.
 func (w *renewal) config(t *testing.T, secret string) *config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -72,7 +71,7 @@ func (w *renewal) renew(t *testing.T) {
 	swap()
 }
 
-// wantOut wants this many keys of the second upstream to rest.
+// wantOut fails unless n keys of the second upstream are out of use.
 func (w *renewal) wantOut(t *testing.T, n string) {
 	t.Helper()
 	rec := httptest.NewRecorder()
@@ -82,9 +81,8 @@ func (w *renewal) wantOut(t *testing.T, n string) {
 	}
 }
 
-// TestChatThatMovesToARenewedKey: while its first call was in hand, the key that it moves
-// to was given another secret. It moves with the client that it has, so the refusal is
-// about the old secret. The next chat is refused with the new one.
+// TestChatThatMovesToARenewedKey checks that a chat that falls back to a key whose secret changed
+// during its first call uses the old secret, so that the refusal does not take out the new one.
 func TestChatThatMovesToARenewedKey(t *testing.T) {
 	t.Parallel()
 	w := newRenewal(t)
@@ -99,9 +97,8 @@ func TestChatThatMovesToARenewedKey(t *testing.T) {
 	}
 }
 
-// TestVideoOfARenewedKey: the step of a task has its route from before the reload, and
-// takes its place and makes its call after it. The next step has the new secret, also with
-// the place that the one before has taken.
+// TestVideoOfARenewedKey checks that a refusal counts against the renewed key only if the call was
+// made with the new secret, whichever slot it used.
 func TestVideoOfARenewedKey(t *testing.T) {
 	t.Parallel()
 	w := newRenewal(t)

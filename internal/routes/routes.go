@@ -1,6 +1,5 @@
-// Package routes joins each configured route with the clients that speak to its
-// upstreams, and knows what the routes offer. It chooses no route for a request:
-// config does.
+// Package routes joins each configured route with the clients of its upstreams and lists the models
+// on offer. Matching a request to a route is the job of package config.
 package routes
 
 import (
@@ -24,38 +23,38 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// Video is a route with its clients.
+// Video is a video route with its clients.
 type Video struct {
 	config.Route
-	// Wire is the protocol that the route speaks.
+	// Wire is the route's protocol.
 	Wire upstream.Protocol
-	// Chooser chooses among the route's upstreams and their keys.
+	// Chooser picks among the route's upstream keys.
 	Chooser *pool.Chooser
 	clients map[pool.UpstreamKey]keyClient
 }
 
-// keyClient is one key of one upstream, called in the route's protocol.
+// keyClient is the client of one upstream key in the route's protocol.
 type keyClient struct {
 	endpoint *upstream.Endpoint
 	client   upstream.VideoClient
 }
 
-// Client gives the client of exactly this key, whether or not the route
-// still lists its upstream. It is false when the key is not configured.
+// Client returns the client of exactly this upstream key, even if the route no longer lists its
+// upstream. It is false if the key is not configured.
 func (v Video) Client(a pool.UpstreamKey) (upstream.VideoClient, bool) {
 	found, ok := v.clients[a]
 	return found.client, ok
 }
 
-// HasKey reports whether a key is configured.
+// HasKey reports whether an upstream key is configured.
 func (v Video) HasKey(a pool.UpstreamKey) bool {
 	_, ok := v.clients[a]
 	return ok
 }
 
-// key finds the key of a task that is to be read. A key that is gone is
-// replaced where its upstream has one key only: that is how keys are renamed and
-// renewed. Which of several would know the task cannot be known.
+// key returns the upstream key for reading a task. If the key was removed and its upstream has
+// exactly one key, it returns that one, because this is how keys are renamed and renewed. With
+// several keys, any of them might know the task.
 func (v Video) key(a pool.UpstreamKey) (keyClient, bool) {
 	if found, ok := v.clients[a]; ok {
 		return found, true
@@ -72,37 +71,37 @@ func (v Video) key(a pool.UpstreamKey) (keyClient, bool) {
 	return only[0], true
 }
 
-// Chat is a route with its clients.
+// Chat is a chat route with its caller.
 type Chat struct {
 	config.Route
-	// Caller calls the route's upstreams, one after the other where need be.
+	// Caller calls the route's upstreams, falling back from one to the next.
 	Caller *pool.Chat
 }
 
-// Table holds all routes. A reload replaces them as a whole; what was found in it
-// stays as it was. It is safe for concurrent use.
+// Table holds all routes. A reload replaces them as a whole; routes looked up earlier do not
+// change. It is safe for concurrent use.
 type Table struct {
 	pool   *pool.Pool
 	now    atomic.Pointer[routing]
 	models modelCache
 
 	mu    sync.Mutex
-	spent []*http.Client // of upstreams that were given others
+	spent []*http.Client // replaced by a reload
 }
 
-// routing is the routes of one configuration. It is read-only once built.
+// routing holds the routes of one configuration. It is read-only once built.
 type routing struct {
 	cfg   *config.Config
 	pool  *pool.Pool
 	video map[string]*Video
 	chat  map[string]*Chat
-	http  map[string]*http.Client // by upstream
-	// reload is true when the pool takes the configuration after the routing was built.
+	http  map[string]*http.Client
+	// reload is set if the pool takes over the configuration after the routing is built.
 	reload bool
 }
 
-// New builds the clients of every route. Routes to one upstream share its
-// connections, and its limits. The logger may be nil.
+// New builds the clients of every route. Routes to the same upstream share its connections and
+// limits. The logger may be nil.
 func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*Table, error) {
 	t := &Table{pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger, Retry: cfg.Retry})}
 	r, err := newRouting(cfg, t.pool, nil)
@@ -113,7 +112,7 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 	return t, nil
 }
 
-// Upstreams is what this process knows of all upstreams, by name.
+// Upstreams returns the state of all upstreams as seen by this process, by name.
 func (t *Table) Upstreams() []pool.UpstreamState { return t.pool.State() }
 
 // Share exchanges the breaker state of creates with other replicas until stop is called.
@@ -121,13 +120,13 @@ func (t *Table) Share(conn *nats.Conn, subject, self string) (stop func(), err e
 	return t.pool.Share(conn, subject, self)
 }
 
-// Polled tells what became of a poll; err is nil for one that was answered.
+// Polled reports the result of a poll to the pool; err is nil if the upstream answered.
 func (t *Table) Polled(name string, err error) {
 	t.pool.Polled(name, upstream.AsError(upstream.OpPoll, err))
 }
 
-// newRouting builds the clients of every route. An upstream keeps the connections
-// that it has in the routing before, unless it is to keep another number of them.
+// newRouting builds the clients of every route. An upstream keeps its connections from the previous
+// routing unless max_idle_conns changed.
 func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {
 	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, http: map[string]*http.Client{}, reload: before != nil}
 	for name, u := range cfg.Upstreams {
@@ -194,7 +193,8 @@ func (t *routing) addChat(r config.Route) error {
 	return nil
 }
 
-// chooser finds keys for the clients that are built here.
+// chooser returns the chooser for the clients of this routing. During a reload, that is the pool's
+// next configuration.
 func (t *routing) chooser(r config.Route) *pool.Chooser {
 	if t.reload {
 		return t.pool.Chooser(r).Next()
@@ -202,7 +202,7 @@ func (t *routing) chooser(r config.Route) *pool.Chooser {
 	return t.pool.Chooser(r)
 }
 
-// endpoint is an upstream as one key calls it in one protocol.
+// endpoint returns the endpoint that calls an upstream with one key in one protocol.
 func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
 	ep := &upstream.Endpoint{
 		Name: name, BaseURL: u.BaseURL + vendorPath(u, p, t.cfg.HTTP.Segments[p.Name]),
@@ -220,8 +220,8 @@ func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKe
 	return ep
 }
 
-// vendorPath is the prefix of the paths of a vendor's protocol: what is configured,
-// or else the protocol's segment where a gateway is called with its own key.
+// vendorPath returns the prefix of a vendor protocol's paths: the configured one, or by default the
+// protocol's segment at a gateway and nothing at the vendor itself.
 func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
 	switch {
 	case p.Surface == nil:
@@ -235,13 +235,13 @@ func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
 	}
 }
 
-// Video finds a video route by name.
+// Video returns the video route called name.
 func (t *Table) Video(name string) (*Video, bool) {
 	r, ok := t.now.Load().video[name]
 	return r, ok
 }
 
-// Chat finds a chat route by name.
+// Chat returns the chat route called name.
 func (t *Table) Chat(name string) (*Chat, bool) {
 	r, ok := t.now.Load().chat[name]
 	return r, ok
@@ -261,7 +261,7 @@ func (t *Table) Has(kind subject.Kind, name string) bool {
 	return ok
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,7 +24,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// table builds the routes of a configuration.
 func table(t *testing.T, upstreams config.Upstreams, list ...config.Route) *routes.Table {
 	t.Helper()
 	cfg := config.Default()
@@ -40,7 +39,6 @@ func table(t *testing.T, upstreams config.Upstreams, list ...config.Route) *rout
 	return built
 }
 
-// route is a video route of a protocol.
 func route(name, protocol string, upstreams ...string) config.Route {
 	r := config.NewRoute(name, config.KindVideo, "", name+"*")
 	r.Protocol = protocol
@@ -50,7 +48,6 @@ func route(name, protocol string, upstreams ...string) config.Route {
 	return r
 }
 
-// signed is an upstream that is called with a key pair.
 func signed(url string) config.Upstream {
 	u := config.NewUpstream(url)
 	u.Auth = config.AuthSigned
@@ -58,8 +55,7 @@ func signed(url string) config.Upstream {
 	return u
 }
 
-// recorder is an upstream that accepts everything and remembers how it was
-// called.
+// recorder starts an upstream that accepts everything and records the calls.
 func recorder(t *testing.T) (url string, calls func() []string) {
 	t.Helper()
 	seen := make(chan string, 16)
@@ -78,8 +74,8 @@ func recorder(t *testing.T) (url string, calls func() []string) {
 	}
 }
 
-// TestWhereEachProtocolIsCalled: the vendor's path is the prefix of a gateway's
-// paths, and not of the vendor's own; which upstream gets a signature, and which a key.
+// TestWhereEachProtocolIsCalled checks the path, the path prefix and the kind of credentials with
+// which each protocol calls a gateway and a vendor.
 func TestWhereEachProtocolIsCalled(t *testing.T) {
 	t.Parallel()
 	url, calls := recorder(t)
@@ -125,9 +121,9 @@ func TestATaskKeepsItsKeyWhileThereIsOne(t *testing.T) {
 	r, _ := built.Video("p")
 	for key, want := range map[pool.UpstreamKey]struct{ create, read bool }{
 		{Upstream: "one"}:                 {true, true},
-		{Upstream: "two", Key: "b"}:       {true, true},   // no longer of the route
-		{Upstream: "one", Key: "renamed"}: {false, true},  // the only key is the renewed one
-		{Upstream: "two", Key: "gone"}:    {false, false}, // it is not known which knows the task
+		{Upstream: "two", Key: "b"}:       {true, true},   // no longer on the route
+		{Upstream: "one", Key: "renamed"}: {false, true},  // renamed: the upstream has only one key
+		{Upstream: "two", Key: "gone"}:    {false, false}, // ambiguous: either key may know the task
 		{Upstream: "gone"}:                {false, false},
 	} {
 		_, create := r.Client(key)
@@ -140,8 +136,8 @@ func TestATaskKeepsItsKeyWhileThereIsOne(t *testing.T) {
 	}
 }
 
-// TestPlaceOfAResult: by its URL, or by the path that the protocol has for it;
-// also for a task whose route has gone.
+// TestPlaceOfAResult checks that a result is read from its URL or else its protocol's content path,
+// also if the task's route was removed.
 func TestPlaceOfAResult(t *testing.T) {
 	t.Parallel()
 	private := config.NewUpstream("http://one")
@@ -165,8 +161,8 @@ func TestPlaceOfAResult(t *testing.T) {
 	}
 }
 
-// TestPlaceOfAStoppedSandbox: what serve --sandbox makes is at a port that another start does not
-// have, and is gone then. The files of the sandbox that runs, and those in a URL, are read.
+// TestPlaceOfAStoppedSandbox checks that files of an earlier sandbox are reported as expired, while
+// data URLs and files of the running sandbox can be read.
 func TestPlaceOfAStoppedSandbox(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
@@ -190,8 +186,8 @@ func TestPlaceOfAStoppedSandbox(t *testing.T) {
 	}
 }
 
-// TestModelsAreMerged: names of routes, and what their upstreams list, each once
-// with what is said of it.
+// TestModelsAreMerged checks that exact names and the upstreams' lists are merged into one entry
+// per model and kind.
 func TestModelsAreMerged(t *testing.T) {
 	t.Parallel()
 	list := func(body string) string {
@@ -233,7 +229,7 @@ func TestWhatCannotBeSignedIsRefused(t *testing.T) {
 	} {
 		cfg := config.Default()
 		cfg.Upstreams, cfg.Routes = config.Upstreams{"vendor": signed("http://vendor")}, []config.Route{r}
-		// Prepare says so too, and fills in what is not written all the same.
+		// Prepare rejects this too, but still fills in the defaults.
 		if err := cfg.Prepare(); err == nil || !strings.Contains(err.Error(), "auth: signed") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -243,8 +239,8 @@ func TestWhatCannotBeSignedIsRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfAnUpstream: creates reuse none unless the configuration allows it,
-// and without idle connections nothing does.
+// TestConnectionsOfAnUpstream checks that creates reuse connections only if configured to, and that
+// polls reuse them unless max_idle_conns is 0.
 func TestConnectionsOfAnUpstream(t *testing.T) {
 	t.Parallel()
 	const calls = 3
@@ -253,7 +249,7 @@ func TestConnectionsOfAnUpstream(t *testing.T) {
 		creates, polls int64
 	}{
 		"by default":   {func(*config.Upstream) {}, calls, 1},
-		"reuse":        {func(u *config.Upstream) { u.ReuseConnectionsForCreates = true }, 1, 0}, // polls reuse that of the creates
+		"reuse":        {func(u *config.Upstream) { u.ReuseConnectionsForCreates = true }, 1, 0}, // polls reuse the connection of the creates
 		"nothing idle": {func(u *config.Upstream) { u.MaxIdleConns = 0 }, calls, calls},
 	} {
 		var conns atomic.Int64

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Fingerprint is how Stats name a bearer key or an access key: the first twelve
-// digits of its SHA-256.
+// Fingerprint returns the name of a bearer key or access key in Stats: the first twelve hex digits
+// of its SHA-256.
 func Fingerprint(credential string) string {
 	sum := sha256.Sum256([]byte(credential))
 	return hex.EncodeToString(sum[:6])
 }
 
-// accountOf is the fingerprint of the caller, authenticated or not; empty without credentials.
+// accountOf returns the fingerprint of the caller's credential, which may be invalid. It is empty
+// without credentials.
 func accountOf(r *http.Request) string {
 	credential := credentialOf(r.Header.Get("Authorization"))
 	if credential == "" {
@@ -25,8 +26,8 @@ func accountOf(r *http.Request) string {
 	return Fingerprint(credential)
 }
 
-// credentialOf is what stays the same in all requests of one account: the access
-// key of a signature or of a token, or the bearer key itself.
+// credentialOf returns the part of an Authorization header that identifies the account: the access
+// key of a signature or token, or the bearer key.
 func credentialOf(header string) string {
 	if token, ok := strings.CutPrefix(header, bearer); ok {
 		if accessKey, ok := issuerOf(token); ok {
@@ -42,7 +43,8 @@ func credentialOf(header string) string {
 
 const bearer = "Bearer "
 
-// signerOf is the access key of a Volcengine Authorization header, which proves nothing.
+// signerOf returns the access key of a Volcengine Authorization header. It does not verify the
+// signature.
 func signerOf(header string) (accessKey string, ok bool) {
 	scheme, rest, _ := strings.Cut(header, " ")
 	if scheme != "HMAC-SHA256" {
@@ -60,8 +62,8 @@ func signerOf(header string) (accessKey string, ok bool) {
 	return credential[0], credential[0] != ""
 }
 
-// issuerOf is the access key of a JSON Web Token as Kling wants it, HS256 with an issuer and
-// an end. It proves nothing.
+// issuerOf returns the access key of a Kling token, a JSON Web Token with HS256, an issuer and an
+// expiry. It does not verify the signature.
 func issuerOf(token string) (accessKey string, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// Limits of what a Behaviour may ask for.
 const (
 	maxWait     = 10 * time.Minute
 	maxChunks   = 1_000_000
@@ -23,133 +22,129 @@ const (
 	maxContent  = 1 << 40
 )
 
-// The values of Behaviour.Drop.
+// Values of Behaviour.Drop.
 const (
-	// DropBeforeAnswer resets the connection; nothing is created.
+	// DropBeforeAnswer resets the connection before anything is created.
 	DropBeforeAnswer = "before_answer"
-	// DropAfterCreate creates and counts the task, then resets the connection.
+	// DropAfterCreate creates and counts the task, and then resets the connection.
 	DropAfterCreate = "after_create"
 )
 
-// Behaviour is what a request asks of the sandbox. The zero value is good
-// behaviour. Fields marked "fault" obey Times.
+// Behaviour controls how the sandbox treats a request. The zero value is correct behaviour. Fields
+// marked "Fault" are subject to Times.
 type Behaviour struct {
-	// ID names the request for Times where it has no Idempotency-Key. A chat
-	// request that has both is counted by ID.
+	// ID identifies the request for Times if it has no Idempotency-Key. A chat request with both is
+	// counted by ID.
 	ID string `json:"id,omitzero"`
-	// Times limits the faults to the first N requests of one key or ID; 0 means
-	// every request.
+	// Times limits the faults to the first N requests with the same key or ID. 0 means every
+	// request.
 	Times int `json:"times,omitzero"`
 
-	// DelayMS delays the answer, in milliseconds. A create is counted and
-	// accepted before the delay. Fault.
+	// DelayMS delays the answer, in milliseconds. A create is counted and accepted before the
+	// delay. Fault.
 	DelayMS int `json:"delay_ms,omitzero"`
-	// Status answers this HTTP status. 300 and above, or any with Code: an error
-	// (a 3xx points to the same URL) and nothing is created. 2xx alone: the status
-	// of a good create answer. Fault.
+	// Status is the HTTP status of the answer. A status of 300 and above, or any status with Code,
+	// is an error and creates nothing; a 3xx redirects to the same URL. A 2xx without Code is the
+	// status of a successful create. Fault.
 	Status int `json:"status,omitzero"`
-	// RetryAfter is the Retry-After header with Status. Fault.
+	// RetryAfter is the Retry-After header sent with Status. Fault.
 	RetryAfter string `json:"retry_after,omitzero"`
-	// Code and Message replace the text of the error with Status; a vendor's
-	// code is sent as a number where it is one. Fault.
+	// Code and Message replace the default code and message of Status. The vendors' paths send a
+	// numeric code as a number. Fault.
 	Code    string `json:"code,omitzero"`
 	Message string `json:"message,omitzero"`
 	// Drop is DropBeforeAnswer or DropAfterCreate. Fault.
 	Drop string `json:"drop,omitzero"`
-	// Hang never answers, until the client leaves or ten minutes have passed. A
-	// create is accepted first, unless Status refuses it. Fault.
+	// Hang never answers. The connection is cut after ten minutes unless the client closes it
+	// first. A create is accepted first, unless Status refuses it. Fault.
 	Hang bool `json:"hang,omitzero"`
-	// NoID leaves the ids out of a create answer. Fault.
+	// NoID omits the IDs from the answer to a create. Fault.
 	NoID bool `json:"no_id,omitzero"`
-	// Accept202 answers a create with 202; on the primary path with the id, the
-	// status and the URL to poll alone.
+	// Accept202 answers a create with 202. On the primary path the body has only the ID, the status
+	// and the polling URL.
 	Accept202 bool `json:"accept_202,omitzero"`
 
 	// DurationMS replaces Options.VideoDuration, in milliseconds.
 	DurationMS *int `json:"duration_ms,omitzero"`
-	// Statuses are the words that the task goes through, evenly spread; the last
-	// applies from the task's duration on. Video addresses and errors appear with
-	// the words that mean completed and failed.
+	// Statuses are the status words of the task, spread evenly over its duration. The last word
+	// applies after the duration. Video URLs and errors appear with words that mean completed or
+	// failed.
 	Statuses []string `json:"statuses,omitzero"`
-	// Fail ends the task as failed with this message.
+	// Fail makes the task fail with this message.
 	Fail string `json:"fail,omitzero"`
-	// FailCode is the code of a failed task; a number is sent as a number.
-	// Default "generation_failed"; 50413 on Jimeng's path.
+	// FailCode is the code of a failed task. A numeric code is sent as a number. Default
+	// "generation_failed", or 50413 on the Jimeng path.
 	FailCode string `json:"fail_code,omitzero"`
-	// PollStatus answers polls with this HTTP status; default 500 when another
-	// poll fault is set without it.
+	// PollStatus is the HTTP status of failing polls. Default 500 if another poll fault is set.
 	PollStatus int `json:"poll_status,omitzero"`
-	// PollCode is the error code with PollStatus.
+	// PollCode is the error code sent with PollStatus.
 	PollCode string `json:"poll_code,omitzero"`
-	// PollFailTimes limits PollStatus to the first N polls; 0 means every poll.
+	// PollFailTimes limits PollStatus to the first N polls. 0 means every poll.
 	PollFailTimes int `json:"poll_fail_times,omitzero"`
-	// PollDelayMS delays every poll's answer, in milliseconds.
+	// PollDelayMS delays the answer to every poll, in milliseconds.
 	PollDelayMS int `json:"poll_delay_ms,omitzero"`
-	// Shape names another shape of the answers to polls of the primary path.
+	// Shape selects another shape of poll answers on the primary path.
 	Shape string `json:"shape,omitzero"`
 
-	// Content is how the file of a completed task is answered: one of the
-	// Content constants. Default: well.
+	// Content selects how the file of a completed task is served: one of the Content constants.
+	// Default: correctly.
 	Content string `json:"content,omitzero"`
-	// ContentHost is where ContentRedirect and ContentJSON point to, such as
-	// "127.0.0.1:9000" or "http://cdn.example". Default: the same host.
+	// ContentHost is the target host of ContentRedirect and ContentJSON, such as "127.0.0.1:9000"
+	// or "http://cdn.example". Default: the same host.
 	ContentHost string `json:"content_host,omitzero"`
-	// ContentBytes makes the file this long: the clip and then zeros.
+	// ContentBytes is the length of the file: the clip, padded with zeros.
 	ContentBytes int64 `json:"content_bytes,omitzero"`
-	// GoneAfterMS ends the file with 404 this long after the task has completed,
-	// in milliseconds; 0 means never.
+	// GoneAfterMS makes the file return 404 this many milliseconds after the task has completed. 0
+	// means never.
 	GoneAfterMS int `json:"gone_after_ms,omitzero"`
 
-	// Chunks is the number of content chunks; 0 means Options.ChunkCount.
+	// Chunks is the number of content chunks. 0 means Options.ChunkCount.
 	Chunks int `json:"chunks,omitzero"`
-	// ChunkIntervalMS replaces the time between chunks, and between the pieces of
-	// a slow file, in milliseconds; 0 means no pacing.
+	// ChunkIntervalMS replaces the interval between chunks, and between the pieces of a slow file,
+	// in milliseconds. 0 means no pacing.
 	ChunkIntervalMS *int `json:"chunk_interval_ms,omitzero"`
-	// Timestamps makes the text of each streamed chunk the time of its writing,
-	// in Unix nanoseconds, and a space. The chunk of BigChunkBytes follows
-	// its time.
+	// Timestamps replaces the text of each streamed chunk with the time of writing, in Unix
+	// nanoseconds, and a space. A chunk enlarged by BigChunkBytes keeps its text after the time.
 	Timestamps bool `json:"timestamps,omitzero"`
-	// BigChunkBytes makes the first content chunk this long.
+	// BigChunkBytes is the length of the first content chunk.
 	BigChunkBytes int `json:"big_chunk_bytes,omitzero"`
 
 	// DropAfterChunks resets a stream after N content chunks. Fault.
 	DropAfterChunks int `json:"drop_after_chunks,omitzero"`
-	// ErrorAfterChunks sends an error event after N content chunks and ends the
-	// stream without [DONE]. Fault.
+	// ErrorAfterChunks sends an error event after N content chunks and ends the stream without
+	// [DONE]. Fault.
 	ErrorAfterChunks int `json:"error_after_chunks,omitzero"`
-	// NoDone leaves out "data: [DONE]". Fault.
+	// NoDone omits "data: [DONE]". Fault.
 	NoDone bool `json:"no_done,omitzero"`
-	// NoFinish leaves out the chunk with finish_reason. Fault.
+	// NoFinish omits the chunk with finish_reason. Fault.
 	NoFinish bool `json:"no_finish,omitzero"`
 	// JSONForStream answers a stream request with one JSON body. Fault.
 	JSONForStream bool `json:"json_for_stream,omitzero"`
-	// Comments puts comment lines before each chunk. Fault.
+	// Comments inserts a comment line before each event. Fault.
 	Comments bool `json:"comments,omitzero"`
 	// BOM starts the stream with a byte order mark. Fault.
 	BOM bool `json:"bom,omitzero"`
 	// CRLF ends the lines of the stream with CR LF. Fault.
 	CRLF bool `json:"crlf,omitzero"`
-	// NoLastBlank ends the stream without the last blank line. Fault.
+	// NoLastBlank omits the blank line after the last event. Fault.
 	NoLastBlank bool `json:"no_last_blank,omitzero"`
-	// NullError puts "error":null into each chunk. Fault.
+	// NullError adds "error":null to each chunk. Fault.
 	NullError bool `json:"null_error,omitzero"`
 }
 
-// stringFields are the fields whose value in a model suffix is always text.
+// stringFields are the fields whose values in a model suffix are always strings.
 var stringFields = map[string]bool{
 	"id": true, "retry_after": true, "code": true, "message": true,
 	"drop": true, "fail": true, "fail_code": true, "poll_code": true,
 	"shape": true, "content": true, "content_host": true,
 }
 
-// splitModel parts "sandbox-video:status=429,times=2" into the model and its
-// suffix.
+// splitModel splits "sandbox-video:status=429,times=2" into model and suffix.
 func splitModel(model string) (base, suffix string) {
 	base, suffix, _ = strings.Cut(model, ":")
 	return base, suffix
 }
 
-// applySuffix sets the fields that a model suffix names.
 func (b *Behaviour) applySuffix(suffix string) error {
 	if suffix == "" {
 		return nil
@@ -183,7 +178,7 @@ func suffixValue(name, value string, hasValue bool) any {
 	}
 }
 
-// applyJSON sets the fields that raw names and leaves the others.
+// applyJSON sets the fields present in raw and keeps the others.
 func (b *Behaviour) applyJSON(raw []byte) error {
 	if len(raw) == 0 {
 		return nil
@@ -245,8 +240,8 @@ func (b *Behaviour) validateWords() error {
 	return nil
 }
 
-// withoutFaults is b after its Times are used up: the script of the task and
-// the shape of the reply stay.
+// withoutFaults returns b after its Times are used up. It keeps the script of the task and the
+// shape of the reply.
 func (b Behaviour) withoutFaults() Behaviour {
 	return Behaviour{
 		ID: b.ID, Accept202: b.Accept202,
@@ -264,8 +259,8 @@ func valueOf(p *int) int {
 	return *p
 }
 
-// behaviourFor gathers what a request asks for: suffix, then body, then header;
-// or what SetBehaviour's function says.
+// behaviourFor merges the behaviours of the model suffix, body and X-Sandbox header, in ascending
+// priority. A behaviour from SetBehaviour replaces all of them.
 func (s *Sandbox) behaviourFor(r *http.Request, body []byte, suffix string, inBody []byte) (Behaviour, error) {
 	var b Behaviour
 	if f := s.behave.Load(); f != nil {
@@ -285,8 +280,8 @@ func (s *Sandbox) behaviourFor(r *http.Request, body []byte, suffix string, inBo
 	return b, b.validate()
 }
 
-// limited applies b.Times under name: the behaviour of this request. Without a
-// name to count under, Times cannot be obeyed and is an error.
+// limited returns b or, after the first b.Times requests of name, b without faults. Times without a
+// name is an error.
 func (s *Sandbox) limited(b Behaviour, scope, name string) (Behaviour, error) {
 	if b.Times == 0 {
 		return b, nil
@@ -304,13 +299,12 @@ func (s *Sandbox) limited(b Behaviour, scope, name string) (Behaviour, error) {
 	return b.withoutFaults(), nil
 }
 
-// refuses says whether b answers an error and creates nothing. Some upstreams
-// refuse with status 200.
+// refuses reports whether b answers with an error and creates nothing. Some upstreams refuse with
+// status 200.
 func (b Behaviour) refuses() bool {
 	return b.Status >= 300 || b.Status != 0 && b.Code != ""
 }
 
-// acceptedStatus is the status of a good answer to a create.
 func (b Behaviour) acceptedStatus() int {
 	switch {
 	case b.Status != 0:
@@ -322,7 +316,7 @@ func (b Behaviour) acceptedStatus() int {
 	}
 }
 
-// sets says whether b asks for anything of a task's later life.
+// sets reports whether b changes anything after the create.
 func (b Behaviour) sets() bool {
 	return cmp.Or(b.Fail, b.FailCode, b.PollCode, b.Shape, b.Content, b.ContentHost) != "" || len(b.Statuses) > 0 ||
 		cmp.Or(b.PollStatus, b.PollFailTimes, b.PollDelayMS, b.GoneAfterMS) != 0 || b.ContentBytes != 0

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// chatRequest is what the sandbox reads of a chat request.
 type chatRequest struct {
 	Model         string        `json:"model"`
 	Messages      []chatMessage `json:"messages"`
@@ -35,7 +34,7 @@ type chatMessage struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// text is the message's text: its content, or its text parts one after another.
+// text returns the content of the message, or its concatenated text parts.
 func (m chatMessage) text() string {
 	var text string
 	if json.Unmarshal(m.Content, &text) == nil {
@@ -62,7 +61,7 @@ func parseChat(body []byte) (chatRequest, error) {
 	return req, nil
 }
 
-// createChat answers one chat completion, as JSON or as a stream.
+// createChat answers a chat completion, as JSON or as a stream.
 func (s *Sandbox) createChat(w http.ResponseWriter, r *http.Request) {
 	body, ok := readBody(w, r)
 	if !ok {
@@ -83,7 +82,7 @@ func (s *Sandbox) createChat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if b.Drop != "" {
-		reset(w) // a chat creates nothing, so both kinds of drop are one
+		reset(w) // a chat creates nothing, so both kinds of drop are the same
 		return
 	}
 	if s.stalls(w, r, b) {
@@ -98,8 +97,7 @@ func (s *Sandbox) createChat(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, reply, b, s.interval(base, b))
 }
 
-// parseChatCall reads the request and its behaviour; it has answered when ok is
-// false.
+// parseChatCall parses a request and its behaviour. If ok is false, it has written an error.
 func (s *Sandbox) parseChatCall(w http.ResponseWriter, r *http.Request, body []byte, key string) (req chatRequest, base string, b Behaviour, ok bool) {
 	req, err := parseChat(body)
 	if err != nil {
@@ -115,7 +113,7 @@ func (s *Sandbox) parseChatCall(w http.ResponseWriter, r *http.Request, body []b
 		modelNotFound(req.Model)(w)
 		return req, base, b, false
 	case len(req.Messages) == 0:
-		// 500 for the caller's mistake, as the common gateway program answers it.
+		// The common gateway program answers this client error with 500.
 		writeInvalidChat(w, http.StatusInternalServerError, errors.New("field messages is required"))
 		return req, base, b, false
 	}
@@ -134,7 +132,6 @@ func writeInvalidChat(w http.ResponseWriter, status int, err error) {
 	writeNested(w, status, apiError{code: "invalid_request", message: err.Error(), kind: kindNewAPI})
 }
 
-// interval is the time between two chunks of this stream.
 func (s *Sandbox) interval(base string, b Behaviour) time.Duration {
 	switch {
 	case b.ChunkIntervalMS != nil:

@@ -17,12 +17,12 @@ func (b bundle) chat(t *testing.T, body string, headers ...string) answer {
 	return b.do(t, http.MethodPost, "/v1/chat/completions", body, headers...)
 }
 
-// ask is a chat body for sandbox-chat-fast with more fields before the messages.
+// ask returns a chat body for sandbox-chat-fast with extra fields before the messages.
 func ask(fields string) string {
 	return `{"model":"sandbox-chat-fast",` + fields + `"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"one two three"}]}`
 }
 
-// events cuts a stream in LF form into the data of its events.
+// events splits a stream with LF line ends into the data of its events.
 func events(t *testing.T, body []byte) []string {
 	t.Helper()
 	var out []string

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// The values of Behaviour.Content.
+// Values of Behaviour.Content.
 const (
-	// ContentRedirect answers the content path with 302 to the file.
+	// ContentRedirect redirects the content path to the file with 302.
 	ContentRedirect = "redirect"
 	// ContentJSON answers the content path with {"url"} of the file.
 	ContentJSON = "json"
-	// ContentHTML answers a web page in place of the file.
+	// ContentHTML serves a web page instead of the file.
 	ContentHTML = "html"
 	// ContentExpired answers 404.
 	ContentExpired = "expired"
-	// ContentSlow answers 256 bytes at a time, every ChunkIntervalMS.
+	// ContentSlow sends 256 bytes every ChunkIntervalMS.
 	ContentSlow = "slow"
-	// ContentNoRange answers the whole file with 200, whatever Range says.
+	// ContentNoRange ignores Range and sends the whole file with 200.
 	ContentNoRange = "no_range"
-	// ContentShort announces the whole file and ends after its first half.
+	// ContentShort sends the Content-Length of the whole file and only its first half.
 	ContentShort = "short"
 )
 
@@ -35,13 +35,13 @@ const (
 	slowInterval = 100 * time.Millisecond
 )
 
-// contentScript is how a task's file is answered; the zero value is good.
+// contentScript controls how a task's file is served. The zero value serves it correctly.
 type contentScript struct {
 	kind     string
 	host     string
-	bytes    int64 // 0 for the clip's own length
+	bytes    int64 // 0 for the clip's length
 	goneAt   time.Duration
-	interval time.Duration // of slow files
+	interval time.Duration // between pieces of a slow file
 }
 
 func newContentScript(b Behaviour) contentScript {
@@ -55,7 +55,7 @@ func newContentScript(b Behaviour) contentScript {
 	return c
 }
 
-// contentScript is the zero value for a task that behaves.
+// contentScript returns the zero value for a task without a script.
 func (t *task) contentScript() contentScript {
 	if t.script == nil {
 		return contentScript{}
@@ -63,8 +63,6 @@ func (t *task) contentScript() contentScript {
 	return t.script.content
 }
 
-// location is where the file is found: relative on the same host, absolute on
-// another.
 func (c contentScript) location(r *http.Request, path string) string {
 	switch {
 	case c.host == "":
@@ -78,8 +76,8 @@ func (c contentScript) location(r *http.Request, path string) string {
 	}
 }
 
-// pointsElsewhere answers the content path of a task whose bytes stand in its
-// file alone, and says whether it has.
+// pointsElsewhere answers the content path with the location of the file, if the behaviour asks for
+// it. It reports whether it did.
 func (s *Sandbox) pointsElsewhere(w http.ResponseWriter, r *http.Request, t *task) bool {
 	c := t.contentScript()
 	switch c.kind {
@@ -98,7 +96,6 @@ func (s *Sandbox) pointsElsewhere(w http.ResponseWriter, r *http.Request, t *tas
 	return true
 }
 
-// serveFile answers the bytes of a completed task.
 func (s *Sandbox) serveFile(w http.ResponseWriter, r *http.Request, t *task) {
 	c := t.contentScript()
 	ended := t.created + t.duration
@@ -122,7 +119,7 @@ func (s *Sandbox) serveFile(w http.ResponseWriter, r *http.Request, t *task) {
 		if c.kind == ContentShort {
 			file = io.NewSectionReader(file, 0, size/2)
 		}
-		_, _ = io.Copy(w, file) // after a short one net/http closes the connection
+		_, _ = io.Copy(w, file) // net/http closes the connection after a short one
 	case ContentSlow:
 		wait := func() bool { return s.wait(r.Context(), c.interval) }
 		http.ServeContent(flushed{w}, r, "", clipTime, &slowFile{ReadSeeker: file, wait: wait})
@@ -136,7 +133,7 @@ func writeHTML(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "<!doctype html><title>Sign in</title><p>Please sign in to see this video.</p>\n")
 }
 
-// paddedClip is the clip and then zeros without end, none of which are kept.
+// paddedClip reads as the clip followed by endless zeros, which take no memory.
 type paddedClip struct{}
 
 func (paddedClip) ReadAt(p []byte, off int64) (int, error) {
@@ -148,8 +145,7 @@ func (paddedClip) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// slowFile gives a small piece at a time and waits before every piece but the
-// first.
+// slowFile reads small pieces and waits before each one except the first.
 type slowFile struct {
 	io.ReadSeeker
 	wait  func() bool
@@ -164,7 +160,6 @@ func (f *slowFile) Read(p []byte) (int, error) {
 	return f.ReadSeeker.Read(p[:min(len(p), slowPiece)])
 }
 
-// flushed sends every write on its way at once.
 type flushed struct{ http.ResponseWriter }
 
 func (f flushed) Write(p []byte) (int, error) {

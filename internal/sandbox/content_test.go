@@ -14,8 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// completed makes a task of the compatible API that has ended, whose content is
-// as the behaviour says.
+// completed creates a completed task of the compatible API with the given content behaviour.
 func (b bundle) completed(t *testing.T, behaviour string) (id string) {
 	t.Helper()
 	return b.createVideos(t, `{"model":"sandbox-videos","prompt":"p","metadata":{"sandbox":{"duration_ms":0,`+behaviour+`}}}`)
@@ -79,7 +78,7 @@ func TestContentFaults(t *testing.T) {
 	} {
 		id := b.completed(t, c.behaviour)
 		for _, path := range []string{"/v1/videos/" + id + "/content", "/files/" + id + ".mp4"} {
-			// What is gone after a millisecond is there before.
+			// The file with gone_after_ms exists for a millisecond.
 			a := b.do(t, http.MethodGet, path, "", "Range", "bytes=0-9")
 			for c.status == http.StatusNotFound && a.status == http.StatusPartialContent {
 				a = b.do(t, http.MethodGet, path, "", "Range", "bytes=0-9")
@@ -103,7 +102,7 @@ func TestContentSlow(t *testing.T) {
 	if took := time.Since(before); a.err != nil || took < time.Duration(len(a.body)/256)*20*time.Millisecond {
 		t.Errorf("%d bytes took %v, error %v", len(a.body), took, a.err)
 	}
-	// A stalled one ends with the server.
+	// Closing the server ends a stalled download.
 	path = "/files/" + b.completed(t, `"content":"slow","chunk_interval_ms":600000`) + ".mp4"
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.URL()+path, nil)
 	if err != nil {
@@ -126,7 +125,8 @@ func TestContentSlow(t *testing.T) {
 	}
 }
 
-// TestBigContent runs alone, because it counts what is allocated.
+// TestBigContent proves that a large file is served without holding it in memory. It runs alone
+// because it measures allocations.
 func TestBigContent(t *testing.T) {
 	const size = 2 << 30
 	b := setup(t, sandbox.Options{})

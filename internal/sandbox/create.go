@@ -8,21 +8,19 @@ import (
 	"time"
 )
 
-// protocol is one way to create video tasks.
+// protocol is one of the APIs that create video tasks.
 type protocol struct {
 	name   string // as in Stats.CreatesPerProtocol
 	refuse refuser
-	// read reads the task that a body asks for, or says how it is refused.
+	// read returns the task that a body requests, or a refusal.
 	read func(s *Sandbox, r *http.Request, body []byte) (order, refusal)
 }
 
-// order is a create that is understood.
 type order struct {
 	task      *task
 	behaviour Behaviour
 }
 
-// creates is the handler of a protocol's creates.
 func (s *Sandbox) creates(p protocol) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if body, ok := readBody(w, r); ok {
@@ -31,9 +29,9 @@ func (s *Sandbox) creates(p protocol) http.HandlerFunc {
 	}
 }
 
-// create accepts one task. The order matters to its users: the create is counted
-// once its body is here, accepted unless it is refused, and only then delayed or
-// cut, so that a caller who hears nothing cannot know.
+// create creates a task. Tests rely on the order: it counts the create when the body is complete,
+// accepts or refuses it, and only then delays or drops the answer. A caller without an answer
+// cannot know whether the task exists.
 func (s *Sandbox) create(w http.ResponseWriter, r *http.Request, body []byte, p protocol) {
 	key := r.Header.Get("Idempotency-Key")
 	s.count.creates.Add(1)
@@ -81,8 +79,8 @@ func writeUnkept(w http.ResponseWriter, err error, d *dialect) {
 	writeFull(w)
 }
 
-// behaviourOf gathers what a create asks for, with its Times applied. inBody is
-// the object that the body holds for it.
+// behaviourOf returns the behaviour of a create, with Times applied. inBody is the behaviour object
+// from the body.
 func (s *Sandbox) behaviourOf(r *http.Request, body []byte, suffix string, inBody []byte) (Behaviour, error) {
 	b, err := s.behaviourFor(r, body, suffix, inBody)
 	if err != nil {
@@ -91,7 +89,7 @@ func (s *Sandbox) behaviourOf(r *http.Request, body []byte, suffix string, inBod
 	return s.limited(b, "video", cmp.Or(r.Header.Get("Idempotency-Key"), b.ID))
 }
 
-// newTask makes a task of the usual size. The model is as the client wrote it.
+// newTask returns a task with default properties. model is as the client wrote it.
 func (s *Sandbox) newTask(d *dialect, model string, b Behaviour) *task {
 	t := &task{
 		id: d.newID(), model: model, dialect: d,
@@ -103,7 +101,7 @@ func (s *Sandbox) newTask(d *dialect, model string, b Behaviour) *task {
 		t.duration = time.Duration(*b.DurationMS) * time.Millisecond
 	}
 	if i := slices.Index(modelIDs, model); i >= 0 {
-		t.model = modelIDs[i] // all tasks of a model share one string
+		t.model = modelIDs[i] // tasks of a model share one string
 	}
 	return t
 }

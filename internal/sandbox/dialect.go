@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// words are the states of a task as an upstream spells them, by outcome.
+// words are an upstream's words for the states of a task, by outcome.
 type words [4]string
 
 var (
@@ -18,13 +18,12 @@ var (
 
 // dialect is how one kind of upstream words its answers.
 type dialect struct {
-	// gateway is true for the common gateway program, whose primary path answers
-	// any task in an envelope.
+	// gateway is true for the common gateway program. Its primary path answers polls of any task in
+	// an envelope.
 	gateway bool
 	words   words
 	newID   func() string
 	refuse  refuser
-	// created answers a create.
 	created func(s *Sandbox, r *http.Request, t *task, b Behaviour) []byte
 }
 
@@ -41,7 +40,7 @@ var (
 	jimeng = &dialect{words: jimengWords, newID: newNumber(19), refuse: refuseJimeng, created: createdJimeng}
 )
 
-// primaryWords are the words of polls of the primary path.
+// primaryWords returns the status words of the primary path.
 func (d *dialect) primaryWords() *words {
 	if d.gateway {
 		return &envelopeWords
@@ -49,8 +48,8 @@ func (d *dialect) primaryWords() *words {
 	return &flatWords
 }
 
-// contentWords are the words of the content path's errors, which a gateway
-// writes with its own.
+// contentWords returns the status words in errors of the content path. A gateway uses its own
+// there.
 func (d *dialect) contentWords() *words {
 	if d.gateway {
 		return &envelopeWords
@@ -65,7 +64,7 @@ func createdPrimary(s *Sandbox, r *http.Request, t *task, b Behaviour) []byte {
 	return createdFlat(s, r, t, b)
 }
 
-// createdFlat answers as the common gateway program does on each of its paths.
+// createdFlat returns the answer to a create by the common gateway program, on any of its paths.
 func createdFlat(s *Sandbox, _ *http.Request, t *task, b Behaviour) []byte {
 	return t.appendCreated(nil, s.start.Unix(), !b.NoID)
 }
@@ -73,7 +72,7 @@ func createdFlat(s *Sandbox, _ *http.Request, t *task, b Behaviour) []byte {
 func newTaskID() string  { return newID("task_") }
 func newVideoID() string { return newID("video_") }
 
-// newNumber gives ids of so many digits, as databases count.
+// newNumber returns a generator of decimal IDs with the given number of digits.
 func newNumber(digits int) func() string {
 	return func() string {
 		b := make([]byte, digits)

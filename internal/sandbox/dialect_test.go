@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestWords pins what each dialect says of a task, without waiting for it.
+// TestWords proves which status words each dialect uses over the life of a task.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

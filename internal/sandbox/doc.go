@@ -1,41 +1,42 @@
-// Package sandbox is a fake upstream for video tasks and chat completions: real
-// HTTP, real SSE and a playable MP4, with faults on request. It is not a model
-// and generates nothing; every video is the same one-second clip.
+// Package sandbox is a fake upstream for video tasks and chat completions. It speaks real HTTP and
+// SSE, serves a playable MP4, and produces faults on request. It generates nothing: every video is
+// the same one-second clip.
 //
 // # Endpoints
 //
-// The primary path, whose GET finds the tasks of every other path too:
+// The primary path. Its GET also finds the tasks of all other paths:
 //
 //	POST /v1/video/generations        create a task
 //	GET  /v1/video/generations/{id}   read a task
 //
-// The OpenAI-compatible Videos API, create as JSON or as a form:
+// The OpenAI-compatible Videos API. A create may be JSON or a form:
 //
 //	POST, GET    /v1/videos                create a task; list those of sandbox-videos
-//	GET, DELETE  /v1/videos/{id}           read a task; forget an ended one
+//	GET, DELETE  /v1/videos/{id}           read a task; delete an ended one
 //	GET          /v1/videos/{id}/content   the MP4 (HEAD and Range work)
 //
-// Kling, also below /kling; Kind is text2video or image2video:
+// Kling, also below /kling. Kind is text2video or image2video:
 //
 //	POST, GET  /v1/videos/{kind}        create a task; list the tasks
 //	GET        /v1/videos/{kind}/{id}   read a task by its id or external_task_id
 //
-// Jimeng, also at /jimeng/; with Version=2022-08-31:
+// Jimeng, also at /jimeng/, with Version=2022-08-31:
 //
 //	POST /?Action=CVSync2AsyncSubmitTask   create a task
 //	POST /?Action=CVSync2AsyncGetResult    read a task
 //
-// And for all:
+// Shared paths:
 //
 //	GET  /files/{id}.mp4              the MP4 without a key
 //	POST /v1/chat/completions         JSON or SSE
-//	GET  /v1/models, /v1/models/{id}  the models below, or Options.Models
-//	GET  /stats                       counters; ?keys=0 leaves the per-key maps out
+//	GET  /v1/models, /v1/models/{id}  the models below
+//	GET  /stats                       counters; ?keys=0 omits the per-key maps
 //	GET  /tasks                       the newest 100 tasks; ?key= only those of one
 //	                                  Idempotency-Key
+//	GET  /readyz                      always ready
 //
-// Options.Key is a bearer key for every path but /files/, /stats and /tasks. On the
-// vendors' paths a signature made with one of Options.Pairs will do as well.
+// Options.Key is the bearer key of all paths except /files/, /stats, /tasks and /readyz. Signatures
+// and tokens of the vendors are not verified: they pass without a Key, and are refused with one.
 //
 // # Models
 //
@@ -47,33 +48,31 @@
 //	                          unknown and processing, milliseconds, metadata.url;
 //	                          input_reference is a string
 //	sandbox-kling...          model_name of Kling's own envelope
-//	sandbox-kling-gateway     Kling behind that gateway: wants "model" too and reads
+//	sandbox-kling-gateway     Kling behind that gateway: requires "model" and reads
 //	                          the vendor's parameters from the metadata
 //	sandbox-jimeng...         req_key of Jimeng; sandbox_jimeng... as well
 //	sandbox-chat              one chunk every Options.ChunkInterval
-//	sandbox-chat-fast         no pacing at all
+//	sandbox-chat-fast         no pacing
 //
 // # Controlling its behaviour
 //
-// Every request may ask for a [Behaviour], written as JSON:
+// Every request may include a [Behaviour] as JSON:
 //
 //	{"sandbox": {"status": 429, "retry_after": "2", "times": 2}}
 //
-// The object is in metadata.sandbox of a video request, at the top level of
-// a chat request, or (without the outer "sandbox") in the header X-Sandbox of
-// any request. A suffix of the model (model_name, req_key) does the same where the
-// body is fixed:
+// A video request has the object in metadata.sandbox, a chat request at the top level. Any request
+// may send it in the header X-Sandbox, without the outer "sandbox". If the body is fixed, append it
+// to the model (model_name, req_key):
 //
 //	"model": "sandbox-video:status=429,times=2"
 //	"model": "sandbox-chat:chunks=100,chunk_interval_ms=5,drop_after_chunks=5"
 //
-// A bare word in a suffix means true, and the words of a list are separated by
-// "|" (statuses=NOT_START|weird_word|SUCCESS). Where several ways are used, the
-// header overrides the body and the body overrides the suffix, field by field.
-// [Sandbox.SetBehaviour] replaces all of them. An unknown field is refused with
-// 400, so that a misspelt fault does not pass as good behaviour.
+// A bare word in a suffix means true. Separate the words of a list with "|"
+// (statuses=NOT_START|weird_word|SUCCESS). The header overrides the body and the body overrides the
+// suffix, field by field. [Sandbox.SetBehaviour] replaces all of them. Unknown fields are refused
+// with 400, so that a misspelt fault does not pass as correct behaviour.
 //
-// What each does, for the common cases:
+// Common cases:
 //
 //	slow                    {"delay_ms": 500} or {"duration_ms": 8000}
 //	refuse twice, then work {"status": 429, "retry_after": "1", "times": 2}
@@ -86,7 +85,7 @@
 //	odd states              {"statuses": ["NOT_START", "weird_word", "SUCCESS"]}
 //	failing polls           {"poll_status": 500, "poll_fail_times": 2}
 //	a vendor's refusal      {"status": 429, "code": "1303"}
-//	a vendor's, with 200    {"status": 200, "code": "1303"}
+//	the same with 200       {"status": 200, "code": "1303"}
 //	another shape of polls  {"shape": "huawei"}
 //	a large file            {"content_bytes": 2147483648}
 //	a file elsewhere        {"content": "redirect", "content_host": "127.0.0.1:9000"}

@@ -6,17 +6,16 @@ import (
 	"sync"
 )
 
-// The answers are appended to byte slices by hand: a benchmark polls this
-// server thousands of times a second on the cores that it measures.
+// Answers are appended to byte slices by hand. Benchmarks poll this server thousands of times a
+// second on the same cores that they measure.
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-// appendJSON appends text as a JSON string.
 func appendJSON(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(text)
-			if err != nil { // a string always encodes
+			if err != nil { // unreachable: strings always encode
 				return append(b, `""`...)
 			}
 			return append(b, quoted...)
@@ -41,7 +40,7 @@ func appendIntField(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(b, n, 10)
 }
 
-// appendCode appends a code: a number as a number, anything else as text.
+// appendCode appends a code, as a number if it is one.
 func appendCode(b []byte, code string) []byte {
 	if n, err := strconv.ParseInt(code, 10, 64); err == nil {
 		return strconv.AppendInt(b, n, 10)

@@ -6,13 +6,12 @@ import (
 	"strconv"
 )
 
-// The error types of the nested envelope.
+// Error types of the nested envelope.
 const (
 	kindNewAPI  = "new_api_error"
 	kindInvalid = "invalid_request_error"
 )
 
-// apiError is an error answer, in either envelope.
 type apiError struct {
 	code    string
 	message string
@@ -20,18 +19,18 @@ type apiError struct {
 	param   string // nested envelope only
 }
 
-// refuser answers an error in the envelope of one kind of upstream. An empty code
-// means the one that the status suggests.
+// refuser writes an error in the envelope of an upstream. An empty code selects the default code of
+// the status.
 type refuser func(w http.ResponseWriter, status int, code, message string)
 
-// refusal answers one error; nil is none.
+// refusal writes one error. nil means no error.
 type refusal func(w http.ResponseWriter)
 
 func (f refuser) refusal(status int, code, message string) refusal {
 	return func(w http.ResponseWriter) { f(w, status, code, message) }
 }
 
-// refuseNested is the refuser of everything that is no video task.
+// refuseNested is the refuser of chats and other paths without video tasks.
 func refuseNested(w http.ResponseWriter, status int, code, message string) {
 	writeNested(w, status, apiError{code: cmp.Or(code, codeOf(status)), message: message, kind: kindNewAPI})
 }
@@ -41,8 +40,8 @@ func refuseFlat(w http.ResponseWriter, status int, code, message string) {
 	writeFlat(w, status, cmp.Or(code, codeOf(status)), message)
 }
 
-// writeNested answers {"error":{"code","message","type","param"}}: chat, keys,
-// models, routing.
+// writeNested writes {"error":{"code","message","type","param"}}, the envelope of chat, key, model
+// and routing errors.
 func writeNested(w http.ResponseWriter, status int, e apiError) {
 	writeJSON(w, status, appendNested(nil, e))
 }
@@ -59,7 +58,7 @@ func appendNested(b []byte, e apiError) []byte {
 	return append(b, `}}`...)
 }
 
-// writeFlat answers {"code","message","data":null}: the errors of video tasks.
+// writeFlat writes {"code","message","data":null}, the envelope of video task errors.
 func writeFlat(w http.ResponseWriter, status int, code, message string) {
 	b := append([]byte(nil), `{"code":`...)
 	b = appendJSON(b, code)
@@ -73,14 +72,14 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// jsonType is shared by all answers so that a poll allocates no header value.
+// jsonType is shared by all answers, so that a poll allocates no header value.
 var jsonType = []string{"application/json; charset=utf-8"}
 
-// modelNotFound refuses a model that no channel serves, as the common gateway
-// program does: 503, though it is final.
+// modelNotFound refuses a model that no channel serves. The common gateway program answers 503,
+// although the error is final.
 func modelNotFound(model string) refusal {
 	return refuser(refuseNested).refusal(http.StatusServiceUnavailable, "model_not_found",
 		"No available channel for model "+model+" under group default (distributor)")
@@ -106,7 +105,6 @@ func invalidURL(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// codeOf is the code word of a refusal that names none.
 func codeOf(status int) string {
 	switch {
 	case status == http.StatusTooManyRequests:

@@ -24,7 +24,7 @@ func TestTimes(t *testing.T) {
 		if want == 429 && (a.header.Get("Retry-After") != "2" || string(a.body) != `{"code":"busy","message":"later","data":null}`) {
 			t.Errorf("refusal: Retry-After %q, body %s", a.header.Get("Retry-After"), a.body)
 		}
-		if want == 200 { // the script of the task outlives the faults
+		if want == 200 { // the script of the task remains
 			if v := b.poll(t, idOf(t, a)).json(t); v["status"] != "completed" {
 				t.Errorf("duration_ms was forgotten: %v", v)
 			}
@@ -96,7 +96,7 @@ func TestHangEndsWithTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-Sandbox", `{"hang":true}`)
-	if _, err := b.client.Do(req); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // there is none
+	if _, err := b.client.Do(req); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // there is no body
 		t.Errorf("got %v, want the client's own deadline", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// faultBook counts how often each name has met its fault.
+// faultBook counts the faults that each name has used.
 type faultBook struct {
 	mu    sync.Mutex
 	used  map[string]int
@@ -21,8 +21,8 @@ func newFaultBook(limit int) *faultBook {
 	return &faultBook{used: map[string]int{}, limit: limit}
 }
 
-// claim uses up one of the first times faults of name; used is false when they
-// are spent. ok is false when no more names can be remembered.
+// claim uses up one of the faults of name. used is false if times faults are used up. ok is false
+// if the book cannot hold another name.
 func (f *faultBook) claim(name string, times int) (used, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,12 +37,12 @@ func (f *faultBook) claim(name string, times int) (used, ok bool) {
 	return true, true
 }
 
-// door applies the faults of a GET request before next sees it.
+// door applies the faults of a GET request before calling next.
 func (s *Sandbox) door(next http.HandlerFunc) http.HandlerFunc {
 	return s.doorOf(refuseNested, next)
 }
 
-// doorOf is door for paths whose errors have an envelope of their own.
+// doorOf is door with the error envelope of refuse.
 func (s *Sandbox) doorOf(refuse refuser, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.readEnds(w, r, nil, r.URL.Path, refuse) {
@@ -52,8 +52,8 @@ func (s *Sandbox) doorOf(refuse refuser, next http.HandlerFunc) http.HandlerFunc
 	}
 }
 
-// readEnds applies the faults of a request that creates nothing, counted under
-// name, and says whether it has answered.
+// readEnds applies the faults of a request that creates nothing, counted under name. It reports
+// whether it has ended the request.
 func (s *Sandbox) readEnds(w http.ResponseWriter, r *http.Request, body []byte, name string, refuse refuser) bool {
 	if s.behave.Load() == nil && len(r.Header["X-Sandbox"]) == 0 {
 		return false
@@ -69,7 +69,7 @@ func (s *Sandbox) readEnds(w http.ResponseWriter, r *http.Request, body []byte, 
 	return s.stopsHere(w, r, b, refuse) || s.stalls(w, r, b)
 }
 
-// stopsHere ends the request when b says that nothing is accepted.
+// stopsHere ends the request if b drops or refuses it.
 func (s *Sandbox) stopsHere(w http.ResponseWriter, r *http.Request, b Behaviour, refuse refuser) bool {
 	switch {
 	case b.Drop == DropBeforeAnswer:
@@ -85,7 +85,6 @@ func (s *Sandbox) stopsHere(w http.ResponseWriter, r *http.Request, b Behaviour,
 	return true
 }
 
-// writeRefusal answers the error that b asks for.
 func writeRefusal(w http.ResponseWriter, r *http.Request, b Behaviour, refuse refuser) {
 	if b.RetryAfter != "" {
 		w.Header().Set("Retry-After", b.RetryAfter)
@@ -96,7 +95,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, b Behaviour, refuse re
 	refuse(w, b.Status, b.Code, cmp.Or(b.Message, "the sandbox was asked to answer "+strconv.Itoa(b.Status)))
 }
 
-// stalls waits as b asks and says whether the connection was cut meanwhile.
+// stalls waits for the delay in b. It reports whether it cut the connection.
 func (s *Sandbox) stalls(w http.ResponseWriter, r *http.Request, b Behaviour) bool {
 	wait := time.Duration(b.DelayMS) * time.Millisecond
 	if b.Hang {
@@ -112,7 +111,7 @@ func (s *Sandbox) stalls(w http.ResponseWriter, r *http.Request, b Behaviour) bo
 	return true
 }
 
-// wait sleeps for d and says whether it slept to the end.
+// wait sleeps for d and reports whether it slept to the end.
 func (s *Sandbox) wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -126,8 +125,8 @@ func (s *Sandbox) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reset cuts the connection with a TCP reset. Where the writer is no TCP
-// connection the answer is aborted instead, which a client sees as an early end.
+// reset closes the connection with a TCP reset. If the connection is not TCP, it aborts the answer,
+// which the client sees as an early end.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clip is one second of a test picture: 128x72, 8 frames, H.264 constrained
-// baseline, moov before mdat. Made with
+// clip is one second of a test picture: 128x72, 8 frames, H.264 constrained baseline, moov before
+// mdat. Made with
 //
 //	ffmpeg -f lavfi -i testsrc=size=128x72:rate=8:duration=1 -c:v libx264 \
 //	  -profile:v baseline -pix_fmt yuv420p -crf 34 -g 8 -bf 0 \
@@ -18,10 +18,9 @@ import (
 //go:embed video.mp4
 var clip []byte
 
-// clipTime is the clip's Last-Modified; any fixed time will do.
+// clipTime is the clip's Last-Modified. Any fixed time works.
 var clipTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// getContent answers the video of a completed task.
 func (s *Sandbox) getContent(w http.ResponseWriter, r *http.Request) {
 	t := s.tasks.get(r.PathValue("id"))
 	if t == nil {
@@ -33,7 +32,7 @@ func (s *Sandbox) getContent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// countFile counts a request to a result address, whatever becomes of it.
+// countFile counts requests for files, including failed ones.
 func (s *Sandbox) countFile(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.count.files.Add(1)
@@ -44,7 +43,7 @@ func (s *Sandbox) countFile(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// getFile answers one of the result addresses: <id>.mp4, <id>.2.mp4 and so on.
+// getFile serves a file: <id>.mp4, <id>.2.mp4 and so on.
 func (s *Sandbox) getFile(w http.ResponseWriter, r *http.Request) {
 	name, isMP4 := strings.CutSuffix(r.PathValue("name"), ".mp4")
 	id, number, numbered := strings.Cut(name, ".")
@@ -58,13 +57,12 @@ func (s *Sandbox) getFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hasVideo says whether number names a video of t other than the first.
 func (t *task) hasVideo(number string) bool {
 	k, err := strconv.Atoi(number)
 	return err == nil && k >= 2 && k <= int(t.videos) && number == strconv.Itoa(k)
 }
 
-// isReady answers 400 and says false while the task is not completed.
+// isReady reports whether the task is completed, and answers 400 if not.
 func (s *Sandbox) isReady(w http.ResponseWriter, t *task) bool {
 	st := t.at(time.Since(s.start), t.dialect.contentWords())
 	if st.outcome == completed {

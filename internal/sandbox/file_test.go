@@ -9,8 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// box finds the first box of one of the kinds on a path such as "moov", "trak",
-// and gives its content and where that starts in the file.
+// box returns the content and the file offset of the first MP4 box at path, such as "moov", "trak".
 func box(t *testing.T, data []byte, offset int, path ...string) ([]byte, int) {
 	t.Helper()
 	for pos := 0; pos+8 <= len(data); {

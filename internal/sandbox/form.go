@@ -16,8 +16,7 @@ func isForm(r *http.Request) bool {
 	return err == nil && kind == "multipart/form-data"
 }
 
-// parseForm reads a create that came as multipart/form-data. Fields that it does
-// not know are skipped.
+// parseForm parses a create sent as multipart/form-data. It ignores unknown fields.
 func parseForm(r *http.Request, body []byte) (videosRequest, error) {
 	req := videosRequest{isForm: true}
 	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -33,7 +32,7 @@ func parseForm(r *http.Request, body []byte) (videosRequest, error) {
 		if err != nil {
 			return req, fmt.Errorf("read form: %w", err)
 		}
-		value, err := io.ReadAll(part) // all of body is in memory already
+		value, err := io.ReadAll(part) // body is in memory
 		if err != nil {
 			return req, fmt.Errorf("read form: %w", err)
 		}

@@ -32,8 +32,8 @@ func FuzzModelSuffix(f *testing.F) {
 	})
 }
 
-// FuzzVideoBody checks that whatever is accepted is answered with valid JSON, in
-// both dialects and at every stage of the task.
+// FuzzVideoBody proves that every accepted body is answered with valid JSON, in both dialects and
+// at every stage of the task.
 func FuzzVideoBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"sandbox-video","prompt":"p"}`,
@@ -87,7 +87,7 @@ func FuzzVideoBody(f *testing.F) {
 	})
 }
 
-// FuzzChatBody checks that whatever is accepted is answered with valid JSON.
+// FuzzChatBody proves that every accepted body is answered with valid JSON.
 func FuzzChatBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`,
@@ -109,9 +109,8 @@ func FuzzChatBody(f *testing.F) {
 	})
 }
 
-// FuzzCreates sends a body to every path that creates tasks, as JSON and as a
-// form, and checks that each answer, and each of the task that it made, is valid
-// JSON.
+// FuzzCreates proves that every path that creates tasks answers any body with valid JSON, and that
+// the created tasks do too.
 func FuzzCreates(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"sandbox-videos","prompt":"\ud800","seconds":"1e-9","size":"1x8192","input_reference":{"file_id":"f"}}`,
@@ -127,7 +126,7 @@ func FuzzCreates(f *testing.F) {
 	paths := []string{"/v1/videos", "/v1/videos/text2video", "/v1/videos/image2video", "/?Action=" + jimengSubmit + "&Version=" + jimengVersion}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := New(Options{})
-		s.SetBehaviour(func(*http.Request, []byte) *Behaviour { return &Behaviour{} }) // no waits, no cuts
+		s.SetBehaviour(func(*http.Request, []byte) *Behaviour { return &Behaviour{} }) // disable waits and drops
 		call := func(method, path, contentType string, body []byte) {
 			r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(body))
 			r.Header.Set("Content-Type", contentType)

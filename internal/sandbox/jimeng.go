@@ -16,7 +16,7 @@ const (
 	jimengQuery   = "CVSync2AsyncGetResult"
 )
 
-// volcProblem is an error of the vendor's front door; the zero value is none.
+// volcProblem is an error of Volcengine's API front end. The zero value means no error.
 type volcProblem struct {
 	status  int
 	number  int
@@ -24,7 +24,7 @@ type volcProblem struct {
 	message string
 }
 
-// Problems of the front door.
+// Errors of the front end.
 var (
 	noSignature    = volcProblem{http.StatusBadRequest, 100024, "InvalidAuthorization", "Invalid 'Authorization' header, Pls check your authorization header."}
 	wrongSignature = volcProblem{http.StatusForbidden, 100010, "SignatureDoesNotMatch", "The request signature does not match the one that was calculated."}
@@ -33,13 +33,13 @@ var (
 
 var jimengSpec = protocol{name: "jimeng", refuse: refuseJimeng, read: readJimeng}
 
-// jimengSizes are the sizes of the vendor's ratios, for text alone.
+// jimengSizes are the vendor's sizes by aspect ratio, for tasks without an image.
 var jimengSizes = map[string][2]int32{
 	"16:9": {1280, 720}, "4:3": {1112, 834}, "1:1": {960, 960},
 	"3:4": {834, 1112}, "9:16": {720, 1280}, "21:9": {1470, 630},
 }
 
-// jimengRequest is what the sandbox reads of a submission.
+// jimengRequest has the fields of a submission that the sandbox reads.
 type jimengRequest struct {
 	ReqKey       string          `json:"req_key"`
 	Prompt       string          `json:"prompt"`
@@ -51,7 +51,7 @@ type jimengRequest struct {
 	Metadata     json.RawMessage `json:"metadata"`
 }
 
-// callJimeng is the vendor's one path: the query says what is called.
+// callJimeng serves the vendor's only path. The query names the action.
 func (s *Sandbox) callJimeng(w http.ResponseWriter, r *http.Request) {
 	body, ok := readBody(w, r)
 	if !ok {
@@ -74,8 +74,7 @@ func (s *Sandbox) callJimeng(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// jimengProblem is what the front door has against who calls: it wants Options.Key, where
-// there is one.
+// jimengProblem checks the credentials of a call against Options.Key, if one is set.
 func (s *Sandbox) jimengProblem(r *http.Request) volcProblem {
 	header := r.Header.Get("Authorization")
 	if s.opts.Key == "" || header == bearer+s.opts.Key {
@@ -144,8 +143,8 @@ func (t *task) setJimeng(req jimengRequest) {
 	}
 }
 
-// getJimeng answers a query. A failed task is an error of HTTP with the code of
-// its failure; a task that is not there, or that another req_key made, is a state.
+// getJimeng answers a query. A failed task is an HTTP error with the code of the failure. A missing
+// task, or one of another req_key, is the state not_found.
 func (s *Sandbox) getJimeng(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.count.polls.Add(1)
 	var req struct {
@@ -171,7 +170,7 @@ func (s *Sandbox) getJimeng(w http.ResponseWriter, r *http.Request, body []byte)
 	switch {
 	case st.outcome == completed:
 		writeJimeng(w, jimengResult{Status: st.word, VideoURL: s.baseURL(r) + t.filePath(0), AIGCMetaTagged: true})
-	case st.outcome == failed && st.word != "expired": // which a script may say, and is a state
+	case st.outcome == failed && st.word != "expired": // a scripted "expired" is a state
 		code, message := t.failureOr(codeTextRisk, "Post Text Risk Not Pass")
 		refuseJimeng(w, http.StatusBadRequest, code, message)
 	default:

@@ -160,8 +160,8 @@ func TestJimengQueryFaults(t *testing.T) {
 	}
 }
 
-// sign makes a signature of its own, so that the sandbox is not checked by
-// itself. The path is "/" or "/jimeng/".
+// sign returns the headers of a signed request. It does not use the code under test. path is "/" or
+// "/jimeng/".
 func sign(b bundle, accessKey, secretKey, path, query, body string, at time.Time) []string {
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
@@ -193,7 +193,7 @@ func TestJimengAuthorization(t *testing.T) {
 		name    string
 		headers []string
 		status  int
-		code    string // of the front door
+		code    string // of the API front end
 	}{
 		{"key", []string{"Authorization", "Bearer sk-1"}, 200, ""},
 		{"nothing", nil, 400, "InvalidAuthorization"},

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Codes of Jimeng's answers that the sandbox gives on its own.
+// Jimeng codes that the sandbox uses.
 const (
 	codeJimengSuccess = "10000"
 	codeInvalidInput  = "50215"
@@ -28,7 +28,7 @@ type jimengTask struct {
 	TaskID string `json:"task_id,omitempty"`
 }
 
-// jimengResult is the data of a query's answer.
+// jimengResult is the data of the answer to a query.
 type jimengResult struct {
 	AIGCMetaTagged   bool     `json:"aigc_meta_tagged"`
 	BinaryDataBase64 []string `json:"binary_data_base64"`
@@ -43,7 +43,6 @@ func newJimengAnswer(code, message string, data any) jimengAnswer {
 	return jimengAnswer{Code: number, Data: data, Message: message, RequestID: newID(""), Status: number, TimeElapsed: "1.0ms"}
 }
 
-// createdJimeng answers a submission.
 func createdJimeng(_ *Sandbox, _ *http.Request, t *task, b Behaviour) []byte {
 	data := jimengTask{TaskID: t.id}
 	if b.NoID {
@@ -56,8 +55,8 @@ func writeJimeng(w http.ResponseWriter, data jimengResult) {
 	writeAny(w, http.StatusOK, newJimengAnswer(codeJimengSuccess, "Success", data))
 }
 
-// refuseJimeng is the vendor's refuser. Its own codes are numbers; words are those
-// of its front door, which has another envelope.
+// refuseJimeng is the vendor's refuser. Numeric codes belong to the vendor's API. Other codes
+// belong to its front end, which has another envelope.
 func refuseJimeng(w http.ResponseWriter, status int, code, message string) {
 	code = cmp.Or(code, jimengCode(status))
 	if isInteger(code) {
@@ -67,7 +66,6 @@ func refuseJimeng(w http.ResponseWriter, status int, code, message string) {
 	writeVolcError(w, volcMetadata{}, volcProblem{status: status, code: code, message: message})
 }
 
-// jimengCode is the code of a refusal that names none.
 func jimengCode(status int) string {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -83,7 +81,7 @@ func jimengCode(status int) string {
 	}
 }
 
-// volcMetadata is the envelope of the front door.
+// volcMetadata is the envelope of the front end.
 type volcMetadata struct {
 	RequestID string    `json:"RequestId"`
 	Action    string    `json:"Action,omitempty"`

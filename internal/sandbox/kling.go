@@ -16,8 +16,7 @@ import (
 // maxKlingPrompt is the vendor's limit, in characters.
 const maxKlingPrompt = 2500
 
-// klingKind is one of the vendor's two kinds of tasks; it is also the last
-// segment of their path.
+// klingKind is a kind of Kling task, and the last segment of its path.
 type klingKind string
 
 const (
@@ -25,7 +24,7 @@ const (
 	imageToVideo klingKind = "image2video"
 )
 
-// klingRequest is what the sandbox reads of a create.
+// klingRequest has the fields of a create that the sandbox reads.
 type klingRequest struct {
 	ModelName      string          `json:"model_name"`
 	Model          string          `json:"model"` // for gateways; the vendor ignores it
@@ -88,8 +87,8 @@ func (s *Sandbox) readKling(r *http.Request, body []byte, kind klingKind) (order
 	return order{t, b}, nil
 }
 
-// parseKling reads a create and says who takes it. With an error that is the
-// vendor, or the gateway if the body got as far as naming it.
+// parseKling parses a create and returns the dialect that handles it. If the body is invalid, that
+// is the vendor's, or the gateway's if the body names its model.
 func parseKling(body []byte) (klingRequest, *dialect, error) {
 	var named struct {
 		ModelName string `json:"model_name"`
@@ -112,8 +111,8 @@ func parseKling(body []byte) (klingRequest, *dialect, error) {
 	return req, kling, nil
 }
 
-// parseKlingGateway reads a create as the common gateway program does: of the
-// body itself it reads these fields, and passes the metadata on.
+// parseKlingGateway parses a create like the common gateway program, which reads some fields from
+// the body and the others from the metadata.
 func parseKlingGateway(body []byte) (klingRequest, error) {
 	var outer struct {
 		Model    string          `json:"model"`
@@ -156,7 +155,7 @@ func (t *task) setKling(req klingRequest) error {
 	}
 	t.seconds = float64(seconds)
 	switch cmp.Or(req.AspectRatio, "16:9") {
-	case "16:9": // as newTask has it
+	case "16:9": // the default of newTask
 	case "9:16":
 		t.width, t.height = t.height, t.width
 	case "1:1":
@@ -167,7 +166,7 @@ func (t *task) setKling(req klingRequest) error {
 	return nil
 }
 
-// getKling answers one task, named by its id or the client's own.
+// getKling answers a poll for a task by its ID or its external_task_id.
 func (s *Sandbox) getKling(kind klingKind) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.count.polls.Add(1)
@@ -220,7 +219,7 @@ func (s *Sandbox) listKling(kind klingKind) http.HandlerFunc {
 	}
 }
 
-// klingAuthorised lets Options.Key pass, and every call where there is none.
+// klingAuthorised calls next if the request has Options.Key, or if no key is set.
 func (s *Sandbox) klingAuthorised(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Get("Authorization")

@@ -28,7 +28,7 @@ func (b bundle) createKling(t *testing.T, path, body string, headers ...string) 
 	return id
 }
 
-// jwt makes a token of its own, so that the sandbox is not checked by itself.
+// jwt returns a signed token. It does not use the code under test.
 func jwt(accessKey, secretKey string, expires, notBefore time.Duration) string {
 	now := time.Now()
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Codes of Kling's errors that the sandbox gives on its own.
+// Kling codes that the sandbox uses.
 const (
 	codeBadParameter = "1201"
 	codeNoResource   = "1203"
@@ -22,7 +22,7 @@ type klingAnswer struct {
 	Data      any             `json:"data,omitempty"`
 }
 
-// klingTask is a task within the envelope; times are in milliseconds.
+// klingTask is a task in the envelope. Times are in milliseconds.
 type klingTask struct {
 	TaskID             string       `json:"task_id,omitempty"`
 	TaskStatus         string       `json:"task_status"`
@@ -48,7 +48,7 @@ type klingVideo struct {
 	Duration string `json:"duration"`
 }
 
-// klingTask is t as the vendor answers a query: a failed task is no error.
+// klingTask returns t as the vendor answers a query. A failed task is not an error.
 func (s *Sandbox) klingTask(r *http.Request, t *task) klingTask {
 	st := t.at(time.Since(s.start), &t.dialect.words)
 	k := s.newKlingTask(t, st)
@@ -59,7 +59,7 @@ func (s *Sandbox) klingTask(r *http.Request, t *task) klingTask {
 		k.FinalUnitDeduction = strconv.Itoa(int(t.seconds))
 	case failed:
 		_, *k.TaskStatusMsg = t.failure()
-	default: // not ended
+	default: // still running
 	}
 	return k
 }
@@ -71,7 +71,6 @@ func (s *Sandbox) newKlingTask(t *task, st state) klingTask {
 	}
 }
 
-// createdKling answers a create.
 func createdKling(s *Sandbox, _ *http.Request, t *task, b Behaviour) []byte {
 	k := s.newKlingTask(t, state{word: klingWords[waiting]})
 	if b.NoID {
@@ -86,7 +85,7 @@ func klingSuccess(data any) klingAnswer {
 
 func writeKling(w http.ResponseWriter, data any) { writeAny(w, http.StatusOK, klingSuccess(data)) }
 
-// refuseKling is the vendor's refuser; its codes are integers.
+// refuseKling is the vendor's refuser. Its codes are integers.
 func refuseKling(w http.ResponseWriter, status int, code, message string) {
 	writeAny(w, status, klingAnswer{
 		Code:    appendCode(nil, cmp.Or(code, klingCode(status))),
@@ -94,7 +93,6 @@ func refuseKling(w http.ResponseWriter, status int, code, message string) {
 	})
 }
 
-// klingCode is the code of a refusal that names none.
 func klingCode(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -119,10 +117,10 @@ func klingCode(status int) string {
 	}
 }
 
-// badParameter is the code of a request that cannot be taken.
+// badParameter returns the code of an invalid request.
 func (d *dialect) badParameter() string {
 	if d.gateway {
-		return "" // the gateway's usual word
+		return "" // the gateway's default code
 	}
 	return codeBadParameter
 }

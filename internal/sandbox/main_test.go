@@ -17,14 +17,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bundle is one running sandbox and a client of its own.
+// bundle is a running sandbox with its own client.
 type bundle struct {
 	*sandbox.Server
 	client *http.Client
-	url    string // where the server does not listen
+	url    string // if the server does not listen
 }
 
-// URL is the base address.
 func (b bundle) URL() string {
 	if b.url != "" {
 		return b.url
@@ -32,7 +31,6 @@ func (b bundle) URL() string {
 	return b.Server.URL()
 }
 
-// inProcess calls a handler.
 type inProcess struct{ http.Handler }
 
 func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,7 +41,7 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// setupInBubble is setup inside a synctest bubble: no time passes but what the test waits for.
+// setupInBubble is setup for a synctest bubble, in which time passes only while the test waits.
 func setupInBubble(opts sandbox.Options) bundle {
 	s := sandbox.New(opts)
 	return bundle{Server: &sandbox.Server{Sandbox: s}, client: &http.Client{Transport: inProcess{s}}, url: "http://sandbox"}
@@ -55,7 +53,7 @@ func setup(t *testing.T, opts sandbox.Options) bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No deadline for the server's sake: a test that hangs should say where.
+	// The timeout is generous, so that a hanging test fails where it hangs.
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -66,7 +64,6 @@ func setup(t *testing.T, opts sandbox.Options) bundle {
 	return bundle{Server: server, client: client}
 }
 
-// answer is a response whose body has been read.
 type answer struct {
 	status int
 	header http.Header
@@ -92,7 +89,7 @@ func (b bundle) do(t *testing.T, method, path, body string, headers ...string) a
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With an Idempotency-Key net/http would send a cut POST a second time.
+	// With an Idempotency-Key, net/http would retry a POST after a reset.
 	req.GetBody = nil
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
@@ -117,7 +114,8 @@ func (b bundle) poll(t *testing.T, id string) answer {
 	return b.do(t, http.MethodGet, "/v1/video/generations/"+id, "")
 }
 
-// at follows a path of keys and indexes through decoded JSON; nil where it ends.
+// at follows a path of keys and indexes through decoded JSON. It returns nil if the path does not
+// exist.
 func at(v any, path ...any) any {
 	for _, step := range path {
 		switch step := step.(type) {
@@ -135,10 +133,9 @@ func at(v any, path ...any) any {
 	return v
 }
 
-// pollEvery is the time between two polls.
 const pollEvery = 5 * time.Millisecond
 
-// until polls a task until its status is one of the words.
+// until polls a task until its status is one of words.
 func (b bundle) until(t *testing.T, id string, status func(map[string]any) any, words ...string) map[string]any {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

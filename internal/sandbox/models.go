@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// modelIDs in the order of the list.
+// modelIDs lists the models in the order of the answer.
 var modelIDs = []string{
 	ModelVideo, ModelVideoEnveloped, ModelChat, ModelChatFast,
 	ModelVideos, ModelVideosGateway, ModelKling, ModelKlingGateway, ModelJimeng,

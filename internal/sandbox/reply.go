@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// reply is a whole answer to a chat, before it is cut into JSON or events.
+// reply is the complete answer to a chat, before it is encoded as JSON or events.
 type reply struct {
 	id        string
 	model     string
 	created   int64
 	reasoning []string
-	pieces    []string // the content, in chunks; empty for a tool call
+	pieces    []string // content chunks; empty for a tool call
 	call      *toolCall
 	finish    string // finish_reason
 	usage     []byte // the usage object as JSON
-	withUsage bool   // the stream ends with a usage chunk
+	withUsage bool   // end the stream with a usage chunk
 }
 
 type toolCall struct {
@@ -26,14 +26,12 @@ type toolCall struct {
 	arguments string
 }
 
-// reasoningPieces are sent first when reasoning_effort asks for them.
+// reasoningPieces are sent first if the request sets reasoning_effort.
 var reasoningPieces = []string{"Counting ", "the words ", "of the last message."}
 
-// filler continues every reply after its first sentence.
 var filler = []string{"The ", "sandbox ", "goes ", "on ", "for ", "as ", "long ", "as ", "it ", "is ", "asked. "}
 
-// replyTo gives the answer to req: the same for the same request, but for the id
-// and the time.
+// replyTo returns the answer to req. Equal requests get equal answers, except for IDs and time.
 func (s *Sandbox) replyTo(req chatRequest, b Behaviour) *reply {
 	last := req.Messages[len(req.Messages)-1]
 	text := lastUserText(req.Messages)
@@ -65,7 +63,7 @@ func (s *Sandbox) chunkCount(b Behaviour) int {
 	return s.opts.ChunkCount
 }
 
-// limitOf is the most tokens that req allows; 0 means any number.
+// limitOf returns the token limit of req. 0 means no limit.
 func limitOf(req chatRequest) int {
 	if limit := valueOf(req.MaxCompletionTokens); limit > 0 {
 		return limit
@@ -82,8 +80,7 @@ func lastUserText(messages []chatMessage) string {
 	return ""
 }
 
-// write fills count pieces, or limit pieces where that is fewer: a token is a
-// chunk here.
+// write fills count pieces, or limit pieces if that is fewer. A piece counts as one token.
 func (r *reply) write(text string, count, limit int) {
 	if limit > 0 && limit < count {
 		count = limit
@@ -109,7 +106,7 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// enlarge makes the first piece size bytes long; 0 leaves it alone.
+// enlarge sets the first piece to size bytes. 0 keeps it.
 func (r *reply) enlarge(size int) {
 	if size > 0 {
 		r.pieces[0] = strings.Repeat("x", size)
@@ -124,7 +121,7 @@ func newToolCall(name, text string) *toolCall {
 	}
 }
 
-// fragments are the arguments in pieces, as they are streamed.
+// fragments returns the arguments in pieces, for streaming.
 func (c *toolCall) fragments() []string {
 	const size = 7
 	var out []string
@@ -154,7 +151,6 @@ func (r *reply) countTokens(messages []chatMessage) []byte {
 	return append(b, `}}`...)
 }
 
-// appendCompletion appends the answer as one JSON object.
 func (r *reply) appendCompletion(b []byte) []byte {
 	b = append(b, `{"id":`...)
 	b = appendJSON(b, r.id)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The models that the sandbox answers.
+// Models that the sandbox serves.
 const (
 	ModelVideo          = "sandbox-video"
 	ModelVideoEnveloped = "sandbox-video-enveloped"
@@ -20,12 +20,11 @@ const (
 	ModelChatFast       = "sandbox-chat-fast"
 	ModelVideos         = "sandbox-videos"
 	ModelVideosGateway  = "sandbox-videos-gateway"
-	ModelKling          = "sandbox-kling" // and every model_name that begins so
+	ModelKling          = "sandbox-kling" // prefix of model_name
 	ModelKlingGateway   = "sandbox-kling-gateway"
-	ModelJimeng         = "sandbox-jimeng" // and every req_key that begins so, or with sandbox_jimeng
+	ModelJimeng         = "sandbox-jimeng" // prefix of req_key; sandbox_jimeng works too
 )
 
-// maxBody bounds a request body, in bytes.
 const maxBody = 64 << 20
 
 // Options configure a Sandbox. The zero value is usable.
@@ -36,14 +35,14 @@ type Options struct {
 	ChunkInterval time.Duration
 	// ChunkCount is the number of content chunks of a chat reply. Default 20.
 	ChunkCount int
-	// Key, when set, is the only bearer key accepted below /v1/ and on the vendors'
-	// paths. Signatures and tokens of vendors are not verified: without a Key, all pass.
+	// Key, if set, is the only bearer key accepted below /v1/ and on the vendors' paths. The
+	// vendors' signatures and tokens are never verified. Without a Key, every request is accepted.
 	Key string
-	// RepeatCreates makes a repeated Idempotency-Key create a second task, as
-	// many real upstreams do. Default: the key answers its first task.
+	// RepeatCreates makes a repeated Idempotency-Key create a second task, as many real upstreams
+	// do. Default: the answer is the first task.
 	RepeatCreates bool
-	// MaxTasks bounds the tasks, and the keys, that are remembered; beyond it
-	// creates are refused with 503. Default 1048576.
+	// MaxTasks limits the number of stored tasks and of stored keys. Beyond it, creates are refused
+	// with 503. Default 1048576.
 	MaxTasks int
 }
 
@@ -55,8 +54,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Sandbox is the fake upstream as an http.Handler. It starts no goroutines of
-// its own and is safe for concurrent use.
+// Sandbox is the fake upstream as an http.Handler. It starts no goroutines and is safe for
+// concurrent use.
 type Sandbox struct {
 	opts  Options
 	mux   *http.ServeMux
@@ -73,14 +72,14 @@ type Sandbox struct {
 
 	closeOnce sync.Once
 	closing   chan struct{} // closed by Close; ends every hang and delay
-	active    sync.RWMutex  // read-held by each request, so that Server.Close can wait
+	active    sync.RWMutex  // read-locked by each request, so that Server.Close can wait
 }
 
-// BehaviourFunc decides how one request is treated; nil means as the request
-// itself asks. The body is nil for GET requests and must not be kept.
+// BehaviourFunc returns the behaviour of one request, or nil for the one in the request. body is
+// nil for GET requests and must not be retained.
 type BehaviourFunc func(r *http.Request, body []byte) *Behaviour
 
-// New makes a Sandbox.
+// New returns a Sandbox.
 func New(opts Options) *Sandbox {
 	opts = opts.withDefaults()
 	s := &Sandbox{
@@ -117,8 +116,8 @@ func (s *Sandbox) routes() {
 	s.mux.HandleFunc("/", invalidURL)
 }
 
-// getReady answers as genbus does, so that "service health --url" can ask both. A sandbox
-// that answers is ready.
+// getReady answers like genbus, so that "service health --url" works for both. A running sandbox is
+// always ready.
 func getReady(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))
 }
@@ -131,8 +130,8 @@ func (s *Sandbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// SetBehaviour makes f decide on every request from now on; nil removes it.
-// It is called for GET requests too, so f usually looks at the method first.
+// SetBehaviour makes f control every further request; nil removes it. f is also called for GET
+// requests, so it usually checks the method first.
 func (s *Sandbox) SetBehaviour(f BehaviourFunc) {
 	if f == nil {
 		s.behave.Store(nil)
@@ -141,14 +140,13 @@ func (s *Sandbox) SetBehaviour(f BehaviourFunc) {
 	s.behave.Store(&f)
 }
 
-// Close ends every hanging or delayed request by cutting its connection. It may
-// be called twice. Later requests that ask for a wait are cut at once, the
-// others are answered.
+// Close cuts the connections of all hanging and delayed requests. It may be called twice.
+// Afterwards, requests with a wait are cut at once, and others are still answered.
 func (s *Sandbox) Close() {
 	s.closeOnce.Do(func() { close(s.closing) })
 }
 
-// idle waits until no request is in hand.
+// idle waits until no request is running.
 func (s *Sandbox) idle() {
 	s.active.Lock()
 	defer s.active.Unlock()
@@ -168,8 +166,8 @@ func (s *Sandbox) authorised(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// readBody reads the whole body before anything is answered: a server that
-// answers at once breaks proxies that are still streaming the request.
+// readBody reads the whole body before anything is answered. An early answer breaks proxies that
+// are still streaming the request.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
@@ -186,7 +184,6 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return nil, false
 }
 
-// baseURL is where the result files of this request's tasks are found.
 func (s *Sandbox) baseURL(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -196,7 +193,7 @@ func (s *Sandbox) baseURL(r *http.Request) string {
 
 const idAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// newID gives prefix and 32 random letters and digits.
+// newID returns prefix followed by 32 random letters and digits.
 func newID(prefix string) string {
 	b := make([]byte, 0, len(prefix)+32)
 	b = append(b, prefix...)
@@ -206,7 +203,7 @@ func newID(prefix string) string {
 	return string(b)
 }
 
-// fnvOf is a stable number for a text; it makes seeds repeatable per task.
+// fnvOf returns a hash of text, which gives each task a reproducible seed.
 func fnvOf(text string) int64 {
 	h := uint32(2166136261)
 	for i := range len(text) {
@@ -215,7 +212,6 @@ func fnvOf(text string) int64 {
 	return int64(h >> 1)
 }
 
-// isInteger says whether text is a decimal integer.
 func isInteger(text string) bool {
 	_, err := strconv.ParseInt(text, 10, 64)
 	return err == nil

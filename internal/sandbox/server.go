@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Server is a Sandbox that listens.
+// Server is a Sandbox with a listener.
 type Server struct {
 	// Sandbox is the handler, for SetBehaviour and Stats.
 	Sandbox *Sandbox
@@ -17,11 +17,11 @@ type Server struct {
 	http   *http.Server
 	addr   net.Addr
 	ended  chan struct{} // closed when serving has ended
-	failed error         // what ended serving but Close; valid once ended is closed
+	failed error         // the error that ended serving, except Close; valid after ended is closed
 }
 
-// Start listens on addr ("127.0.0.1:0" picks a free port) and serves until Close. The
-// error names the address.
+// Start listens on addr ("127.0.0.1:0" selects a free port) and serves until Close. The error names
+// the address.
 func Start(addr string, opts Options) (*Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -35,7 +35,7 @@ func Start(addr string, opts Options) (*Server, error) {
 			ReadHeaderTimeout: 10 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    64 << 10,
-			// Reset connections are what this server is for; they are no news.
+			// Connection resets are intended and need no log.
 			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		},
 		addr:  listener.Addr(),
@@ -52,11 +52,11 @@ func (s *Server) serve(listener net.Listener) {
 	}
 }
 
-// URL is the base address, such as "http://127.0.0.1:8090".
+// URL returns the base address, such as "http://127.0.0.1:8090".
 func (s *Server) URL() string { return "http://" + s.addr.String() }
 
-// Close cuts every connection and waits for the requests in hand to return. It
-// may be called twice. The error is also why serving had ended before.
+// Close cuts every connection and waits for running requests to return. It may be called twice. The
+// error includes one that ended serving earlier.
 func (s *Server) Close() error {
 	s.Sandbox.Close()
 	err := s.http.Close()

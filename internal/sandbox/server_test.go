@@ -64,8 +64,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestBodyLimit calls the handler itself: over TCP a client may lose the answer to
-// a body that was cut off.
+// TestBodyLimit proves that a body over the limit is refused and not counted. It calls the handler
+// directly, because over TCP the client may lose the answer to an aborted upload.
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	s := sandbox.New(sandbox.Options{})
@@ -96,7 +96,7 @@ func TestStatsUnderConcurrency(t *testing.T) {
 	for w := range workers {
 		wg.Go(func() {
 			for i := range each {
-				// Every key is sent by two workers.
+				// Two workers send each key.
 				key := fmt.Sprintf("key-%d-%d", w/2, i)
 				id := idOf(t, b.create(t, `{"model":"sandbox-video","prompt":"p"}`, "Idempotency-Key", key))
 				b.poll(t, id)
@@ -163,7 +163,7 @@ func TestStartOnATakenAddress(t *testing.T) {
 	}
 }
 
-// TestOpenAIClient reads the sandbox with the SDK that real users have.
+// TestOpenAIClient proves that the official SDK can stream a chat.
 func TestOpenAIClient(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{Key: "sk-1", ChunkCount: 6})
@@ -217,7 +217,7 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
-// recorder is a ResponseWriter that costs less than what is measured.
+// recorder is a ResponseWriter that is cheap enough not to distort the benchmark.
 type recorder struct {
 	header http.Header
 	body   bytes.Buffer

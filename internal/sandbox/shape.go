@@ -6,20 +6,18 @@ import (
 	"time"
 )
 
-// shape is one way in which servers in the field answer a poll of the primary
-// path, other than the two that the models have.
+// shape is a variant of the primary path's poll answers seen on real servers, in addition to those
+// of the two models.
 type shape struct {
 	words words
 	// enveloped puts the task into {"code":"success","data":{...}}.
 	enveloped bool
-	// created writes created_at.
-	created func(b []byte, at time.Time) []byte
-	// open, between and close are the text around the URLs of a completed task;
-	// an empty between means that only the first has a place.
+	created   func(b []byte, at time.Time) []byte
+	// open, between and close surround the URLs of a completed task. If between is empty, only the
+	// first URL is written.
 	open, between, close string
-	// url writes one URL.
-	url func(t *task, b []byte, base string, k int) []byte
-	// unfailed takes the place of the error in a task that has not failed.
+	url                  func(t *task, b []byte, base string, k int) []byte
+	// unfailed replaces the error of a task that has not failed.
 	unfailed string
 }
 
@@ -30,7 +28,7 @@ var (
 	pendingWords = words{waiting: "pending", running: "in_progress", completed: "completed", failed: "failed"}
 )
 
-// shapes by the word in Behaviour.Shape.
+// shapes maps the values of Behaviour.Shape.
 var shapes = map[string]*shape{
 	"old":          {words: oldWords, created: unixSeconds, url: fileURL, open: `"url":`, unfailed: `"error":null`},
 	"result_url":   {words: flatWords, created: unixSeconds, url: fileURL, open: `"result_url":`},
@@ -62,8 +60,7 @@ var shapes = map[string]*shape{
 	},
 }
 
-// appendShaped appends the answer to a poll in the shape that the task's script
-// names.
+// appendShaped appends the answer to a poll in the shape of the task's script.
 func (t *task) appendShaped(b []byte, now time.Duration, start time.Time, base string) []byte {
 	sh := t.script.shape
 	st := t.at(now, &sh.words)
@@ -84,7 +81,6 @@ func (t *task) appendShaped(b []byte, now time.Duration, start time.Time, base s
 	return append(b, '}')
 }
 
-// appendShapedEnd appends the result or the failure.
 func (t *task) appendShapedEnd(b []byte, st state, sh *shape, base string) []byte {
 	if st.outcome == failed {
 		return sh.appendFailure(b, t)
@@ -110,7 +106,7 @@ func (t *task) appendShapedEnd(b []byte, st state, sh *shape, base string) []byt
 	return append(b, sh.close...)
 }
 
-// appendFailure uses the words of the envelope where that has one.
+// appendFailure appends the failure in the words of the envelope, if it has any.
 func (sh *shape) appendFailure(b []byte, t *task) []byte {
 	code, message := t.failure()
 	if sh.enveloped && sh.unfailed == "" {
@@ -137,8 +133,8 @@ func isoTime(b []byte, at time.Time) []byte {
 
 func fileURL(t *task, b []byte, base string, k int) []byte { return t.appendFileURL(b, base, k) }
 
-// contentURL is the address that wants the key, as gateways give it for vendors
-// whose files do.
+// contentURL writes the content path, which requires the key. Gateways return it for vendors whose
+// files require one.
 func contentURL(t *task, b []byte, base string, _ int) []byte {
 	return appendJSON(b, base+"/v1/videos/"+t.id+"/content")
 }

@@ -13,8 +13,8 @@ func TestShapes(t *testing.T) {
 	b := setup(t, sandbox.Options{})
 	for _, c := range []struct {
 		shape, completed string
-		url              []any  // where the URL is
-		ends             string // of the URL
+		url              []any  // path of the URL
+		ends             string // suffix of the URL
 	}{
 		{"old", "succeeded", []any{"url"}, ".mp4"},
 		{"result_url", "completed", []any{"result_url"}, ".mp4"},

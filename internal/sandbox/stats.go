@@ -15,38 +15,35 @@ type counters struct {
 
 // Stats are the sandbox's counters since its start.
 type Stats struct {
-	// Requests counts every HTTP request, whatever became of it.
+	// Requests counts all HTTP requests.
 	Requests int64 `json:"requests"`
-	// Creates counts the video creates whose body arrived whole, refused ones
-	// included.
+	// Creates counts video creates with a complete body, including refused ones.
 	Creates int64 `json:"creates"`
-	// Chats counts the chat requests whose body arrived whole.
+	// Chats counts chat requests with a complete body.
 	Chats int64 `json:"chats"`
-	// Polls counts the reads of a video task.
+	// Polls counts reads of a video task.
 	Polls int64 `json:"polls"`
-	// StreamsOpen is the number of chat streams being written now.
+	// StreamsOpen is the number of open chat streams.
 	StreamsOpen int64 `json:"streams_open"`
 	// Tasks is the number of video tasks.
 	Tasks int `json:"tasks"`
-	// Files counts the requests to /files/, where no key is wanted.
+	// Files counts requests to /files/, which need no key.
 	Files int64 `json:"files"`
-	// FilesWithAuthorization counts those of them that carried an Authorization
-	// header all the same. A caller that gives its key to no other host keeps it 0.
+	// FilesWithAuthorization counts requests to /files/ with an Authorization header. It stays 0 if
+	// the caller sends its key to no other host.
 	FilesWithAuthorization int64 `json:"files_with_authorization"`
 	// MaxCreatesPerKey is the largest value of CreatesPerKey.
 	MaxCreatesPerKey int `json:"max_creates_per_key"`
-	// MaxAcceptsPerKey is the largest number of creates with one Idempotency-Key
-	// that were accepted, whether or not the answer arrived: what a real upstream
-	// would have charged for. It differs from MaxCreatesPerKey where creates were
-	// refused and sent again.
+	// MaxAcceptsPerKey is the largest number of accepted creates with the same Idempotency-Key,
+	// whether or not the answer arrived. A real upstream would have charged for each. It is lower
+	// than MaxCreatesPerKey if creates were refused and retried.
 	MaxAcceptsPerKey int `json:"max_accepts_per_key"`
 	// MaxChatsPerKey is the largest value of ChatsPerKey.
 	MaxChatsPerKey int `json:"max_chats_per_key"`
-	// CreatesPerProtocol counts Creates by protocol: "primary", "videos", "kling",
-	// "jimeng".
+	// CreatesPerProtocol counts Creates by protocol: "primary", "videos", "kling", "jimeng".
 	CreatesPerProtocol map[string]int `json:"creates_per_protocol,omitempty"`
-	// CreatesPerAuthorization counts Creates by the [Fingerprint] of the bearer key
-	// or access key; those without one are left out.
+	// CreatesPerAuthorization counts Creates by the [Fingerprint] of the bearer key or access key.
+	// It omits creates without one.
 	CreatesPerAuthorization map[string]int `json:"creates_per_authorization,omitempty"`
 	// CreatesPerKey counts Creates by Idempotency-Key.
 	CreatesPerKey map[string]int `json:"creates_per_key,omitempty"`
@@ -54,7 +51,7 @@ type Stats struct {
 	ChatsPerKey map[string]int `json:"chats_per_key,omitempty"`
 }
 
-// Stats reads the counters. They are not one snapshot while requests run.
+// Stats returns the counters. They are not a consistent snapshot while requests run.
 func (s *Sandbox) Stats() Stats {
 	stats := s.totals()
 	stats.CreatesPerAuthorization = s.accounts.counts()
@@ -94,7 +91,6 @@ func (s *Sandbox) getStats(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, body)
 }
 
-// tally counts by name.
 type tally struct {
 	mu    sync.Mutex
 	named map[string]int
@@ -103,7 +99,7 @@ type tally struct {
 
 func newTally(limit int) *tally { return &tally{named: map[string]int{}, limit: limit} }
 
-// add counts one; the empty name, and new ones beyond the limit, are not counted.
+// add increments the count of name. It ignores the empty name, and new names beyond the limit.
 func (t *tally) add(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,8 +115,7 @@ func (t *tally) counts() map[string]int {
 	return maps.Clone(t.named)
 }
 
-// keyLedger counts requests by Idempotency-Key, and remembers the task that a
-// key created.
+// keyLedger counts requests by Idempotency-Key and remembers the task that a key created.
 type keyLedger struct {
 	mu          sync.Mutex
 	arrived     map[string]int
@@ -139,8 +134,8 @@ func newKeyLedger(limit int) *keyLedger {
 	return &keyLedger{arrived: map[string]int{}, accepted: map[string]acceptance{}, limit: limit}
 }
 
-// arrive counts a request; false when no more keys can be remembered. The empty
-// key is not counted.
+// arrive counts a request and returns false if the ledger cannot hold another key. It does not
+// count the empty key.
 func (l *keyLedger) arrive(key string) bool {
 	if key == "" {
 		return true
@@ -156,8 +151,8 @@ func (l *keyLedger) arrive(key string) bool {
 	return true
 }
 
-// accept gives the task of key: t, kept by keep, when there is none yet or when
-// repeat is set. The error is keep's.
+// accept returns the task of key. If key has none yet, or if repeat is set, it stores t with keep
+// and returns t. The error comes from keep.
 func (l *keyLedger) accept(key string, repeat bool, t *task, keep func(*task) error) (*task, error) {
 	if key == "" {
 		return t, keep(t)

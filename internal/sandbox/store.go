@@ -7,19 +7,18 @@ import (
 	"sync"
 )
 
-// Why a task is not kept.
+// Errors of taskStore.add.
 var (
 	errStoreFull     = errors.New("no more tasks can be remembered")
 	errExternalTaken = errors.New("external_task_id already exists")
 )
 
-// taskStore keeps the tasks of all protocols.
 type taskStore struct {
 	mu         sync.RWMutex
 	byID       map[string]*task
-	byExternal map[string]*task // by the client's own id
-	list       []*task          // in the order of their rows
-	rows       int64            // the last row given
+	byExternal map[string]*task // by the client's external_task_id
+	list       []*task          // ordered by row
+	rows       int64            // the last row assigned
 	limit      int
 }
 
@@ -27,7 +26,7 @@ func newTaskStore(limit int) *taskStore {
 	return &taskStore{byID: map[string]*task{}, byExternal: map[string]*task{}, limit: limit}
 }
 
-// add keeps t and numbers it; the error is one of the two above.
+// add stores t and assigns its row. The error is errStoreFull or errExternalTaken.
 func (s *taskStore) add(t *task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,22 +46,19 @@ func (s *taskStore) add(t *task) error {
 	return nil
 }
 
-// get gives the task, or nil.
 func (s *taskStore) get(id string) *task {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byID[id]
 }
 
-// getEither gives the task with this id, or with this id of the client's own, or
-// nil.
+// getEither returns the task with this ID or external_task_id, or nil.
 func (s *taskStore) getEither(id string) *task {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return cmp.Or(s.byID[id], s.byExternal[id])
 }
 
-// remove forgets t.
 func (s *taskStore) remove(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +70,7 @@ func (s *taskStore) remove(t *task) {
 	}
 }
 
-// those gives the tasks that keep says yes to, oldest first.
+// those returns the tasks accepted by keep, oldest first.
 func (s *taskStore) those(keep func(*task) bool) []*task {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -87,7 +83,7 @@ func (s *taskStore) those(keep func(*task) bool) []*task {
 	return out
 }
 
-// newest gives the last tasks, at most n, that keep says yes to, newest first.
+// newest returns up to n tasks accepted by keep, newest first.
 func (s *taskStore) newest(n int, keep func(*task) bool) []*task {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// stream writes reply as server-sent events, with the faults that b asks for. It
-// ends when the client is gone.
+// stream writes reply as server-sent events, with the faults in b. It stops when the client
+// disconnects.
 func (s *Sandbox) stream(w http.ResponseWriter, r *http.Request, reply *reply, b Behaviour, interval time.Duration) {
 	s.count.streamsOpen.Add(1)
 	defer s.count.streamsOpen.Add(-1)
@@ -31,21 +31,20 @@ func (s *Sandbox) stream(w http.ResponseWriter, r *http.Request, reply *reply, b
 	sw.end(reply)
 }
 
-// streamWriter writes the events of one reply. The first error sticks and turns
-// the calls after it into nothing.
+// streamWriter writes the events of one reply. After an error, further calls do nothing.
 type streamWriter struct {
 	ctx      context.Context
 	w        http.ResponseWriter
 	flusher  *http.ResponseController
 	b        Behaviour
 	eol      string
-	head     []byte // the chunk up to its delta
-	tail     string // the chunk from logprobs on, without a finish_reason
-	lastTail string // what closes a chunk after its choices
+	head     []byte // the chunk before its delta
+	tail     string // the chunk from logprobs on, with a null finish_reason
+	lastTail string // the end of a chunk after its choices
 	buf      []byte
 	timer    *time.Timer
 	interval time.Duration
-	next     time.Time // of the next paced chunk
+	next     time.Time // when the next paced chunk is due
 	sent     int       // content chunks
 	err      error
 }
@@ -67,7 +66,7 @@ func newStreamWriter(ctx context.Context, w http.ResponseWriter, r *reply, b Beh
 	return sw
 }
 
-// chunkStart is a chunk up to the value of its choices.
+// chunkStart returns a chunk up to the value of its choices.
 func (sw *streamWriter) chunkStart(r *reply) []byte {
 	head := append([]byte(nil), `{"id":`...)
 	head = appendJSON(head, r.id)
@@ -80,7 +79,7 @@ func (sw *streamWriter) chunkStart(r *reply) []byte {
 	return append(head, `,"choices":`...)
 }
 
-// open writes what comes before the content: the role.
+// open writes the role, which precedes the content.
 func (sw *streamWriter) open() {
 	if sw.b.BOM {
 		sw.buf = append(sw.buf, "\xef\xbb\xbf"...)
@@ -88,14 +87,14 @@ func (sw *streamWriter) open() {
 	sw.chunk(func(b []byte) []byte { return append(b, `{"role":"assistant","content":""}`...) })
 }
 
-// reasoning writes what comes before the content; it is not counted as content.
+// reasoning writes reasoning pieces before the content. They do not count as content chunks.
 func (sw *streamWriter) reasoning(pieces []string) {
 	for _, piece := range pieces {
 		sw.chunk(func(b []byte) []byte { return appendDelta(b, "reasoning_content", piece) })
 	}
 }
 
-// content writes the text or the tool call; false when the stream ended in it.
+// content writes the text or the tool call. It returns false if a fault or error ended the stream.
 func (sw *streamWriter) content(r *reply) bool {
 	if r.call != nil {
 		return sw.toolCall(r.call)
@@ -114,8 +113,8 @@ func (sw *streamWriter) content(r *reply) bool {
 	return true
 }
 
-// stamp is the text of a chunk that tells its time. The first one keeps its piece after
-// that where it was made large.
+// stamp returns the chunk text for Timestamps: the time, followed by piece if it is the enlarged
+// first chunk.
 func (sw *streamWriter) stamp(piece string, first bool) string {
 	now := strconv.FormatInt(time.Now().UnixNano(), 10) + " "
 	if first && sw.b.BigChunkBytes > 0 {
@@ -156,7 +155,7 @@ func (sw *streamWriter) toolCall(c *toolCall) bool {
 	return true
 }
 
-// goesOn counts a content chunk and says whether another may follow.
+// goesOn counts a content chunk and reports whether another may follow.
 func (sw *streamWriter) goesOn() bool {
 	sw.sent++
 	if sw.sent == sw.b.ErrorAfterChunks {
@@ -188,7 +187,7 @@ func (sw *streamWriter) end(r *reply) {
 	}
 }
 
-// chunk waits for its time and writes a chunk with the delta that delta appends.
+// chunk waits until it is due and writes a chunk with the delta that delta appends.
 func (sw *streamWriter) chunk(delta func([]byte) []byte) {
 	if !sw.pace() {
 		return
@@ -210,7 +209,7 @@ func (sw *streamWriter) event(data []byte) {
 	sw.flush()
 }
 
-// lastEvent is event, without the blank line where the behaviour says so.
+// lastEvent is event, but omits the blank line if the behaviour says so.
 func (sw *streamWriter) lastEvent(data []byte) {
 	if !sw.b.NoLastBlank {
 		sw.event(data)
@@ -240,8 +239,8 @@ func (sw *streamWriter) flush() {
 	sw.buf = sw.buf[:0]
 }
 
-// pace waits until the next chunk is due, counted from the start of the stream
-// so that lateness does not add up; false when the client is gone.
+// pace waits until the next chunk is due. Due times count from the start of the stream, so that
+// delays do not add up. It returns false if the client has disconnected.
 func (sw *streamWriter) pace() bool {
 	if sw.err != nil {
 		return false

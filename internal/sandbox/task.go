@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// task is one video task. Nothing about it changes but script.polls: its state
-// is computed from the time at which it was created, so that a task costs no
-// goroutine and no timer.
+// task is a video task. Only script.polls changes: the state is computed from the creation time, so
+// that a task needs no goroutine or timer.
 type task struct {
 	id        string
 	model     string
-	row       int64         // the number of the task, as a database would count
+	row       int64         // sequence number, like a database ID
 	created   time.Duration // since the sandbox started
 	duration  time.Duration // from created to the terminal state
-	seconds   float64       // of the video that was asked for
+	seconds   float64       // of the requested video
 	seed      int64
 	width     int32
 	height    int32
@@ -25,13 +24,13 @@ type task struct {
 	videos    int32
 	fromImage bool
 	dialect   *dialect
-	prompt    string  // compatible videos only, which answer it
-	external  string  // the client's own id for the task; Kling only
+	prompt    string  // compatible videos only, whose answers include it
+	external  string  // the client's external_task_id; Kling only
 	key       string  // the Idempotency-Key of the create
-	script    *script // nil for a task that behaves
+	script    *script // nil for default behaviour
 }
 
-// script is what a task does beyond the ordinary life.
+// script describes a task's deviations from the default.
 type script struct {
 	statuses      []string
 	fail          string
@@ -40,7 +39,7 @@ type script struct {
 	pollCode      string
 	pollFailTimes int64
 	pollDelay     time.Duration
-	shape         *shape // nil for the model's own
+	shape         *shape // nil for the model's shape
 	content       contentScript
 	polls         atomic.Int64
 }
@@ -66,13 +65,13 @@ func newScript(b Behaviour) *script {
 	return s
 }
 
-// pollFails counts a poll and says whether it is one of those that fail.
+// pollFails counts a poll and reports whether it must fail.
 func (s *script) pollFails() bool {
 	n := s.polls.Add(1)
 	return s.pollStatus != 0 && (s.pollFailTimes == 0 || n <= s.pollFailTimes)
 }
 
-// outcome is what a task's state means.
+// outcome is the meaning of a task's state.
 type outcome int
 
 const (
@@ -82,18 +81,17 @@ const (
 	failed
 )
 
-// ended says whether the task is over.
 func (o outcome) ended() bool { return o == completed || o == failed }
 
-// state is a task at one moment.
+// state is the state of a task at one moment.
 type state struct {
-	word     string // the upstream's word
+	word     string // the upstream's status word
 	outcome  outcome
 	progress int // 0 to 100
 }
 
-// at is the state of t when now has passed since the sandbox started, in the
-// words of those who ask. The first tenth of a task is spent waiting.
+// at returns the state of t at time now since the sandbox started, in the given words. A task waits
+// for the first tenth of its duration.
 func (t *task) at(now time.Duration, words *words) state {
 	elapsed := now - t.created
 	ended := elapsed >= t.duration
@@ -116,7 +114,7 @@ func (t *task) at(now time.Duration, words *words) state {
 	return state{word: words[out], outcome: out, progress: progress}
 }
 
-// scripted is the state of a task whose words are given.
+// scripted returns the state of a task with scripted status words.
 func (t *task) scripted(ended bool, progress int) state {
 	words := t.script.statuses
 	last := len(words) - 1
@@ -131,7 +129,7 @@ func (t *task) scripted(ended bool, progress int) state {
 	return state{word: words[i], outcome: out, progress: progress}
 }
 
-// outcomeOf reads a status word as upstreams spell it; an unknown one is running.
+// outcomeOf interprets a status word. Unknown words mean running.
 func outcomeOf(word string) outcome {
 	switch strings.ToLower(strings.TrimSpace(word)) {
 	case "completed", "success", "succeeded", "succeed", "complete", "finished", "done":
@@ -145,12 +143,12 @@ func outcomeOf(word string) outcome {
 	}
 }
 
-// failure is the code and the message of a failed task.
+// failure returns the code and message of a failed task.
 func (t *task) failure() (code, message string) {
 	return t.failureOr("generation_failed", "generation failed")
 }
 
-// failureOr is failure where the upstream has words of its own.
+// failureOr is failure with the defaults of an upstream.
 func (t *task) failureOr(code, message string) (string, string) {
 	if t.script == nil {
 		return code, message
@@ -158,7 +156,7 @@ func (t *task) failureOr(code, message string) (string, string) {
 	return cmp.Or(t.script.failCode, code), cmp.Or(t.script.fail, message)
 }
 
-// changed is when the task last changed its state, since the sandbox started.
+// changed returns when the task entered its state, as a time since the sandbox started.
 func (t *task) changed(o outcome) time.Duration {
 	switch o {
 	case waiting:
@@ -170,7 +168,6 @@ func (t *task) changed(o outcome) time.Duration {
 	}
 }
 
-// filePath is where the k-th video of t is found, counted from 0.
 func (t *task) filePath(k int) string {
 	path := "/files/" + t.id
 	if k > 0 {
@@ -179,7 +176,7 @@ func (t *task) filePath(k int) string {
 	return path + ".mp4"
 }
 
-// appendFileURL appends the JSON string with the address of the k-th video of t.
+// appendFileURL appends the URL of the k-th video of t as a JSON string.
 func (t *task) appendFileURL(b []byte, base string, k int) []byte {
 	return appendJSON(b, base+t.filePath(k))
 }

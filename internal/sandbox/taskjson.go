@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// appendCreated appends the answer to a create: flat in both dialects.
+// appendCreated appends the answer to a create, which is flat in both dialects.
 func (t *task) appendCreated(b []byte, startUnix int64, withID bool) []byte {
 	b = append(b, '{')
 	if withID {
@@ -35,7 +35,7 @@ func (t *task) appendAccepted(b []byte, base string, withID bool) []byte {
 	return append(b, '}')
 }
 
-// pollPath is where the primary path answers the task.
+// pollPath returns the path of the task on the primary path.
 func (t *task) pollPath() string { return "/v1/video/generations/" + t.id }
 
 // appendFlat appends the documented answer to a poll.
@@ -60,7 +60,7 @@ func (t *task) appendFlat(b []byte, st state, startUnix int64, base string) []by
 		b = appendCode(b, code)
 		b = appendField(b, "message", message)
 		b = append(b, '}')
-	default: // not ended
+	default: // still running
 	}
 	return append(b, '}')
 }
@@ -101,8 +101,8 @@ func (t *task) appendSize(b []byte) []byte {
 	return appendIntField(b, "height", int64(t.height))
 }
 
-// appendEnvelope appends the answer to a poll as the common gateway program
-// gives it. On failure result_url holds the failure's text, as it does there.
+// appendEnvelope appends the answer to a poll by the common gateway program. On failure, result_url
+// holds the error message there.
 func (t *task) appendEnvelope(b []byte, st state, startUnix, nowUnix int64, base string) []byte {
 	created := startUnix + int64(t.created/time.Second)
 	b = append(b, `{"code":"success","message":"","data":{"id":`...)

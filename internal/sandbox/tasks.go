@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// maxTasks is how many tasks one answer lists.
 const maxTasks = 100
 
-// listed is a task as its upstream's own list would show it: nothing of its prompt.
+// listed is a task in the list, without its prompt.
 type listed struct {
 	ID string `json:"id"`
-	// Key is the Idempotency-Key of the create, which genbus makes the job's id.
+	// Key is the Idempotency-Key of the create. genbus uses the job ID.
 	Key       string    `json:"idempotency_key,omitempty"`
 	Model     string    `json:"model"`
 	Status    string    `json:"status"` // queued, in_progress, completed or failed

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestTasksAreListed: the newest hundred, with the keys of their creates, and nothing
-// of their prompts. One whose create was cut off is among them.
+// TestTasksAreListed proves that /tasks lists the newest hundred tasks with their keys and without
+// their prompts.
 func TestTasksAreListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{})

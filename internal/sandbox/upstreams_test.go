@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// creates are good creates of every protocol, by the model that they name.
+// creates are valid creates of every protocol.
 var creates = []struct{ model, path, body string }{
 	{"sandbox-video", "/v1/video/generations", `{"model":"sandbox-video","prompt":"p"}`},
 	{"sandbox-videos", "/v1/videos", `{"model":"sandbox-videos","prompt":"p"}`},
@@ -29,7 +29,7 @@ func TestCreatesPerAuthorization(t *testing.T) {
 		b.do(t, http.MethodPost, c.path, c.body)
 	}
 	b.create(t, creates[0].body, "Authorization", "Bearer sk-2")
-	// Tokens and signatures of one pair differ each time, and are one account.
+	// Tokens and signatures of one access key count as one account.
 	b.do(t, http.MethodPost, creates[2].path, creates[2].body, "Authorization", jwt("ak-1", "x", time.Minute, 0))
 	b.do(t, http.MethodPost, creates[2].path, creates[2].body, "Authorization", jwt("ak-1", "x", time.Hour, 0))
 	b.do(t, http.MethodPost, "/jimeng/"+submitQuery, body, sign(b, "ak-1", "x", "/jimeng/", submitQuery, body, time.Now())...)
@@ -51,8 +51,7 @@ func TestCreatesPerAuthorization(t *testing.T) {
 	}
 }
 
-// TestOneLedger proves that an Idempotency-Key names one task whichever
-// protocol it is used with.
+// TestOneLedger proves that an Idempotency-Key names one task across all protocols.
 func TestOneLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{})
@@ -71,8 +70,8 @@ func TestOneLedger(t *testing.T) {
 	}
 }
 
-// TestGatewayPaths proves that the paths of a gateway find the tasks of every
-// protocol, in the gateway's own words.
+// TestGatewayPaths proves that the gateway paths find the tasks of every protocol and answer in the
+// gateway's words.
 func TestGatewayPaths(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{})

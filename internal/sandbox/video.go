@@ -13,8 +13,8 @@ const (
 	maxKey    = 255
 )
 
-// videoRequest is what the sandbox reads of a create body. Numbers may be
-// written as strings, as some clients do.
+// videoRequest has the fields of a create that the sandbox reads. Some clients send numbers as
+// strings.
 type videoRequest struct {
 	Model    string          `json:"model"`
 	Prompt   string          `json:"prompt"`
@@ -28,11 +28,10 @@ type videoRequest struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// errNoPrompt is for a video that nothing describes; one of an image needs no
-// prompt.
+// errNoPrompt refuses a create with neither prompt nor image.
 var errNoPrompt = errors.New("prompt is required without an image")
 
-// primary is the interface that genbus itself offers.
+// primary is the API that genbus itself offers.
 var primary = protocol{name: "primary", refuse: refuseFlat, read: readPrimary}
 
 func readPrimary(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
@@ -69,8 +68,8 @@ func parseVideo(body []byte) (videoRequest, error) {
 	return req, nil
 }
 
-// sandboxOf finds metadata.sandbox; metadata may be an object, or a string that
-// holds one. Anything else has none.
+// sandboxOf returns metadata.sandbox. metadata may be an object or a string that contains one.
+// Otherwise it returns nil.
 func sandboxOf(metadata json.RawMessage) []byte {
 	var text string
 	if json.Unmarshal(metadata, &text) == nil {
@@ -125,7 +124,7 @@ func (t *task) setNumbers(req videoRequest) error {
 	return err
 }
 
-// getVideo answers a poll. It is the hot path: see encode.go.
+// getVideo answers a poll. It is the hot path; see encode.go.
 func (s *Sandbox) getVideo(w http.ResponseWriter, r *http.Request) {
 	s.count.polls.Add(1)
 	t := s.tasks.get(r.PathValue("id"))
@@ -149,12 +148,12 @@ func (s *Sandbox) getVideo(w http.ResponseWriter, r *http.Request) {
 		b = t.appendFlat(b, st, s.start.Unix(), s.baseURL(r))
 	}
 	*buf = b
-	// Content-Length is left to net/http, which adds it to short answers for less.
+	// net/http adds Content-Length to short answers with fewer allocations.
 	w.Header()["Content-Type"] = jsonType
-	_, _ = w.Write(b) // a client that has gone polls again or never
+	_, _ = w.Write(b) // the client may have disconnected
 }
 
-// pollEnds applies the poll faults of a task and says whether it has answered.
+// pollEnds applies the poll faults of a task and reports whether it has ended the request.
 func (s *Sandbox) pollEnds(w http.ResponseWriter, r *http.Request, t *task, refuse refuser) bool {
 	sc := t.script
 	if sc == nil {

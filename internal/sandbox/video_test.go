@@ -145,7 +145,7 @@ func TestStatuses(t *testing.T) {
 		if diff := cmp.Diff([]any{"NOT_START", "weird_word", "SUCCESS"}, words); diff != "" {
 			t.Errorf("statuses (-want +got):\n%s", diff)
 		}
-		// A last word that means nothing never ends, however old the task is.
+		// A task whose last word is unknown never ends.
 		id = idOf(t, b.create(t, `{"model":"sandbox-video:duration_ms=0,statuses=queued|pondering","prompt":"p"}`))
 		if v := b.poll(t, id).json(t); v["status"] != "pondering" || v["url"] != nil || v["progress"] != 99.0 {
 			t.Errorf("unending task: %v", v)
@@ -264,5 +264,5 @@ func TestFull(t *testing.T) {
 			t.Errorf("%v: %d %s", headers, a.status, a.body)
 		}
 	}
-	idOf(t, b.create(t, body, "Idempotency-Key", "a")) // an old key is still known
+	idOf(t, b.create(t, body, "Idempotency-Key", "a")) // a known key still works
 }

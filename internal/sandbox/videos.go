@@ -15,7 +15,7 @@ import (
 // compatible is the OpenAI-compatible Videos API.
 var compatible = protocol{name: "videos", refuse: refuseOpenAI, read: readCompatible}
 
-// videosRequest is what the sandbox reads of a create of the compatible API.
+// videosRequest has the fields of a create that the sandbox reads.
 type videosRequest struct {
 	Model          string          `json:"model"`
 	Prompt         string          `json:"prompt"`
@@ -25,7 +25,7 @@ type videosRequest struct {
 	Metadata       json.RawMessage `json:"metadata"`
 
 	isForm  bool
-	hasFile bool // input_reference came as the part of a form
+	hasFile bool // input_reference was a form part
 }
 
 func (s *Sandbox) routeVideos() {
@@ -33,7 +33,7 @@ func (s *Sandbox) routeVideos() {
 	s.mux.HandleFunc("GET /v1/videos", s.authorised(s.doorOf(refuseOpenAI, s.listCompatible)))
 	s.mux.HandleFunc("GET /v1/videos/{id}", s.authorised(s.doorOf(refuseOpenAI, s.getCompatible)))
 	s.mux.HandleFunc("DELETE /v1/videos/{id}", s.authorised(s.doorOf(refuseOpenAI, s.deleteCompatible)))
-	// A wildcard, because ".../{id}/content" would stand against ".../text2video/{id}".
+	// ServeMux rejects ".../{id}/content" because it conflicts with ".../text2video/{id}".
 	content := s.authorised(s.door(s.getContent))
 	s.mux.HandleFunc("GET /v1/videos/{id}/{part}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("part") != "content" {
@@ -97,8 +97,8 @@ func readCompatible(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 	return order{t, b}, nil
 }
 
-// parseVideos reads a create. With a JSON error the fields that could be read
-// are returned: the model decides the envelope of the error.
+// parseVideos parses a create. On a JSON error it returns the fields read so far, because the model
+// selects the envelope of the error.
 func parseVideos(r *http.Request, body []byte) (videosRequest, error) {
 	if isForm(r) {
 		return parseForm(r, body)
@@ -115,9 +115,8 @@ func parseVideos(r *http.Request, body []byte) (videosRequest, error) {
 
 func (req videosRequest) fromImage() bool { return req.hasFile || len(req.InputReference) > 0 }
 
-// checkReference wants input_reference as a text for the gateway and as an object
-// for everybody else, which is how they differ in the field. In a form both take
-// a file or a field.
+// checkReference requires a string as input_reference for the gateway and an object for others, as
+// on real servers. In a form, both accept a file or a field.
 func (req videosRequest) checkReference(d *dialect) error {
 	if req.isForm || len(req.InputReference) == 0 {
 		return nil
@@ -176,7 +175,7 @@ func (s *Sandbox) getCompatible(w http.ResponseWriter, r *http.Request) {
 	writeAny(w, http.StatusOK, s.videoObject(r, t))
 }
 
-// compatibleRefuser is of the gateway for every task but the API's own.
+// compatibleRefuser returns the gateway's refuser for tasks of other APIs.
 func (t *task) compatibleRefuser() refuser {
 	if t.dialect == videos {
 		return refuseOpenAI
@@ -184,8 +183,7 @@ func (t *task) compatibleRefuser() refuser {
 	return refuseFlat
 }
 
-// writeNoVideo answers for an id that nothing has: the gateway's ids as the
-// gateway does.
+// writeNoVideo answers for an unknown ID. IDs with the gateway's prefix get the gateway's answer.
 func writeNoVideo(w http.ResponseWriter, id string) {
 	if strings.HasPrefix(id, "task_") {
 		writeFlat(w, http.StatusBadRequest, "task_not_exist", "task_not_exist")
@@ -194,7 +192,7 @@ func writeNoVideo(w http.ResponseWriter, id string) {
 	writeNested(w, http.StatusNotFound, apiError{code: "video_not_found", message: "Video with id '" + id + "' not found.", kind: kindInvalid})
 }
 
-// deleteCompatible forgets an ended task. The gateway has no such path.
+// deleteCompatible deletes an ended task. The gateway has no such path.
 func (s *Sandbox) deleteCompatible(w http.ResponseWriter, r *http.Request) {
 	t := s.tasks.get(r.PathValue("id"))
 	switch {
@@ -210,8 +208,7 @@ func (s *Sandbox) deleteCompatible(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listCompatible lists the compatible API's own videos, newest first unless order
-// says otherwise.
+// listCompatible lists the videos of the compatible API. The default order is newest first.
 func (s *Sandbox) listCompatible(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "20"))

@@ -27,8 +27,8 @@ func (b bundle) createVideos(t *testing.T, body string, headers ...string) strin
 	return id
 }
 
-// follow polls until status gives the last of the words, and gives that answer.
-// Words before it may be missed by a slow test, but not come out of turn.
+// follow polls until status returns the last of words, and returns that answer. A slow test may
+// miss earlier words, but they must arrive in order.
 func follow(t *testing.T, poll func() answer, status func(map[string]any) any, words ...string) map[string]any {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -47,10 +47,10 @@ func follow(t *testing.T, poll func() answer, status func(map[string]any) any, w
 	return nil
 }
 
-// TestVideosWithSDK goes through a whole life with the SDK that real users have;
-// it sends multipart always.
+// TestVideosWithSDK proves that the official SDK can create, poll, download and delete a video. The
+// SDK always sends multipart.
 //
-//nolint:staticcheck // deprecated with OpenAI's own server; others go on serving it
+//nolint:staticcheck // deprecated with OpenAI's own server; other servers still implement the API
 func TestVideosWithSDK(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{Key: "sk-1", VideoDuration: 300 * time.Millisecond})
@@ -110,7 +110,7 @@ func TestVideosOfAGateway(t *testing.T) {
 		at(done, "metadata", "url") != b.URL()+"/files/"+id+".mp4" {
 		t.Errorf("completed: %v", done)
 	}
-	// The gateway answers its tasks on the primary path as well, and deletes none.
+	// The gateway also serves its tasks on the primary path, and deletes none.
 	if v := b.poll(t, id).json(t); at(v, "data", "status") != "SUCCESS" || at(v, "data", "task_id") != id {
 		t.Errorf("on the primary path: %v", v)
 	}
@@ -144,7 +144,7 @@ func TestVideosRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		status     int
-		code       string // at error.code, or at code where a gateway is asked
+		code       string // at error.code, or at code for the gateway
 	}{
 		{"not JSON", `{"model":`, 400, "invalid_json"},
 		{"no model", `{"prompt":"p"}`, 400, "missing_model"},
@@ -285,8 +285,7 @@ func TestVideosForm(t *testing.T) {
 	}
 }
 
-// TestVideosFaults proves that the faults and the ledger of the primary path hold
-// here as well.
+// TestVideosFaults proves that the faults and the ledger of the primary path also apply here.
 func TestVideosFaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sandbox.Options{})

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// video is the Video object, as OpenAI gives it: no URL, the content is read by
-// id.
+// video is OpenAI's Video object. It has no URL, because the content is read by ID.
 type video struct {
 	ID                 string       `json:"id,omitempty"`
 	Object             string       `json:"object"`
@@ -25,9 +24,8 @@ type video struct {
 	Error              *videoFailed `json:"error"`
 }
 
-// gatewayVideo is the Video object as the common gateway program gives it: times
-// in milliseconds, no model, a time of completion before that, the URL in the
-// metadata.
+// gatewayVideo is the Video object of the common gateway program: times in milliseconds, an empty
+// model, completed_at even before completion, and the URL in the metadata.
 type gatewayVideo struct {
 	ID          string       `json:"id"`
 	Object      string       `json:"object"`
@@ -67,8 +65,7 @@ type videoPage struct {
 // expiry is how long OpenAI keeps a file.
 const expiry = time.Hour
 
-// videoObject is t as OpenAI answers its own tasks, and as the gateway answers
-// those of any path.
+// videoObject returns t as OpenAI answers its own tasks, and as the gateway answers other tasks.
 func (s *Sandbox) videoObject(r *http.Request, t *task) any {
 	now := time.Since(s.start)
 	if t.dialect != videos {
@@ -117,7 +114,7 @@ func (t *task) videoFailure(st state) *videoFailed {
 	return &videoFailed{Code: code, Message: message}
 }
 
-// createdVideo answers a create with the Video object as it is at first.
+// createdVideo answers a create with the initial Video object.
 func createdVideo(s *Sandbox, _ *http.Request, t *task, b Behaviour) []byte {
 	v := s.newVideoObject(t, state{word: flatWords[waiting]})
 	if b.NoID {
@@ -133,7 +130,7 @@ func unix(at time.Time) *int64 {
 
 func seconds(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// measured is the length that a file turns out to have.
+// measured returns the duration of the produced file, which exceeds the requested one.
 func measured(asked float64) string { return strconv.FormatFloat(asked+0.1, 'f', 1, 64) }
 
 // marshal encodes one of the package's own answers, which always encode.

@@ -17,19 +17,18 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// APIOptions are what an API needs in addition to the parts of its replica.
+// APIOptions are the dependencies of an API in addition to Parts.
 type APIOptions struct {
 	Fleet  *fleet.Member
 	Health *telemetry.Health
-	// LocalKey is the key of core.LocalOperator; empty for none.
+	// LocalKey is the key of core.LocalOperator, or empty.
 	LocalKey string
 	// GRPCAddr is the gRPC address that the console shows.
 	GRPCAddr string
 	Version  string
 }
 
-// API serves callers and operators: the core, and gRPC, HTTP and NATS requests over it. It opens no
-// listener.
+// API serves callers and operators over gRPC, HTTP and NATS. It opens no listener.
 type API struct {
 	*parts.Parts
 	APIOptions
@@ -39,7 +38,7 @@ type API struct {
 	Handler *httpapi.Handler
 }
 
-// NewAPI builds the API over the parts, before their log is started.
+// NewAPI builds the API over p. Call it before p.StartLog.
 func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err error) {
 	a := &API{Parts: p, APIOptions: o}
 	a.Inline = inline.New(context.WithoutCancel(ctx), inline.Options{Parts: p})
@@ -66,7 +65,7 @@ func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err erro
 // buildHandler builds the HTTP handler with the console. Its gateway calls the gRPC services.
 func (a *API) buildHandler(ctx context.Context) error {
 	pages, err := console.New(console.Options{
-		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { // the handler needs the pages first
+		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { // lazy, because the handler needs the console first
 			httpapi.ForOperators{Handler: a.Handler}.Content(w, r, tenant)
 		},
 		ChatEvents: func(w http.ResponseWriter, r *http.Request, tenant string) {
@@ -92,14 +91,14 @@ func (a *API) ServeNATS(ctx context.Context) (stop func() error, err error) {
 	})
 }
 
-// Drain refuses new calls and ends calls that only watch or wait. cause is what their callers are
-// told; see core.Core.Drain.
+// Drain refuses new calls and ends calls that only watch or wait, with cause as their error. See
+// core.Core.Drain.
 func (a *API) Drain(cause error) {
 	a.GRPC.Drain()
 	a.Core.Drain(cause)
 }
 
-// Close cuts the calls that are left. It may be called twice.
+// Close ends the remaining calls. It may be called twice.
 func (a *API) Close() error {
 	a.Core.Close()
 	return a.GRPC.Close()

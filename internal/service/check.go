@@ -11,9 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Check looks at what New finds out about a configuration before it opens anything: that
-// every route can be called, and that the files of TLS fit together. It connects to
-// nothing. The error joins all problems.
+// Check validates the parts of a configuration that New checks before it connects: every route can
+// be called, and the TLS files match. It connects to nothing. The error joins all problems.
 func Check(cfg *config.Config) error {
 	table, err := routes.New(cfg, telemetry.NewMetrics("check"), nil)
 	if err == nil {

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// TestAWrongClockIsNotReadyForJobs: it says why, and by how much, and goes on serving.
+// TestAWrongClockIsNotReadyForJobs proves that a replica with a wrong clock reports the offset, is
+// not ready for jobs, and keeps serving calls.
 func TestAWrongClockIsNotReadyForJobs(t *testing.T) {
 	t.Parallel()
 	var shift atomic.Int64
@@ -36,7 +37,7 @@ func TestAWrongClockIsNotReadyForJobs(t *testing.T) {
 	expect := func(ready http.Handler, status int, body string) {
 		t.Helper()
 		var got *httptest.ResponseRecorder
-		for end := time.Now().Add(time.Minute); ; { // an answer may be a second old
+		for end := time.Now().Add(time.Minute); ; { // results are cached for a second
 			got = httptest.NewRecorder()
 			ready.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 			if got.Code == status && strings.Contains(got.Body.String(), body) {

@@ -14,7 +14,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// openBroker connects to the configured cluster, or starts the embedded server.
 func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*broker.Broker, error) {
 	names, err := subject.New(cfg.NATS.Prefix)
 	if err != nil {
@@ -39,7 +38,7 @@ func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*bro
 	return broker.Open(ctx, o)
 }
 
-// secureNATS reads the files of TLS for an embedded server, where there are any.
+// secureNATS reads the TLS files of an embedded server, if any.
 func secureNATS(n config.NATS, log *slog.Logger, into *broker.Embedded) error {
 	if !n.Embedded() || n.TLS.CertFile == "" {
 		return nil

@@ -9,22 +9,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// keepReloading reloads the configuration with each signal until ctx ends.
+// keepReloading reloads the configuration on every signal until ctx ends.
 func (s *Service) keepReloading(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.reloads:
-			_ = s.Reload(ctx) // which says it
+			_ = s.Reload(ctx) // Reload logs the error
 		}
 	}
 }
 
-// Reload reads the configuration again, and puts what a running process can take from it
-// into force. Where anything is wrong, nothing has changed in this process. The log says
-// what became of it, and so does the error. Reloads come one after the other, while Run
-// runs. A stop waits for the one in hand, which waits for nothing when ctx has ended.
+// Reload reads the configuration again and applies the settings that need no restart. On an error,
+// this process keeps its configuration. Reload logs and returns the outcome. Call it only while Run
+// runs, and not concurrently. Run waits for it before stopping. After ctx ends it no longer waits
+// for the broker.
 func (s *Service) Reload(ctx context.Context) error {
 	changes, err := s.reload(ctx)
 	s.logReload(changes, err)
@@ -57,7 +57,7 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 	return changes, nil
 }
 
-// logReload says what a reload changed, or why it did not.
+// logReload logs the changes of a reload or its error.
 func (s *Service) logReload(changes config.Changes, err error) {
 	if err != nil {
 		s.metrics.Reloaded(telemetry.ReloadRefused)
@@ -77,18 +77,17 @@ func (s *Service) logReload(changes config.Changes, err error) {
 	s.warnOfSmallLog()
 }
 
-// listed is a list in JSON logs too, when it is empty.
+// listed returns an empty list instead of nil, which JSON logs would show as null.
 func listed(names []string) []string { return append([]string{}, names...) }
 
-// warnOfEndedKeys names the tenants that can call nothing any more.
+// warnOfEndedKeys logs the tenants whose API keys have all expired.
 func (s *Service) warnOfEndedKeys() {
 	for _, k := range s.live.Now().EndedKeys() {
 		s.log.Warn("refusing tenant, all its API keys have expired", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
 	}
 }
 
-// ReloadOn has the process reload with each signal from when it runs, from where its
-// configuration was loaded. It is called before Run, or not at all.
+// ReloadOn makes Run reload the configuration from source on every signal. Call it before Run.
 func (s *Service) ReloadOn(signals <-chan os.Signal, source config.Source) {
 	s.reloads, s.source = signals, source
 }

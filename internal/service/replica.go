@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 )
 
-// newFleet makes this replica one of the fleet, which it joins when it is started. An embedded
-// broker has no other replica.
+// newFleet creates this replica's fleet member, which joins when it is started. A replica with an
+// embedded broker is alone.
 func (s *Service) newFleet(host string) *fleet.Member {
 	return fleet.New(fleet.Options{
 		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.parts.Log.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
@@ -48,10 +48,10 @@ func (s *Service) joinFleet(ctx context.Context) error {
 	return nil
 }
 
-// mostRefused is how many tenants a replica says of that it has refused them.
+// mostRefused limits the tenants reported with their refusals.
 const mostRefused = 100
 
-// refusalsOf are what this replica refused because of tenants' limits, as messages.
+// refusalsOf returns this replica's refusals because of tenant limits, as messages.
 func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
 	for _, r := range adm.Refusals(mostRefused) {
 		out = append(out, &genbusv1.TenantRefusals{Tenant: r.Tenant, LastHour: r.Count})
@@ -59,7 +59,6 @@ func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
 	return out
 }
 
-// hostname is the name of this host, or empty where it has none.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -74,7 +73,6 @@ var breakers = map[string]genbusv1.UpstreamState_Breaker{
 	pool.BreakerHalfOpen: genbusv1.UpstreamState_BREAKER_HALF_OPEN,
 }
 
-// upstreamStates are those of a pool as messages.
 func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState) {
 	for _, u := range states {
 		state := &genbusv1.UpstreamState{
@@ -93,7 +91,7 @@ func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState)
 	return out
 }
 
-// moment is absent for the zero time.
+// moment converts t, and returns nil for the zero time.
 func moment(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

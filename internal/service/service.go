@@ -1,6 +1,6 @@
-// Package service puts the parts of genbus together in one process, starts them in
-// their order and stops them in the opposite one. It is not the command line: it
-// reads no flag and no environment but that of OpenTelemetry, and prints nothing.
+// Package service assembles the parts of genbus in one process, starts them in order and stops them
+// in reverse order. It reads no flags, prints nothing, and reads only OpenTelemetry's environment
+// variables.
 package service
 
 import (
@@ -29,20 +29,20 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Service is the parts of one process, built in this order and stopped in the
-// opposite one.
+// Service holds the parts of one process in the order in which they are built. They stop in reverse
+// order.
 type Service struct {
-	cfg      *config.Config // as the process was started
+	cfg      *config.Config // as loaded at startup
 	live     *config.Live
-	source   config.Source    // where cfg was loaded from
-	reloads  <-chan os.Signal // each has it loaded again; nil for never
+	source   config.Source    // of cfg
+	reloads  <-chan os.Signal // each triggers a reload; nil for never
 	log      *slog.Logger
 	version  string
 	started  time.Time
 	metrics  *telemetry.Metrics
 	tracing  telemetry.Tracing
 	health   *telemetry.Health
-	unready  bool // for jobs, as the log says; of the goroutine that watches the health
+	unready  bool // for jobs, as last logged; used only by the goroutine of health.Run
 	broker   *broker.Broker
 	routes   *routes.Table
 	parts    *parts.Parts
@@ -55,19 +55,19 @@ type Service struct {
 	httpAddr net.Listener
 	grpcAddr net.Listener
 	endCalls func() error
-	localKey string // with which the console calls while no operator's key is configured; empty beyond loopback
+	localKey string // the console's key while no operator key is configured; empty unless HTTP listens on loopback
 
-	configRead atomic.Int64 // when the configuration was read that is in force, Unix nanoseconds
+	configRead atomic.Int64 // when the current configuration was read, Unix nanoseconds
 	stopping   atomic.Bool
-	leave      func() // the fleet
+	leave      func() // leaves the fleet
 }
 
-// MaxHeaderBytes bounds the header of an HTTP request; a longer one is answered
-// 431. net/http reads some KiB more before it says so.
+// MaxHeaderBytes limits the header of an HTTP request. Larger headers get a 431, a few KiB later
+// than the limit because of net/http.
 const MaxHeaderBytes = 64 << 10
 
-// New builds and starts everything but the servers; version is what the process
-// says that it is. What it returned must be run: Run stops it.
+// New builds and starts everything except the HTTP and gRPC servers. version is the version that
+// the process reports. Call Run on the result: it serves, and stops what New started.
 func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
 	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leave: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, endLog: func() {}}
 	defer func() {
@@ -75,8 +75,8 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 			err = errors.Join(err, s.abort(ctx))
 		}
 	}()
-	// The addresses come first: a port that is taken must not cost a job that was
-	// begun meanwhile.
+	// Open the addresses first, so that a port conflict cannot interrupt a job that has already
+	// started.
 	if err = s.listen(ctx); err != nil {
 		return nil, err
 	}
@@ -105,8 +105,7 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	return s, s.start(ctx)
 }
 
-// tracingEnv is the environment that tracing reads: none when it is switched
-// off.
+// tracingEnv returns the environment of tracing, which is empty if tracing is disabled.
 func tracingEnv(cfg *config.Config) func(string) string {
 	if !cfg.Telemetry.Enabled() {
 		return func(string) string { return "" }
@@ -114,7 +113,7 @@ func tracingEnv(cfg *config.Config) func(string) string {
 	return os.Getenv
 }
 
-// build builds the parts and what works with them, and starts none of it.
+// build builds the parts and starts none of them.
 func (s *Service) build(ctx context.Context) (err error) {
 	s.parts = parts.New(parts.Options{Config: s.live, Broker: s.broker, Routes: s.routes, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log})
 	s.warnOfSmallLog()
@@ -136,7 +135,6 @@ func (s *Service) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// start begins to take work.
 func (s *Service) start(ctx context.Context) error {
 	endLog, err := s.parts.StartLog(context.WithoutCancel(ctx))
 	if err != nil {
@@ -154,7 +152,7 @@ func (s *Service) start(ctx context.Context) error {
 	return err
 }
 
-// addChecks has the health know when this replica takes jobs.
+// addChecks registers the health checks that decide whether this replica is ready for jobs.
 func (s *Service) addChecks() {
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("store", func(context.Context) error { return s.broker.StoreError() })
@@ -163,12 +161,12 @@ func (s *Service) addChecks() {
 	s.health.Watch(s.readinessChanged)
 }
 
-// readinessChanged says what has become of the readiness for jobs.
+// readinessChanged logs and measures a change of the readiness for jobs.
 func (s *Service) readinessChanged(jobs bool, reasons []telemetry.Reason) {
 	calls, _ := s.health.Ready()
 	s.metrics.Ready(calls, jobs)
 	switch {
-	case !calls: // it stops, which is in the log already
+	case !calls: // stopping, which is already logged
 	case !jobs:
 		s.log.Warn("not ready for jobs", "reasons", reasons)
 		s.unready = true
@@ -178,7 +176,7 @@ func (s *Service) readinessChanged(jobs bool, reasons []telemetry.Reason) {
 	}
 }
 
-// clockIsRight is a health check: the deadlines in the log are compared with this clock.
+// clockIsRight is a health check, because deadlines in the log are compared with this clock.
 func (s *Service) clockIsRight(context.Context) error {
 	if offset, _, known := s.broker.Clock().Offset(); known {
 		s.metrics.ClockOffset(offset)
@@ -187,8 +185,8 @@ func (s *Service) clockIsRight(context.Context) error {
 	return err
 }
 
-// warnOfSmallLog warns where the task log is too small for the jobs that all routes may have in
-// flight: admission refuses before there are as many.
+// warnOfSmallLog warns if the job log is too small for the max_in_flight of all routes. Admission
+// would refuse jobs before the routes reach it.
 func (s *Service) warnOfSmallLog() {
 	cfg, inFlight := s.live.Now(), 0
 	for _, route := range cfg.Routes {
@@ -200,8 +198,8 @@ func (s *Service) warnOfSmallLog() {
 	}
 }
 
-// sayCapacity logs how many jobs the task log holds. It is not part of the start: the
-// addresses are what readers of the log look for first.
+// sayCapacity logs how many jobs the job log holds. It runs after startup, so that the addresses
+// are logged first.
 func (s *Service) sayCapacity(ctx context.Context) {
 	figures, err := s.parts.Log.Capacity.Figures(ctx)
 	if ctx.Err() != nil {
@@ -221,7 +219,6 @@ func (s *Service) sayCapacity(ctx context.Context) {
 	}
 }
 
-// listen opens the addresses.
 func (s *Service) listen(ctx context.Context) (err error) {
 	s.httpAddr, err = listener.Open(ctx, listener.Options{
 		Addr: s.cfg.HTTP.Addr, MaxConnections: s.cfg.HTTP.MaxConnections, TLS: tlsFiles(s.cfg.HTTP.TLS), Protocols: []string{"h2", "http/1.1"}, Logger: s.log,
@@ -238,8 +235,7 @@ func (s *Service) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// named says which field of the configuration an error is about: the address, or one
-// of the files of TLS.
+// named adds the configuration key to err: the address, or the TLS file of a FileError.
 func named(addr, files string, err error) error {
 	if f, ok := errors.AsType[*listener.FileError](err); ok {
 		return fmt.Errorf("%s.%s: %w", files, f.Field, err)
@@ -251,29 +247,28 @@ func tlsFiles(t config.ServerTLS) listener.Files {
 	return listener.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile}
 }
 
-// Config is the configuration that the service was started with.
+// Config returns the configuration loaded at startup.
 func (s *Service) Config() *config.Config { return s.cfg }
 
-// HTTPAddr is where HTTP is served.
+// HTTPAddr returns the address of the HTTP server.
 func (s *Service) HTTPAddr() net.Addr { return s.httpAddr.Addr() }
 
-// GRPCAddr is where gRPC is served.
+// GRPCAddr returns the address of the gRPC server.
 func (s *Service) GRPCAddr() net.Addr { return s.grpcAddr.Addr() }
 
-// NATSURL is where clients reach the embedded server; empty when there is none, or
-// when it has no listener.
+// NATSURL returns the client URL of the embedded server. It is empty without an embedded server or
+// a listener.
 func (s *Service) NATSURL() string { return s.broker.ClientURL() }
 
-// Names are the subjects and streams that the service uses.
+// Names returns the subjects and streams of the service.
 func (s *Service) Names() subject.Space { return s.broker.Names() }
 
-// Run serves until ctx ends or a server fails, and then stops everything: new work is
-// refused at once, running calls may end within the grace period, and jobs are handed
-// over.
+// Run serves until ctx ends or a server fails, and then stops everything: it refuses new work,
+// gives running calls the grace period, and hands jobs over.
 func (s *Service) Run(ctx context.Context) error {
 	group, serving := errgroup.WithContext(ctx)
-	// Health is watched until all is stopped: its watchers have to hear of the
-	// draining, and those in hand of what the broker does.
+	// The health checks run until everything has stopped. Their watchers must see the drain, and
+	// held jobs depend on the state of the broker.
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
@@ -299,7 +294,7 @@ func (s *Service) Run(ctx context.Context) error {
 		defer unwatch()
 		<-serving.Done()
 		s.health.SetDraining()
-		<-reloading // one in hand begins what the stop is to end
+		<-reloading // a running reload may start work that stop must end
 		begin := time.Now()
 		if err := s.stop(context.WithoutCancel(ctx)); err != nil {
 			return err
@@ -317,13 +312,13 @@ func ignore(err, expected error) error {
 	return err
 }
 
-// stop refuses new work at once, lets running calls finish within the grace
-// period, hands the rest over, and closes. The replica is said to be draining already.
+// stop refuses new work, gives running calls the grace period, hands jobs over and closes
+// everything. The health status is already draining.
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.stopping.Store(true)
 	s.parts.Index.Leave()
-	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
+	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // cannot fail: ctx never ends
 	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
 	defer cancel()
@@ -341,12 +336,12 @@ func (s *Service) stop(ctx context.Context) error {
 	return errors.Join(group.Wait(), s.api.Close(), s.http.Close(), s.release(ctx))
 }
 
-// abort ends a start that failed half way. Work that had begun is handed over.
+// abort cleans up after a failed start. Jobs that were started are handed over.
 func (s *Service) abort(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Shutdown.Grace)
 	defer cancel()
 	var err error
-	if s.parts != nil { // and the consumer
+	if s.parts != nil { // then s.consumer is set too
 		s.parts.Index.Leave()
 		err = s.consumer.Drain(grace)
 	}
@@ -356,7 +351,7 @@ func (s *Service) abort(ctx context.Context) error {
 	return errors.Join(err, s.release(ctx))
 }
 
-// release closes what was opened, however far that went.
+// release closes everything that was opened, after a partial start too.
 func (s *Service) release(ctx context.Context) error {
 	var err error
 	for _, l := range []net.Listener{s.httpAddr, s.grpcAddr} {

@@ -7,11 +7,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// tenantsEvery is how often the unfinished jobs of tenants are counted.
+// tenantsEvery is the interval between counts of the tenants' unfinished jobs.
 const tenantsEvery = 15 * time.Second
 
-// countTenants sets the metrics of tenants until ctx ends. What no replica knows at the time
-// stays as it was.
+// countTenants updates the tenant metrics until ctx ends. They keep their values while no replica
+// has the index ready.
 func (s *Service) countTenants(ctx context.Context) {
 	most := s.cfg.Telemetry.MetricsTenants
 	for most > 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestTenantsAreCounted as the index has them: the largest get the series that there are.
+// TestTenantsAreCounted proves that the metrics show the counts of the index, and that the largest
+// tenants get the limited series.
 func TestTenantsAreCounted(t *testing.T) {
 	t.Parallel()
 	cfg, metrics := config.Default(), telemetry.NewMetrics("test")

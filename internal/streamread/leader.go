@@ -1,7 +1,6 @@
-// Package streamread reads single messages of a stream from its leader: the request and
-// the answer, as bytes. It sends nothing. A direct get is answered by any replica and
-// was stale in one of ten reads on three nodes, so it is used for decisions only where there
-// is one replica (broker.Broker.Last).
+// Package streamread encodes and decodes reads of single messages by a stream's leader. Callers
+// send them. A direct get may be answered by any replica and was stale in one of ten reads on three
+// nodes, so decisions use it only on unreplicated streams (broker.Broker.Last).
 package streamread
 
 import (
@@ -15,14 +14,14 @@ import (
 )
 
 var (
-	// ErrNoMessage says that a read found nothing.
+	// ErrNoMessage is returned if no message matches a read.
 	ErrNoMessage = errors.New("no message")
-	// ErrRefused says that the stream could not be read: it has no leader, mostly.
-	// The *jetstream.APIError is in the chain.
+	// ErrRefused is returned if the stream could not be read, usually because it has no leader. It
+	// wraps the *jetstream.APIError.
 	ErrRefused = errors.New("the stream cannot be read")
 )
 
-// Message is a message as a stream holds it.
+// Message is a stored message of a stream.
 type Message struct {
 	Subject string
 	Seq     uint64
@@ -31,29 +30,29 @@ type Message struct {
 	Data    []byte
 }
 
-// Subject is where the leader of a stream takes reads.
+// Subject returns the subject on which a stream's leader answers reads.
 func Subject(stream string) string { return "$JS.API.STREAM.MSG.GET." + stream }
 
-// Request is one read. Last, Next and At make them.
+// Request is one read. Build it with Last, Next or At.
 type Request struct {
 	Seq    uint64 `json:"seq,omitempty"`
 	LastBy string `json:"last_by_subj,omitempty"`
 	NextBy string `json:"next_by_subj,omitempty"`
 }
 
-// Last asks for the last message on a subject (or pattern).
+// Last requests the last message on a subject or pattern.
 func Last(subject string) Request { return Request{LastBy: subject} }
 
-// Next asks for the first message on a subject with sequence seq or above.
+// Next requests the first message on a subject with sequence seq or above.
 func Next(subject string, seq uint64) Request { return Request{NextBy: subject, Seq: max(seq, 1)} }
 
-// At asks for the message with a sequence.
+// At requests the message with this sequence.
 func At(seq uint64) Request { return Request{Seq: seq} }
 
-// Encode is the request as the leader takes it.
+// Encode returns the payload of the request.
 func (r Request) Encode() ([]byte, error) { return json.Marshal(r) }
 
-// String says what is asked for.
+// String names the subject or sequence of the request, for errors.
 func (r Request) String() string {
 	if r.LastBy == "" && r.NextBy == "" {
 		return fmt.Sprintf("sequence %d", r.Seq)
@@ -72,8 +71,8 @@ type answer struct {
 	} `json:"message"`
 }
 
-// Decode reads the leader's answer: a message, ErrNoMessage, ErrRefused, or what is
-// wrong with it.
+// Decode parses the leader's answer. It returns the message, ErrNoMessage, an error that wraps
+// ErrRefused, or the reason why the answer is malformed.
 func Decode(data []byte) (Message, error) {
 	var a answer
 	if err := json.Unmarshal(data, &a); err != nil {

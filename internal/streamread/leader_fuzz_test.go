@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzDecodeGet: the answer to a read is a message with a sequence, nothing, or
-// an error; never more than one of them.
+// FuzzDecodeGet checks that Decode returns either a message or an error, and at most one of
+// ErrNoMessage and ErrRefused.
 func FuzzDecodeGet(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `[]`, `{"message":null}`, `{"message":{"subject":"a.b","seq":7,"data":"eA==","time":"2026-01-31T00:00:00Z"}}`,

@@ -1,20 +1,18 @@
 package subject
 
-// Chunks is the stream GENBUS_CHUNKS: streamed chat chunks.
+// Chunks names the stream GENBUS_CHUNKS: streamed chat chunks.
 func (s Space) Chunks() string { return s.stream + "_CHUNKS" }
 
-// ChunkPattern is every chat's chunks: genbus.chunk.>.
+// ChunkPattern matches every chat's chunks: genbus.chunk.>.
 func (s Space) ChunkPattern() string { return s.join("chunk", ">") }
 
 // Chunk is the subject of one chat's chunks: genbus.chunk.<tenant>.<id>.
 func (s Space) Chunk(tenant, id string) string { return s.join("chunk", tenant, id) }
 
-// LiveChunkPattern is where the chunks of all chats are republished:
-// genbus.live.chunk.>.
+// LiveChunkPattern matches the republished chunks of all chats: genbus.live.chunk.>.
 func (s Space) LiveChunkPattern() string { return s.join("live", "chunk", ">") }
 
-// LiveChunk is where the chunks of one chat are republished:
-// genbus.live.chunk.<tenant>.<id>.
+// LiveChunk is the subject of one chat's republished chunks: genbus.live.chunk.<tenant>.<id>.
 func (s Space) LiveChunk(tenant, id string) string { return s.join("live", "chunk", tenant, id) }
 
 // ParseChunk is the inverse of Chunk.
@@ -35,10 +33,10 @@ func (s Space) parseChunk(subject, word string) (tenant, id string, err error) {
 	return t[0], t[1], nil
 }
 
-// UploadPrefix begins the names of requests that their publishers have put into the
-// object store because they are larger than a message.
+// UploadPrefix begins the object names of requests that publishers upload because they are larger
+// than a message.
 const UploadPrefix = "upload-"
 
-// Bodies is the object store of one tenant, for bodies that are too large for a
-// message. Bucket names take the same characters as tokens.
+// Bodies names a tenant's object store, for bodies too large for a message. Bucket names allow the
+// same characters as tokens.
 func (s Space) Bodies(tenant string) string { return s.stream + "_BODIES_" + tenant }

@@ -1,48 +1,46 @@
 package subject
 
-// Headers of requests. nats.Header is case-sensitive; all of ours are lower
-// case.
+// Headers of requests. nats.Header is case-sensitive; all headers of genbus are lower case.
 const (
-	// HeaderContentType of a request or reply: application/protobuf (the
-	// default) or application/json.
+	// HeaderContentType is application/protobuf (the default) or application/json, in requests and
+	// replies.
 	HeaderContentType = "content-type"
 	// HeaderRequestID is the idempotency key of a JSON request.
 	HeaderRequestID = "genbus-request-id"
-	// HeaderLabels are the labels of a JSON request: k=v,k=v.
+	// HeaderLabels has the labels of a JSON request: k=v,k=v.
 	HeaderLabels = "genbus-labels"
-	// HeaderTraceParent and HeaderTraceState are the W3C trace context.
+	// HeaderTraceParent and HeaderTraceState carry the W3C trace context.
 	HeaderTraceParent = "traceparent"
 	HeaderTraceState  = "tracestate"
 )
 
 // Headers of replies and events.
 const (
-	// HeaderJobID names the job in a reply.
+	// HeaderJobID is the job's ID in a reply.
 	HeaderJobID = "genbus-job-id"
-	// HeaderNotice is what a reply tells of a job in addition to its state: route_paused.
+	// HeaderNotice is a notice about a job in a reply, besides its state: route_paused.
 	HeaderNotice = "genbus-notice"
 	// HeaderVersion is the version of a task event, in decimal.
 	HeaderVersion = "genbus-version"
-	// HeaderStatus and HeaderCreatedAt (RFC 3339) let a reader of headers list
-	// jobs without reading their bodies.
+	// HeaderStatus and HeaderCreatedAt (RFC 3339) allow listing jobs without reading their bodies.
 	HeaderStatus    = "genbus-status"
 	HeaderCreatedAt = "genbus-created-at"
-	// HeaderStartBy is when a job that was not started yet fails (RFC 3339): its
-	// expires_at, or the end of its route's queue timeout.
+	// HeaderStartBy is when a job that has not started fails (RFC 3339): its expires_at or the end
+	// of its route's queue timeout, whichever is earlier.
 	HeaderStartBy = "genbus-start-by"
-	// HeaderEndBy is when a job that was started fails unless it ends (RFC 3339).
+	// HeaderEndBy is when a started job fails unless it ends (RFC 3339).
 	HeaderEndBy = "genbus-end-by"
 	// HeaderWriter is the replica that wrote a task event.
 	HeaderWriter = "genbus-writer"
-	// HeaderIndex is what the index of jobs keeps of a task event, next to what other headers
-	// say: publisher.Facts. It is genbus's own.
+	// HeaderIndex has the facts about a task event that the index of jobs keeps in addition to
+	// other headers; see publisher.Facts. Internal to genbus.
 	HeaderIndex = "genbus-index"
-	// HeaderNonce is the nonce of the write that stored a task event. It is the
-	// only proof that a write was ours.
+	// HeaderNonce is the nonce of the write that stored a task event. Only the nonce proves which
+	// write won.
 	HeaderNonce = "genbus-nonce"
 	// HeaderErrorCode is the code of a dead letter or an error reply.
 	HeaderErrorCode = "genbus-error-code"
-	// HeaderRetryAfter is when to send a refused request again, in seconds.
+	// HeaderRetryAfter is the number of seconds before a refused request may be retried.
 	HeaderRetryAfter = "Retry-After"
 )
 
@@ -66,6 +64,6 @@ const (
 	ContentTypeJSON     = "application/json"
 )
 
-// MetadataRevision is the metadata key of streams and consumers that holds the
-// revision of their configuration.
+// MetadataRevision is the metadata key of streams and consumers for the revision of their
+// configuration.
 const MetadataRevision = "genbus-config-revision"

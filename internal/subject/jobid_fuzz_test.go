@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// FuzzKindOf: what may be a job's id is fit for a subject, and ids that are made
-// are of the kind that they were made for.
+// FuzzKindOf checks that every accepted ID is a legal token, and that JobID makes IDs of the
+// requested kind.
 func FuzzKindOf(f *testing.F) {
 	for _, seed := range []string{
 		"", "video_", "video_aaaaaaaaaaaaaaaaaaaaaaaaaa", "chat_aaaaaaaaaaaaaaaaaaaaaaaaaa", "image_aaaaaaaaaaaaaaaaaaaaaaaaaa", "video_aaaaaaaaaaaaaaaaaaaaaaaaa.", "video_" + strings.Repeat("*", 26),

@@ -5,23 +5,20 @@ import (
 	"strings"
 )
 
-// InvalidTenant replaces, in dead letter subjects, a tenant that is not a legal
-// token.
+// InvalidTenant replaces an illegal tenant in dead letter subjects.
 const InvalidTenant = "_invalid"
 
-// Requests is the stream GENBUS_REQUESTS: the durable inbox.
+// Requests names the stream GENBUS_REQUESTS: the durable inbox.
 func (s Space) Requests() string { return s.stream + "_REQUESTS" }
 
-// RequestPattern is what the inbox of one kind listens to:
-// genbus.request.<kind>.*.
+// RequestPattern matches the inbox subjects of one kind: genbus.request.<kind>.*.
 func (s Space) RequestPattern(k Kind) string { return s.join("request", string(k), "*") }
 
-// Request is the inbox subject of one tenant: genbus.request.<kind>.<tenant>.
+// Request is a tenant's inbox subject: genbus.request.<kind>.<tenant>.
 func (s Space) Request(k Kind, tenant string) string { return s.join("request", string(k), tenant) }
 
-// ParseRequest is the inverse of Request. The tenant is returned as it is,
-// even when it is not a legal token, together with the error, so that the dead
-// letter can name it.
+// ParseRequest is the inverse of Request. With an error it still returns the tenant, even an
+// illegal one, so that the dead letter can name it.
 func (s Space) ParseRequest(subject string) (Kind, string, error) {
 	rest, ok := strings.CutPrefix(subject, s.prefix+".request.")
 	if !ok {
@@ -36,11 +33,10 @@ func (s Space) ParseRequest(subject string) (Kind, string, error) {
 	return k, tenant, CheckToken(tenant)
 }
 
-// Call is the request-reply subject of one tenant: genbus.call.<kind>.<tenant>.
+// Call is a tenant's request-reply subject: genbus.call.<kind>.<tenant>.
 func (s Space) Call(k Kind, tenant string) string { return s.join("call", string(k), tenant) }
 
-// CallPattern is what the request-reply endpoint of one kind listens to:
-// genbus.call.<kind>.*.
+// CallPattern matches the request-reply subjects of one kind: genbus.call.<kind>.*.
 func (s Space) CallPattern(k Kind) string { return s.join("call", string(k), "*") }
 
 // ParseCall is the inverse of Call.
@@ -53,14 +49,14 @@ func (s Space) ParseCall(subject string) (Kind, string, error) {
 	return k, t[1], err
 }
 
-// Dead is the stream GENBUS_DEAD: accepted jobs that could not be processed.
+// Dead names the stream GENBUS_DEAD: dead letters of accepted jobs.
 func (s Space) Dead() string { return s.stream + "_DEAD" }
 
-// DeadPattern is everything in the stream of dead letters: genbus.dead.>.
+// DeadPattern matches all dead letters of accepted jobs: genbus.dead.>.
 func (s Space) DeadPattern() string { return s.join("dead", ">") }
 
-// DeadLetter is the subject of one dead letter: genbus.dead.<kind>.<tenant>.<id>.
-// An illegal tenant becomes InvalidTenant.
+// DeadLetter is the subject of one dead letter: genbus.dead.<kind>.<tenant>.<id>. An illegal tenant
+// becomes InvalidTenant.
 func (s Space) DeadLetter(k Kind, tenant, id string) string {
 	if CheckToken(tenant) != nil {
 		tenant = InvalidTenant
@@ -68,26 +64,24 @@ func (s Space) DeadLetter(k Kind, tenant, id string) string {
 	return s.join("dead", string(k), tenant, id)
 }
 
-// DeadLetters is every dead letter of a kind and a tenant, where an empty one means
-// any: genbus.dead.<kind>.<tenant>.*. The caller has checked the tenant.
+// DeadLetters matches the dead letters of a kind and tenant, each empty for any:
+// genbus.dead.<kind>.<tenant>.*. The caller must have checked the tenant.
 func (s Space) DeadLetters(k Kind, tenant string) string {
 	return s.join("dead", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }
 
-// Rejected is the stream GENBUS_REJECTED: what came into the inbox and was never
-// accepted.
+// Rejected names the stream GENBUS_REJECTED: inbox requests that were never accepted.
 func (s Space) Rejected() string { return s.stream + "_REJECTED" }
 
-// FirstRejected is the first sequence of GENBUS_REJECTED. GENBUS_DEAD never gets there,
-// so that one number names a letter of either stream.
+// FirstRejected is the first sequence of GENBUS_REJECTED. GENBUS_DEAD never reaches it, so a
+// sequence identifies a dead letter of either stream.
 const FirstRejected = 1_000_000_000_000
 
-// RejectedPattern is everything in the stream of rejected requests:
-// genbus.rejected.>.
+// RejectedPattern matches all rejected requests: genbus.rejected.>.
 func (s Space) RejectedPattern() string { return s.join("rejected", ">") }
 
-// RejectedLetter is the subject of rejected requests:
-// genbus.rejected.<kind>.<tenant>.<slot>. An illegal tenant becomes InvalidTenant.
+// RejectedLetter is the subject of rejected requests: genbus.rejected.<kind>.<tenant>.<slot>. An
+// illegal tenant becomes InvalidTenant.
 func (s Space) RejectedLetter(k Kind, tenant, slot string) string {
 	if CheckToken(tenant) != nil {
 		tenant = InvalidTenant
@@ -95,7 +89,7 @@ func (s Space) RejectedLetter(k Kind, tenant, slot string) string {
 	return s.join("rejected", string(k), tenant, slot)
 }
 
-// RejectedLetters is every rejected request of a kind and a tenant, as DeadLetters.
+// RejectedLetters matches the rejected requests of a kind and tenant, like DeadLetters.
 func (s Space) RejectedLetters(k Kind, tenant string) string {
 	return s.join("rejected", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }

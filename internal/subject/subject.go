@@ -1,6 +1,5 @@
-// Package subject names every stream, subject, header and durable consumer of
-// genbus: pattern, builder and parser side by side. It is not a client; nothing
-// here talks to NATS.
+// Package subject names every stream, subject, header and durable consumer of genbus, with pattern,
+// builder and parser side by side.
 package subject
 
 import (
@@ -11,27 +10,26 @@ import (
 // Kind is the kind of a job, and its token in subjects.
 type Kind string
 
-// The kinds.
+// Kinds of jobs.
 const (
 	Video Kind = "video"
 	Chat  Kind = "chat"
 )
 
-// Kinds lists all kinds, in the order in which documents name them.
+// Kinds lists all kinds, in the order of the documents.
 var Kinds = []Kind{Video, Chat}
 
 // Valid reports whether k is one of the kinds.
 func (k Kind) Valid() bool { return k == Video || k == Chat }
 
-// DefaultPrefix is the first token of every subject unless nats.prefix says
-// otherwise.
+// DefaultPrefix is the default of nats.prefix, which begins every subject.
 const DefaultPrefix = "genbus"
 
-// maxToken is the longest legal token, in bytes.
+// maxToken is the length of the longest legal token, in bytes.
 const maxToken = 64
 
-// CheckToken reports whether s may stand as one token of a subject: 1 to 64 of
-// [A-Za-z0-9_-]. Everything else is refused before it reaches a subject.
+// CheckToken fails unless s is a legal token of a subject: 1 to 64 characters of [A-Za-z0-9_-].
+// Nothing else may get into a subject.
 func CheckToken(s string) error {
 	if s == "" || len(s) > maxToken {
 		return fmt.Errorf("%q is not a legal name: it needs 1 to %d characters of [A-Za-z0-9_-]", clip(s), maxToken)
@@ -55,15 +53,15 @@ func clip(s string) string {
 	return s
 }
 
-// Space is the set of names under one prefix. The zero value is not usable; New
-// makes one.
+// Space builds and parses the names under one prefix. Create it with New; the zero value is
+// unusable.
 type Space struct {
 	prefix string
 	stream string
 }
 
-// New returns the names under prefix: one or more legal tokens joined by dots.
-// An empty prefix is DefaultPrefix.
+// New returns the names under prefix: one or more legal tokens joined by dots. An empty prefix
+// means DefaultPrefix.
 func New(prefix string) (Space, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -82,11 +80,10 @@ func Default() Space {
 	return Space{prefix: DefaultPrefix, stream: "GENBUS"}
 }
 
-// Prefix is the prefix itself.
+// Prefix returns the prefix.
 func (s Space) Prefix() string { return s.prefix }
 
-// StreamOf is the stream that listens to a subject; empty for one that is none of genbus's
-// streams.
+// StreamOf returns the stream that listens to a subject; empty if none of genbus's streams does.
 func (s Space) StreamOf(subject string) string {
 	rest, ours := strings.CutPrefix(subject, s.prefix+".")
 	if !ours {
@@ -117,8 +114,7 @@ func (s Space) StreamOf(subject string) string {
 	}
 }
 
-// join builds a subject from the prefix and tokens. The callers have
-// checked the tokens.
+// join builds a subject from the prefix and tokens, which the caller must have checked.
 func (s Space) join(tokens ...string) string {
 	n := len(s.prefix)
 	for _, t := range tokens {
@@ -134,8 +130,8 @@ func (s Space) join(tokens ...string) string {
 	return b.String()
 }
 
-// split takes subject apart after prefix and the fixed token word, and wants
-// exactly n more tokens, each of them legal.
+// split returns the n tokens of subject after prefix and word. It fails on another number of tokens
+// or an illegal one.
 func (s Space) split(subject, word string, n int) ([]string, error) {
 	rest, ok := strings.CutPrefix(subject, s.prefix+"."+word+".")
 	if !ok {

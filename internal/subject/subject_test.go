@@ -87,8 +87,8 @@ func TestParseRequestNamesTheIllegalTenant(t *testing.T) {
 	}
 }
 
-// FuzzParse feeds every parser: none panics, and what parses builds the same
-// subject again.
+// FuzzParse checks that no subject breaks a parser, and that building a parsed name gives the same
+// subject.
 func FuzzParse(f *testing.F) {
 	s := Default()
 	for _, seed := range []string{

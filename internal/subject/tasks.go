@@ -1,19 +1,18 @@
 package subject
 
-// Tasks is the stream GENBUS_TASKS: the log of record, and the feed of finished
-// jobs.
+// Tasks names the stream GENBUS_TASKS: the task log, and the feed of finished jobs.
 func (s Space) Tasks() string { return s.stream + "_TASKS" }
 
-// TaskPattern is every job's log: genbus.task.>.
+// TaskPattern matches every job's log: genbus.task.>.
 func (s Space) TaskPattern() string { return s.join("task", ">") }
 
-// Task is the one literal subject of a job's log: genbus.task.<kind>.<tenant>.<id>.
+// Task is the subject of one job's log: genbus.task.<kind>.<tenant>.<id>.
 func (s Space) Task(k Kind, tenant, id string) string { return s.join("task", string(k), tenant, id) }
 
-// TaskAnyTenant is the log of one job, whichever tenant has it: genbus.task.<kind>.*.<id>.
+// TaskAnyTenant matches the log of one job of any tenant: genbus.task.<kind>.*.<id>.
 func (s Space) TaskAnyTenant(k Kind, id string) string { return s.join("task", string(k), "*", id) }
 
-// JobName is what a task subject says.
+// JobName is a parsed task subject.
 type JobName struct {
 	Kind   Kind
 	Tenant string
@@ -23,16 +22,15 @@ type JobName struct {
 // ParseTask is the inverse of Task.
 func (s Space) ParseTask(subject string) (JobName, error) { return s.parseTask(subject, "task") }
 
-// DonePattern is the feed of finished jobs: genbus.done.>.
+// DonePattern matches the feed of finished jobs: genbus.done.>.
 func (s Space) DonePattern() string { return s.join("done", ">") }
 
-// Done is the subject of one finished job:
-// genbus.done.<kind>.<tenant>.<status>.<id>.
+// Done is the subject of one finished job: genbus.done.<kind>.<tenant>.<status>.<id>.
 func (s Space) Done(k Kind, tenant, status, id string) string {
 	return s.join("done", string(k), tenant, status, id)
 }
 
-// DoneName is what a done subject says.
+// DoneName is a parsed done subject.
 type DoneName struct {
 	Kind   Kind
 	Tenant string
@@ -50,12 +48,10 @@ func (s Space) ParseDone(subject string) (DoneName, error) {
 	return DoneName{Kind: k, Tenant: t[1], Status: t[2], ID: t[3]}, err
 }
 
-// LiveTaskPattern is where committed events of all jobs are republished:
-// genbus.live.task.>.
+// LiveTaskPattern matches the republished events of all jobs: genbus.live.task.>.
 func (s Space) LiveTaskPattern() string { return s.join("live", "task", ">") }
 
-// LiveTask is where the events of one job are republished:
-// genbus.live.task.<kind>.<tenant>.<id>.
+// LiveTask is the subject of one job's republished events: genbus.live.task.<kind>.<tenant>.<id>.
 func (s Space) LiveTask(k Kind, tenant, id string) string {
 	return s.join("live", "task", string(k), tenant, id)
 }
@@ -65,31 +61,29 @@ func (s Space) ParseLiveTask(subject string) (JobName, error) {
 	return s.parseTask(subject, "live.task")
 }
 
-// AnyWriter is the writer in Notice where all replicas are told.
+// AnyWriter is the writer in Notice that addresses all replicas.
 const AnyWriter = "any"
 
-// Notice is where a replica hears of events that others have written into its jobs:
-// genbus.internal.notice.<writer>, with the writer of its own events.
+// Notice is the subject of peer notifications about events that others wrote into a replica's jobs:
+// genbus.internal.notice.<writer>, with the writer of the replica's events.
 func (s Space) Notice(writer string) string { return s.join("internal", "notice", writer) }
 
-// Dispatch is where replicas tell each other which routes' backlogs they dispatch:
+// Dispatch is where replicas agree on who dispatches which route's backlog:
 // genbus.internal.dispatch.
 func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
 
-// Replicas is where replicas say that they are there, and ask each other how they are doing:
+// Replicas is where replicas announce themselves and query each other's state:
 // genbus.internal.replicas.
 func (s Space) Replicas() string { return s.join("internal", "replicas") }
 
-// Upstreams carries breaker state between replicas:
-// genbus.internal.upstreams.
+// Upstreams carries breaker state between replicas: genbus.internal.upstreams.
 func (s Space) Upstreams() string { return s.join("internal", "upstreams") }
 
-// Index is where a replica that keeps the index of jobs is asked for it:
-// genbus.internal.index.<writer>, with the writer of its own events.
+// Index is where a replica that keeps the index of jobs answers queries:
+// genbus.internal.index.<writer>, with the writer of the replica's events.
 func (s Space) Index(writer string) string { return s.join("internal", "index", writer) }
 
-// IndexKeepers is where replicas tell each other which of them keep the index:
-// genbus.internal.index.keepers.
+// IndexKeepers is where replicas agree on who keeps the index: genbus.internal.index.keepers.
 func (s Space) IndexKeepers() string { return s.join("internal", "index", "keepers") }
 
 func (s Space) parseTask(subject, word string) (JobName, error) {

@@ -1,9 +1,9 @@
 package subject
 
-// UsageStream is the stream GENBUS_USAGE: what ended jobs consumed.
+// UsageStream names the stream GENBUS_USAGE: consumption of ended jobs.
 func (s Space) UsageStream() string { return s.stream + "_USAGE" }
 
-// UsagePattern is everything in the stream of usage: genbus.usage.>.
+// UsagePattern matches everything in that stream: genbus.usage.>.
 func (s Space) UsagePattern() string { return s.join("usage", ">") }
 
 // Usage is the subject of one job's usage: genbus.usage.<kind>.<tenant>.<id>.

@@ -1,31 +1,31 @@
 package subject
 
-// Wait is the stream GENBUS_WAIT: accepted jobs that wait for their turn to come
-// into GENBUS_WORK. It is a stream of its own so that the two can be full
-// independently: what waits here must never keep itself out of there.
+// Wait names the stream GENBUS_WAIT: the backlog of accepted jobs that are not in GENBUS_WORK yet.
+// Separate streams fill up independently: a full backlog must not keep its own jobs out of
+// GENBUS_WORK.
 func (s Space) Wait() string { return s.stream + "_WAIT" }
 
-// WaitPattern is everything that waits: genbus.wait.>.
+// WaitPattern matches the whole backlog: genbus.wait.>.
 func (s Space) WaitPattern() string { return s.join("wait", ">") }
 
-// WaitRoutePattern is what waits for one route: genbus.wait.<kind>.<route>.>.
+// WaitRoutePattern matches one route's backlog: genbus.wait.<kind>.<route>.>.
 func (s Space) WaitRoutePattern(k Kind, route string) string {
 	return s.join("wait", string(k), route, ">")
 }
 
-// WaitTenantPattern is what waits for one route of one tenant:
+// WaitTenantPattern matches one tenant's jobs in a route's backlog:
 // genbus.wait.<kind>.<route>.<tenant>.*.
 func (s Space) WaitTenantPattern(k Kind, route, tenant string) string {
 	return s.join("wait", string(k), route, tenant, "*")
 }
 
-// WaitItem is the subject of one waiting job's work item:
+// WaitItem is the subject of one job's work item in the backlog:
 // genbus.wait.<kind>.<route>.<tenant>.<id>.
 func (s Space) WaitItem(k Kind, route, tenant, id string) string {
 	return s.join("wait", string(k), route, tenant, id)
 }
 
-// WaitAnyRoute is the waiting work item of one job, whichever route it is for:
+// WaitAnyRoute matches the work item of one job in the backlog of any route:
 // genbus.wait.<kind>.*.<tenant>.<id>.
 func (s Space) WaitAnyRoute(k Kind, tenant, id string) string {
 	return s.join("wait", string(k), "*", tenant, id)
@@ -41,7 +41,7 @@ func (s Space) ParseWaitItem(subject string) (WorkName, error) {
 	return WorkName{Kind: k, Route: t[1], Tenant: t[2], ID: t[3]}, err
 }
 
-// HeaderRecorded marks a work item that came from GENBUS_WAIT after its job was in
-// the log: a sequence in GENBUS_TASKS, in decimal, that an event of the job had.
-// Only genbus writes and reads it.
+// HeaderRecorded marks a work item that was dispatched from GENBUS_WAIT after its job had been
+// logged. Its value is the sequence in GENBUS_TASKS of an event of the job, in decimal. Internal to
+// genbus.
 const HeaderRecorded = "genbus-recorded"

@@ -2,30 +2,28 @@ package subject
 
 import "strings"
 
-// Work is the stream GENBUS_WORK: one message for each accepted, unfinished job.
+// Work names the stream GENBUS_WORK: one message per unfinished job that is ready or held.
 func (s Space) Work() string { return s.stream + "_WORK" }
 
-// WorkPattern is everything in the work stream: genbus.work.>.
+// WorkPattern matches everything in that stream: genbus.work.>.
 func (s Space) WorkPattern() string { return s.join("work", ">") }
 
-// WorkRoutePattern is the work of one route: genbus.work.<kind>.<route>.>.
+// WorkRoutePattern matches the work items of one route: genbus.work.<kind>.<route>.>.
 func (s Space) WorkRoutePattern(k Kind, route string) string {
 	return s.join("work", string(k), route, ">")
 }
 
-// WorkItem is the subject of one job's work item:
-// genbus.work.<kind>.<route>.<tenant>.<id>.
+// WorkItem is the subject of one job's work item: genbus.work.<kind>.<route>.<tenant>.<id>.
 func (s Space) WorkItem(k Kind, route, tenant, id string) string {
 	return s.join("work", string(k), route, tenant, id)
 }
 
-// WorkAnyRoute is the work item of one job, whichever route holds it:
-// genbus.work.<kind>.*.<tenant>.<id>.
+// WorkAnyRoute matches the work item of one job on any route: genbus.work.<kind>.*.<tenant>.<id>.
 func (s Space) WorkAnyRoute(k Kind, tenant, id string) string {
 	return s.join("work", string(k), "*", tenant, id)
 }
 
-// WorkName is what a work subject says.
+// WorkName is a parsed work or wait subject.
 type WorkName struct {
 	Kind   Kind
 	Route  string
@@ -43,15 +41,15 @@ func (s Space) ParseWorkItem(subject string) (WorkName, error) {
 	return WorkName{Kind: k, Route: t[1], Tenant: t[2], ID: t[3]}, err
 }
 
-// WorkDurable is the durable consumer of one route: <kind>-<route>.
+// WorkDurable names the durable consumer of one route: <kind>-<route>.
 func WorkDurable(k Kind, route string) string { return string(k) + "-" + route }
 
-// ParseWorkDurable is the inverse of WorkDurable; false for another consumer.
+// ParseWorkDurable is the inverse of WorkDurable; ok is false for other consumers.
 func ParseWorkDurable(durable string) (k Kind, route string, ok bool) {
 	kind, route, found := strings.Cut(durable, "-")
 	k, err := parseKind(kind)
 	return k, route, found && err == nil && route != ""
 }
 
-// IntakeDurable is the durable consumer of the inbox of one kind.
+// IntakeDurable names the durable consumer of one kind's inbox.
 func IntakeDurable(k Kind) string { return "intake-" + string(k) }

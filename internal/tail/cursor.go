@@ -7,25 +7,25 @@ import (
 	"sort"
 )
 
-// turn is how many items a follower that catches up is given at a time.
+// turn is the number of items that Next returns at most to a follower that is catching up.
 const turn = 64
 
-// Cursor is one follower's place in a log. Its methods are called by one goroutine;
-// Signal alone may be received from by any.
+// Cursor is one follower's position in a log. Its methods must be called from one goroutine. Any
+// goroutine may receive from Signal.
 type Cursor[K comparable, V any] struct {
 	t      *tail[K, V]
 	signal chan struct{}
 	buf    []Item[V]
 
-	// Under the tail's lock:
+	// Guarded by the tail's lock:
 	epoch int64
 	at    uint64
-	live  bool  // it has caught up, and may be Buffer behind from now on
-	taken int64 // what it has had of the tail's total
+	live  bool  // it has caught up, and may fall behind by Options.Buffer from now on
+	taken int64 // the tail's total at the last copy
 	cut   bool
 }
 
-// Signal is sent to when Next may have something.
+// Signal returns a channel that receives a value when Next may have items.
 func (c *Cursor[K, V]) Signal() <-chan struct{} { return c.signal }
 
 func (c *Cursor[K, V]) ring() {
@@ -35,16 +35,16 @@ func (c *Cursor[K, V]) ring() {
 	}
 }
 
-// Close ends the following. It may be called twice.
+// Close ends the cursor. It may be called twice.
 func (c *Cursor[K, V]) Close() {
 	if c.t.leave(c) {
 		c.t.set.remove(c.t)
 	}
 }
 
-// Started waits until the head of the log was read, and returns it; false: the log is
-// empty. The head may be as old as the tail's last check, where others follow already,
-// unless the follower knows of another epoch.
+// Started waits for the first read of the head and returns the head. found is false for an empty
+// log. If others follow the log already, the head may be as old as the tail's last check, unless
+// the cursor was joined with another epoch.
 func (c *Cursor[K, V]) Started(ctx context.Context) (head Item[V], found bool, err error) {
 	t := c.t
 	if err := t.await(ctx, func() bool { return t.headDone > 0 }); err != nil {
@@ -66,8 +66,8 @@ func (c *Cursor[K, V]) Started(ctx context.Context) (head Item[V], found bool, e
 	return head, false, nil
 }
 
-// Sync waits until the leader was asked for the last item, after the call, and everything
-// up to it can be taken from Next. Those who ask at the same time share the reading.
+// Sync waits until a head read that starts after the call has finished. Next then returns
+// everything up to that head. Concurrent callers share the read.
 func (c *Cursor[K, V]) Sync(ctx context.Context) error {
 	t := c.t
 	t.mu.Lock()
@@ -78,7 +78,7 @@ func (c *Cursor[K, V]) Sync(ctx context.Context) error {
 	return t.await(ctx, func() bool { return t.final || t.headDone >= ticket })
 }
 
-// await waits until done, which is called with the lock.
+// await waits until done returns true or the tail fails. It calls done with the lock held.
 func (t *tail[K, V]) await(ctx context.Context, done func() bool) error {
 	for {
 		t.mu.Lock()
@@ -98,24 +98,24 @@ func (t *tail[K, V]) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// MoveTo goes on from behind a place of an epoch.
+// MoveTo continues after a position of an epoch.
 func (c *Cursor[K, V]) MoveTo(epoch int64, at uint64) {
 	c.t.mu.Lock()
 	defer c.t.mu.Unlock()
 	c.epoch, c.at, c.live = epoch, at, false
 }
 
-// Epoch is that of the items which Next returned last.
+// Epoch returns the epoch of the items that Next returned last.
 func (c *Cursor[K, V]) Epoch() int64 {
 	c.t.mu.Lock()
 	defer c.t.mu.Unlock()
 	return c.epoch
 }
 
-// Next returns the next items, in order and without a gap; none when the log has no more,
-// as far as is known: Signal tells when to ask again. They are good until the next call.
-// The error is io.EOF behind the final item, ErrSlowReader, the end of ctx, or why the log
-// can be read no more. It waits where the stream is read.
+// Next returns the next items, in order and without a gap. It returns none if no more are known;
+// Signal then tells when to call again. The items are valid until the next call. It blocks while it
+// reads the stream. It fails with io.EOF after the final item, with ErrSlowReader, with the cause
+// of ctx, or with the error that ended the tail.
 func (c *Cursor[K, V]) Next(ctx context.Context) ([]Item[V], error) {
 	t := c.t
 	for {
@@ -152,7 +152,8 @@ func (c *Cursor[K, V]) moved(to uint64) {
 	c.at = max(c.at, to)
 }
 
-// copy needs the tail's lock.
+// copy returns the items that the tail keeps after the cursor's position. Callers hold the tail's
+// lock.
 func (c *Cursor[K, V]) copy() ([]Item[V], error) {
 	t := c.t
 	clear(c.buf)

@@ -1,4 +1,4 @@
 package tail
 
-// Held is what all tails keep, in bytes.
+// Held returns the number of bytes that all tails keep.
 func (s *Set[K, V]) Held() int64 { return s.held.Load() }

@@ -11,26 +11,24 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Options are the limits of a Set. Zero fields: the defaults.
+// Options sets the limits of a Set. Zero fields select the defaults.
 type Options struct {
-	// Buffer bounds what a follower may be behind, and what a tail keeps for those who
-	// come later, in bytes. A single item may be longer. Default: 1 MiB.
+	// Buffer is how far a follower may fall behind, and how much a tail keeps for later followers,
+	// in bytes. A single item may be larger. Default: 1 MiB.
 	Buffer int
-	// Budget bounds what all tails keep for those who come later, in bytes; where it is used
-	// each keeps its last item all the same. A follower that is behind holds up to Buffer
-	// more. Default: 64 MiB.
+	// Budget bounds what all tails keep for later followers, in bytes. Above it, each tail still
+	// keeps its last item, and up to Buffer for a follower that is behind. Default: 64 MiB.
 	Budget int64
-	// Silence is how long nothing comes before a log is checked: live delivery can lose
-	// the last item. Default: 10s.
+	// Silence is the time without an item after which a log is checked, because live delivery can
+	// lose the last item. Default: 10s.
 	Silence time.Duration
-	// Reads is how many readings of the stream are under way at a time. The broker
-	// answers them one after the other: without a bound, those who read long logs would
-	// keep it from all others. Default: 4.
+	// Reads is the number of concurrent reads of the stream. The broker serves reads one at a time:
+	// without a bound, reads of long logs would block all other clients. Default: 4.
 	Reads int
-	// Patience is how long failing reads are tried again before followers end with their
-	// error. Default: 30s.
+	// Patience is how long failing reads are retried before followers get the error. Default: 30s.
 	Patience time.Duration
-	// Trouble says at once why nothing can be read now, to a follower that has just come.
+	// Trouble returns why the stream cannot be read now, or nil. If it returns an error, a new
+	// follower fails at its first failed read. Default: no trouble.
 	Trouble func() error
 }
 
@@ -46,16 +44,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// missingEvery is how many checks of a silent log pass until one also asks whether the
-// log is still there.
+// missingEvery makes every sixth check of a silent log also ask whether the log still exists.
 const missingEvery = 6
 
-// Set is the logs of one stream that are followed. It is safe for concurrent use.
+// Set holds the tails of the followed logs of one stream. It is safe for concurrent use.
 type Set[K comparable, V any] struct {
 	source Source[K, V]
 	opts   Options
 	reads  chan struct{}
-	held   atomic.Int64 // bytes of all tails' items
+	held   atomic.Int64 // size of the items that all tails keep
 	wake   chan struct{}
 
 	mu       sync.Mutex
@@ -64,7 +61,7 @@ type Set[K comparable, V any] struct {
 	sweeping context.CancelFunc // nil: no sweep runs
 }
 
-// NewSet returns a Set.
+// NewSet returns a Set that reads from source.
 func NewSet[K comparable, V any](source Source[K, V], o Options) *Set[K, V] {
 	o = o.withDefaults()
 	return &Set[K, V]{
@@ -73,9 +70,9 @@ func NewSet[K comparable, V any](source Source[K, V], o Options) *Set[K, V] {
 	}
 }
 
-// Join follows a log from behind a place of an epoch. A log that has ended, as its follower
-// says or as its final item does, is read again: nothing is taken from memory that may be
-// gone from the stream. Those who come while it is read share the reading.
+// Join follows a log from after a position of an epoch. If the log has ended, according to the
+// caller or to its final item, Join reads it again, because items in memory may have been removed
+// from the stream. Followers that join during that read share it.
 func (s *Set[K, V]) Join(key K, epoch int64, after uint64, ended bool) *Cursor[K, V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +83,8 @@ func (s *Set[K, V]) Join(key K, epoch int64, after uint64, ended bool) *Cursor[K
 	return c
 }
 
-// join adds a follower, unless the tail has ended, failed or lost its last one.
+// join adds a follower. It returns false if a new tail is needed: this one has failed, ended or
+// lost its last follower, or the log has ended and must be read again.
 func (t *tail[K, V]) join(c *Cursor[K, V], ended bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,10 +96,10 @@ func (t *tail[K, V]) join(c *Cursor[K, V], ended bool) bool {
 	return true
 }
 
-// begin makes a tail with its first follower, who is there before anything is read: a tail
-// that has failed or ended takes none. It needs the lock.
+// begin creates a tail with its first follower. The follower is added before the first read,
+// because a tail that has failed or ended accepts none. Callers hold mu.
 func (s *Set[K, V]) begin(key K, first *Cursor[K, V]) {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it is all followers', and ends with the last
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // ends with the last follower
 	t := &tail[K, V]{
 		set: s, key: key, ctx: ctx, cancel: cancel, reading: true, changed: make(chan struct{}),
 		cursors: map[*Cursor[K, V]]struct{}{first: {}}, pages: map[uint64]*page[V]{},
@@ -110,7 +108,7 @@ func (s *Set[K, V]) begin(key K, first *Cursor[K, V]) {
 	s.tails[t], s.byKey[key] = struct{}{}, t
 	go t.run(nil)
 	if s.sweeping == nil {
-		ctx, s.sweeping = context.WithCancel(context.Background()) //nolint:forbidigo // it is all tails', and ends with the last
+		ctx, s.sweeping = context.WithCancel(context.Background()) //nolint:forbidigo // ends with the last tail
 		go s.sweep(ctx)
 	}
 }
@@ -128,8 +126,8 @@ func (s *Set[K, V]) remove(t *tail[K, V]) {
 	}
 }
 
-// Wake checks every log: what was published while the connection was away is gone, and
-// the stream may be another one.
+// Wake checks every log after a reconnect: items published during the disconnect were not
+// delivered, and the stream may have been recreated.
 func (s *Set[K, V]) Wake() {
 	s.mu.Lock()
 	for t := range s.tails {
@@ -144,7 +142,8 @@ func (s *Set[K, V]) Wake() {
 	}
 }
 
-// retry reads, and again what the broker could not answer, within the patience.
+// retry calls read until it succeeds, for up to Options.Patience while the broker is unavailable.
+// If patient is false, an error from Options.Trouble ends it at once.
 func (s *Set[K, V]) retry(ctx context.Context, patient bool, read func(context.Context) error) error {
 	var since time.Time
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -161,12 +160,12 @@ func (s *Set[K, V]) retry(ctx context.Context, patient bool, read func(context.C
 	}
 }
 
-// Retry reads for one follower with the same patience.
+// Retry calls read for one follower, with the same retries.
 func (s *Set[K, V]) Retry(ctx context.Context, read func(context.Context) error) error {
 	return s.retry(ctx, true, read)
 }
 
-// read reads when its turn comes.
+// read calls read within the limit Options.Reads.
 func (s *Set[K, V]) read(ctx context.Context, read func(context.Context) error) error {
 	select {
 	case s.reads <- struct{}{}:
@@ -177,7 +176,7 @@ func (s *Set[K, V]) read(ctx context.Context, read func(context.Context) error) 
 	return read(ctx)
 }
 
-// sweep checks the logs of which nothing was heard for a while, many at a time.
+// sweep checks silent logs in batches until ctx ends.
 func (s *Set[K, V]) sweep(ctx context.Context) {
 	ticker := time.NewTicker(min(max(s.opts.Silence/10, time.Millisecond), time.Second))
 	defer ticker.Stop()
@@ -199,7 +198,7 @@ func (s *Set[K, V]) sweep(ctx context.Context) {
 				failing = time.Now()
 			}
 			if ctx.Err() != nil || broker.Unavailable(err) && time.Since(failing) <= s.opts.Patience {
-				break // the next tick tries again
+				break // retry at the next tick
 			}
 			for _, d := range batch {
 				d.t.fail(err)
@@ -208,7 +207,6 @@ func (s *Set[K, V]) sweep(ctx context.Context) {
 	}
 }
 
-// due is a tail that is to be checked.
 type due[K comparable, V any] struct {
 	t       *tail[K, V]
 	known   Known[K]
@@ -216,8 +214,8 @@ type due[K comparable, V any] struct {
 	missing bool
 }
 
-// due lists the tails of which nothing was heard, those first that must still be there,
-// then by what is known of them: a check asks for what is above the least.
+// due lists the tails that are due for a check. Those whose existence is checked come first, then
+// those with the lowest known sequence: a check asks for everything above the lowest of its batch.
 func (s *Set[K, V]) due() []due[K, V] {
 	var out []due[K, V]
 	now := time.Now()
@@ -265,12 +263,12 @@ func (s *Set[K, V]) check(ctx context.Context, batch []due[K, V]) error {
 	return nil
 }
 
-// found takes what a check has found.
+// found applies the result of a check.
 func (t *tail[K, V]) found(d due[K, V], change Change, behind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.checked = time.Now()
-	t.woken -= d.woken // the check may have been answered before a later Wake
+	t.woken -= d.woken // a Wake during the check needs another one
 	t.checks++
 	switch {
 	case behind || change.Epoch != 0 && change.Epoch != t.epoch:

@@ -1,14 +1,10 @@
-// Package tail lets any number of followers read one growing log of a job with one
-// subscription and one reading of its stream between them. It knows neither what a log
-// holds nor where it is stored: a Source does.
+// Package tail shares one subscription and one read of the stream among all followers of a job's
+// log. A Source knows how a log is encoded and stored.
 //
-// The first follower of a log makes its tail, and the last one takes it along. A tail
-// listens to what is stored, and reads the stream when it begins, after a gap, when asked
-// to (Sync), and where a Sweep finds that it missed something: after a silence or a
-// reconnect. What it has is kept for those who come later, up to the length of one
-// follower's buffer, and as long as all tails together keep to their budget; the last item
-// is kept in any case. A follower copies from there; what is older it reads from the
-// stream, page by page, and those who want the same page share it.
+// The first follower of a log creates its tail, and the last one closes it. A tail reads the stream
+// at its start, after a gap, on Sync, and if a sweep finds after a silence or a reconnect that it
+// missed something. It keeps recent items for later followers, within Options.Buffer and
+// Options.Budget. Followers read older items from the stream, and share the pages.
 package tail
 
 import (
@@ -20,58 +16,58 @@ import (
 	"time"
 )
 
-// ErrSlowReader says that a follower did not keep up, and was cut.
+// ErrSlowReader reports that a follower fell too far behind and was cut off.
 var ErrSlowReader = errors.New("the reader was too far behind")
 
-// Item is one message of a log. Followers share it, and do not change it.
+// Item is one message of a log. Followers share items and must not change them.
 type Item[V any] struct {
-	// Pos is its place in the log, above 0. Places rise, and may leave numbers out.
+	// Pos is the position in the log, at least 1. Positions increase and may skip numbers.
 	Pos uint64
-	// Before is the place of the one before it, or any between the two: one less than Pos
-	// where the one before is not known.
+	// Before is the position of the previous item, or any position between the two. It is Pos-1 if
+	// the previous item is unknown.
 	Before uint64
-	// Seq is its sequence in the stream.
+	// Seq is the stream sequence.
 	Seq uint64
-	// Size is what it counts for in buffers, in bytes.
+	// Size is the number of bytes that the item counts in buffers.
 	Size int
-	// Final says that nothing comes after it.
+	// Final marks the last item of the log.
 	Final bool
 	Value V
 }
 
 // Source reads the logs of a Set.
 type Source[K comparable, V any] interface {
-	// Epoch tells one making of the stream from another one, whose places begin again;
-	// 0: there is no telling now. It may be a second old.
+	// Epoch identifies the incarnation of the stream: positions restart when the stream is
+	// recreated. 0 means unknown. The answer may be a second old.
 	Epoch(ctx context.Context) (int64, error)
-	// Listen hands over what is stored from now on, in order, until stop. An error says
-	// that something came which cannot be used. live does not block.
+	// Listen calls live for each item stored from now on, in order, until stop. An error passed to
+	// live reports a message that could not be used. live does not block.
 	Listen(key K, live func(Item[V], error)) (stop func(), err error)
-	// Head reads the last item, from the leader; false: there is none.
+	// Head reads the last item from the leader. It returns false for an empty log.
 	Head(ctx context.Context, key K) (Item[V], bool, error)
-	// Page reads the first items behind a place, without a gap; none: there are none.
-	// seq is a sequence up to which the stream has none of them.
+	// Page reads the first items after a position, without a gap. An empty page means that the log
+	// has no more. The stream has none of these items up to sequence seq.
 	Page(ctx context.Context, key K, after, seq uint64) ([]Item[V], error)
-	// Behind returns the logs, by index, of which it cannot say that nothing is stored
-	// above what is known of them; with missing, also those that are gone.
+	// Behind returns the indexes of the logs that may have items above their known sequence. If
+	// missing is set, they include removed logs.
 	Behind(ctx context.Context, known []Known[K], missing bool) (Change, error)
 }
 
-// Known is a log, and the sequence up to which its tail has the stream.
+// Known is a log and the stream sequence up to which its tail is complete.
 type Known[K comparable] struct {
 	Key K
 	Seq uint64
 }
 
-// Change is what a Source knows of many logs.
+// Change is the result of Source.Behind.
 type Change struct {
 	Behind []int
-	// Seq is the sequence up to which the others have nothing else.
+	// Seq is the sequence up to which the other logs are complete.
 	Seq   uint64
 	Epoch int64
 }
 
-// tail is one log that is followed. Its methods need no lock unless they say so.
+// tail is one followed log. Callers of its methods must not hold mu unless a comment says so.
 type tail[K comparable, V any] struct {
 	set    *Set[K, V]
 	key    K
@@ -81,50 +77,52 @@ type tail[K comparable, V any] struct {
 	mu      sync.Mutex
 	cursors map[*Cursor[K, V]]struct{}
 	closed  bool
-	err     error         // why it can be read no more
-	changed chan struct{} // is closed, and made again, when what Started and Sync wait for happens
+	err     error         // why the tail failed
+	changed chan struct{} // closed and replaced whenever await may have to check again
 
-	// items is what the log has between base and last: all of it.
+	// items holds all items after position base, up to last.
 	items      []Item[V]
 	base, last uint64
 	epoch      int64
-	seq        uint64 // the sequence up to which the tail has all that the stream has for it
-	bytes      int    // of items
-	total      int64  // of all items that were ever appended
+	seq        uint64 // the tail is complete up to this stream sequence
+	bytes      int    // size of items
+	total      int64  // size of all items ever appended
 	final      bool
 
-	// waiting came while something before it is missing.
+	// waiting holds live items that follow a gap.
 	waiting      []Item[V]
 	waitingBytes int
 
 	started  bool
-	reading  bool   // whether run is
-	wantHead bool   // the leader is to be asked for the last item
-	suspect  bool   // the stream may be another one
-	heads    uint64 // readings of the head that have begun
-	headDone uint64 // the last one that is through
+	reading  bool   // run is active
+	wantHead bool   // ask the leader for the last item
+	suspect  bool   // the stream may have been recreated
+	heads    uint64 // number of head reads started
+	headDone uint64 // number of the latest head read that finished
 	pages    map[uint64]*page[V]
 
-	heard   time.Time // when something came last
-	checked time.Time // when a sweep last found that nothing was missed
+	heard   time.Time // time of the latest item
+	checked time.Time // time of the latest check by a sweep, or of the latest head read
 	checks  int
-	woken   int // calls of Wake that no sweep has answered: the next one checks it in any case
+	woken   int // calls of Wake since the latest check
 }
 
-// page is a part of the log that is older than items, while it is read.
+// page is a part of the log before tail.items, while it is read.
 type page[V any] struct {
 	done  chan struct{}
 	items []Item[V]
-	upTo  uint64 // the log has nothing else up to here
+	upTo  uint64 // items holds everything up to this position
 	err   error
 }
 
-// run reads what is wanted, and ends when nothing is.
+// run executes the steps of next until there are none or one fails. A nil stop makes it subscribe
+// first.
 func (t *tail[K, V]) run(stop func()) {
 	var err error
 	if stop == nil {
 		if stop, err = t.set.source.Listen(t.key, t.live); err == nil {
-			context.AfterFunc(t.ctx, stop) // without the lock, which a delivery that stop waits for may want
+			// AfterFunc calls stop without the lock: stop may wait for a delivery that needs it.
+			context.AfterFunc(t.ctx, stop)
 		}
 	}
 	for err == nil {
@@ -137,15 +135,15 @@ func (t *tail[K, V]) run(stop func()) {
 	t.fail(err)
 }
 
-// patient says whether failed reads are tried again although there is known trouble: for
-// those who follow already, and not for one who has just come and has a caller to answer.
+// patient reports whether failed reads are retried even if Options.Trouble returns an error. They
+// are once the tail has started. Before, the first follower has a caller to answer.
 func (t *tail[K, V]) patient() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.started
 }
 
-// next is what is to be read; nil: nothing, and run ends.
+// next returns the next read, or nil to end run.
 func (t *tail[K, V]) next() func(context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +160,7 @@ func (t *tail[K, V]) next() func(context.Context) error {
 	return nil
 }
 
-// kick needs the lock.
+// kick starts run if it is not active. Callers hold mu.
 func (t *tail[K, V]) kick() {
 	if !t.reading && t.started && t.err == nil && !t.closed && !t.final {
 		t.reading = true
@@ -183,13 +181,13 @@ func (t *tail[K, V]) fail(err error) {
 	}
 }
 
-// announce needs the lock.
+// announce wakes await. Callers hold mu.
 func (t *tail[K, V]) announce() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// readHead asks the leader for the last item, and reads what is missing before it.
+// readHead reads the last item from the leader, and everything missing before it.
 func (t *tail[K, V]) readHead(ctx context.Context) error {
 	t.mu.Lock()
 	t.heads++
@@ -200,7 +198,7 @@ func (t *tail[K, V]) readHead(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
-		t.wantHead = true // those who asked wait for the next try
+		t.wantHead = true // callers of Sync wait for the next try
 		return err
 	}
 	t.admit()
@@ -226,7 +224,7 @@ func (t *tail[K, V]) toHead(ctx context.Context) error {
 	return t.readTo(ctx, head)
 }
 
-// renew begins the log again when its stream was recreated.
+// renew restarts the log if its stream was recreated.
 func (t *tail[K, V]) renew(epoch int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,8 +235,8 @@ func (t *tail[K, V]) renew(epoch int64) {
 	}
 }
 
-// restart forgets the log, which is read from its head again. What waits may be of the
-// old stream; what comes from now on waits for the head. It needs the lock.
+// restart drops the log, which run then reads again from its head. Waiting items go too: they may
+// belong to the old stream. Callers hold mu.
 func (t *tail[K, V]) restart() {
 	if !t.started {
 		return
@@ -250,8 +248,8 @@ func (t *tail[K, V]) restart() {
 	t.wantHead = true
 }
 
-// begin takes the head of a log that was not read yet. What is older is read by those who
-// want it.
+// begin starts the log at its head, or returns false if it has started. Older items are read on
+// demand.
 func (t *tail[K, V]) begin(head Item[V], found bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -269,7 +267,7 @@ func (t *tail[K, V]) begin(head Item[V], found bool) bool {
 	return true
 }
 
-// readGap reads what is missing before the first item that waits.
+// readGap fills the gap before the first waiting item.
 func (t *tail[K, V]) readGap(ctx context.Context) error {
 	if err := t.readEpoch(ctx); err != nil {
 		return err
@@ -283,14 +281,13 @@ func (t *tail[K, V]) readGap(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// What still waits first is gone from the stream.
+	// If the item still waits, it is gone from the stream.
 	if t.admit(); len(t.waiting) > 0 && t.waiting[0].Pos == first.Pos {
 		t.pop()
 	}
 	return nil
 }
 
-// oldest is the first item that waits.
 func (t *tail[K, V]) oldest() (first Item[V], found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -308,7 +305,7 @@ func (t *tail[K, V]) readEpoch(ctx context.Context) error {
 	return err
 }
 
-// readTo appends what the log has up to an item, and the item.
+// readTo appends the items of the log up to and including to.
 func (t *tail[K, V]) readTo(ctx context.Context, to Item[V]) error {
 	for {
 		after, seq, there := t.reach(to)
@@ -321,12 +318,12 @@ func (t *tail[K, V]) readTo(ctx context.Context, to Item[V]) error {
 		}
 		t.extend(items)
 		if len(items) == 0 {
-			return nil // the item itself is gone too, or was never of this stream
+			return nil // to is gone too, or belongs to another stream
 		}
 	}
 }
 
-// reach appends an item if nothing is missing before it, and says where to read otherwise.
+// reach appends an item if nothing is missing before it. Otherwise it returns where to read on.
 func (t *tail[K, V]) reach(to Item[V]) (after, seq uint64, there bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,19 +333,19 @@ func (t *tail[K, V]) reach(to Item[V]) (after, seq uint64, there bool) {
 	return t.last, t.seq, there
 }
 
-// extend appends items that were read.
+// extend appends items read from the stream.
 func (t *tail[K, V]) extend(items []Item[V]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.cursors {
-		c.live = false // its buffer fills through no fault of its own
+		c.live = false // the read fills its buffer at once, which must not cut it off
 	}
 	for _, item := range items {
 		t.take(item)
 	}
 }
 
-// live takes what was stored just now.
+// live handles an item from the subscription, or the error of an unusable message.
 func (t *tail[K, V]) live(item Item[V], err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -359,7 +356,7 @@ func (t *tail[K, V]) live(item Item[V], err error) {
 	case err != nil:
 		t.wantHead = true
 	case t.started && item.Pos <= t.last:
-		t.suspect = true // or was read just before it came
+		t.suspect = true // or a read returned the item before its delivery
 	case t.started && item.Before <= t.last && len(t.waiting) == 0:
 		t.append(item)
 		return
@@ -369,23 +366,23 @@ func (t *tail[K, V]) live(item Item[V], err error) {
 	t.kick()
 }
 
-// wait needs the lock.
+// wait keeps an item that follows a gap. Callers hold mu.
 func (t *tail[K, V]) wait(item Item[V]) {
 	t.waiting = append(t.waiting, item)
 	if t.waitingBytes += item.Size; t.waitingBytes > t.set.opts.Buffer {
-		// The stream has it.
+		// The head read gets these items from the stream.
 		t.waiting, t.waitingBytes, t.wantHead = nil, 0, true
 	}
 }
 
-// admit appends what waits for nothing any more. It needs the lock.
+// admit appends the waiting items that no longer follow a gap. Callers hold mu.
 func (t *tail[K, V]) admit() {
 	for len(t.waiting) > 0 && t.waiting[0].Before <= t.last {
 		t.take(t.pop())
 	}
 }
 
-// pop needs the lock.
+// pop removes and returns the first waiting item. Callers hold mu.
 func (t *tail[K, V]) pop() Item[V] {
 	first := t.waiting[0]
 	t.waiting = t.waiting[1:]
@@ -393,22 +390,22 @@ func (t *tail[K, V]) pop() Item[V] {
 	return first
 }
 
-// take appends an item unless it is there already. It needs the lock.
+// take appends an item unless the log has it already or has ended. Callers hold mu.
 func (t *tail[K, V]) take(item Item[V]) {
 	if item.Pos > t.last && !t.final {
 		t.append(item)
 	}
 }
 
-// append needs the lock.
+// append appends an item, and cuts off live cursors that are now too far behind. Callers hold mu.
 func (t *tail[K, V]) append(item Item[V]) {
 	t.last, t.seq, t.final = item.Pos, max(t.seq, item.Seq), item.Final
-	if t.closed { // its last follower has left while the item was read
+	if t.closed { // the last follower left during the read
 		return
 	}
 	size := int64(item.Size)
 	for c := range t.cursors {
-		// One item may wait however long it is, or it could never be followed.
+		// A single item may exceed the buffer, or its log could never be followed.
 		if behind := t.total - c.taken; c.live && behind > 0 && behind+size > int64(t.set.opts.Buffer) {
 			c.live, c.cut = false, true
 		}
@@ -422,9 +419,9 @@ func (t *tail[K, V]) append(item Item[V]) {
 	t.trim()
 }
 
-// trim drops the oldest items: a tail keeps as much as one follower may be behind, and
-// where all tails keep too much, what its own slowest follower is behind. The last item
-// stays: Started gives it. It needs the lock.
+// trim drops the oldest items above Options.Buffer, or above Options.Budget over all tails. It
+// keeps the last item, which Started returns, and the items that live cursors have yet to copy.
+// Callers hold mu.
 func (t *tail[K, V]) trim() {
 	spare := max(int64(t.bytes-t.set.opts.Buffer), t.set.held.Load()-t.set.opts.Budget)
 	if spare <= 0 {
@@ -443,7 +440,7 @@ func (t *tail[K, V]) trim() {
 	t.drop(n)
 }
 
-// drop drops the n oldest items. It needs the lock.
+// drop removes the n oldest items. Callers hold mu.
 func (t *tail[K, V]) drop(n int) {
 	if n == 0 {
 		return
@@ -459,8 +456,8 @@ func (t *tail[K, V]) drop(n int) {
 	t.set.held.Add(-int64(size))
 }
 
-// older reads the page behind a place, which those who want it share. It is called with
-// the lock, and returns without.
+// older returns the page after a position, which concurrent callers share. Callers hold mu, which
+// older unlocks.
 func (t *tail[K, V]) older(ctx context.Context, after uint64) (*page[V], error) {
 	p := t.pages[after]
 	if p == nil {
@@ -477,7 +474,7 @@ func (t *tail[K, V]) older(ctx context.Context, after uint64) (*page[V], error) 
 	}
 }
 
-// load reads a page up to where the items begin.
+// load reads a page, up to the position base at which the tail's items begin.
 func (t *tail[K, V]) load(p *page[V], after, base uint64, epoch int64) {
 	read := func(ctx context.Context) (err error) {
 		p.items, err = t.set.source.Page(ctx, t.key, after, 0)
@@ -487,7 +484,7 @@ func (t *tail[K, V]) load(p *page[V], after, base uint64, epoch int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer close(p.done)
-	if t.pages[after] == p { // and not a page of another stream
+	if t.pages[after] == p { // a restart may have replaced it
 		delete(t.pages, after)
 	}
 	if p.err = err; err != nil {
@@ -501,8 +498,7 @@ func (t *tail[K, V]) load(p *page[V], after, base uint64, epoch int64) {
 	t.keep(p, after, epoch)
 }
 
-// keep puts a page before the items that it ends at, while there is room. It needs the
-// lock.
+// keep prepends a page that ends where the items begin, if the limits allow it. Callers hold mu.
 func (t *tail[K, V]) keep(p *page[V], after uint64, epoch int64) {
 	size := 0
 	for _, item := range p.items {
@@ -517,7 +513,7 @@ func (t *tail[K, V]) keep(p *page[V], after uint64, epoch int64) {
 	t.set.held.Add(int64(size))
 }
 
-// leave takes a follower away; the last one takes the tail along.
+// leave removes a follower. It closes the tail after the last one.
 func (t *tail[K, V]) leave(c *Cursor[K, V]) (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,19 +14,19 @@ import (
 	"github.com/genbus/genbus/internal/tail"
 )
 
-// fake is the stream of one log: item i has place i and the value i.
+// fake is a stream with one log, whose item i has position i and value i.
 type fake struct {
 	mu    sync.Mutex
 	last  uint64
 	epoch int64
-	lost  bool  // nothing is delivered
-	fails error // every read fails
+	lost  bool  // items are not delivered
+	fails error // the error of every read
 
 	live    func(tail.Item[uint64], error)
 	heads   int
-	pages   map[uint64]int // by the place behind which they were read
+	pages   map[uint64]int // reads by position
 	checks  int
-	checked func() // called before a check is answered; nil for none
+	checked func() // called after each check, before its answer; may be nil
 }
 
 const (
@@ -38,7 +38,6 @@ func item(i uint64) tail.Item[uint64] {
 	return tail.Item[uint64]{Pos: i, Before: i - 1, Seq: i, Size: fakeSize, Value: i}
 }
 
-// store stores the next n items.
 func (f *fake) store(n int) {
 	for range n {
 		f.mu.Lock()
@@ -79,7 +78,7 @@ func (f *fake) Head(context.Context, string) (tail.Item[uint64], bool, error) {
 }
 
 func (f *fake) Page(ctx context.Context, _ string, after, _ uint64) (out []tail.Item[uint64], err error) {
-	_ = broker.Wait(ctx, time.Millisecond) // others want the same page meanwhile
+	_ = broker.Wait(ctx, time.Millisecond) // time for others to ask for the same page
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pages == nil {
@@ -110,7 +109,7 @@ func (f *fake) Behind(_ context.Context, known []tail.Known[string], _ bool) (c 
 	return c, f.fails
 }
 
-// read takes items until there are n, or an error.
+// read collects n items, or fewer if an error comes first.
 func read(ctx context.Context, c *tail.Cursor[string, uint64], n int) (out []uint64, err error) {
 	if _, _, err := c.Started(ctx); err != nil {
 		return nil, err
@@ -135,7 +134,7 @@ func read(ctx context.Context, c *tail.Cursor[string, uint64], n int) (out []uin
 	return out, nil
 }
 
-// pass lets the time of a synctest bubble pass.
+// pass advances the clock of a synctest bubble.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	if err := broker.Wait(t.Context(), d); err != nil {
@@ -158,8 +157,8 @@ func expect(t *testing.T, c *tail.Cursor[string, uint64], want ...uint64) {
 	}
 }
 
-// TestAGapIsReadOnce: what live delivery lost is read once for all followers, and comes in
-// its place.
+// TestAGapIsReadOnce proves that items lost by live delivery are read once for all followers and
+// arrive in order.
 func TestAGapIsReadOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +185,8 @@ func TestAGapIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestTheLastItemIsFoundAfterASilence, of 10 s since something came; not before.
+// TestTheLastItemIsFoundAfterASilence proves that a lost last item is found after 10 s of silence,
+// or at once after a reconnect, and that no check runs while items arrive.
 func TestTheLastItemIsFoundAfterASilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestTheLastItemIsFoundAfterASilence(t *testing.T) {
 		s := tail.NewSet(f, tail.Options{})
 		c := s.Join("k", 0, 0, false)
 		defer c.Close()
-		for i := range uint64(20) { // for longer than a silence
+		for i := range uint64(20) { // longer than Silence
 			f.store(1)
 			expect(t, c, i+1)
 			pass(t, time.Second)
@@ -209,7 +209,7 @@ func TestTheLastItemIsFoundAfterASilence(t *testing.T) {
 		if took := time.Since(lost); took < 8*time.Second || took > 12*time.Second {
 			t.Errorf("found after %s", took)
 		}
-		// After a reconnect it is found at once.
+		// A reconnect causes a check at once.
 		f.store(1)
 		lost = time.Now()
 		s.Wake()
@@ -220,8 +220,8 @@ func TestTheLastItemIsFoundAfterASilence(t *testing.T) {
 	})
 }
 
-// TestAReconnectDuringACheck: what that check found is older, and is not taken for news of
-// what was missed since.
+// TestAReconnectDuringACheck proves that the answer to a check that began before a reconnect does
+// not count as the check that follows the reconnect.
 func TestAReconnectDuringACheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestAReconnectDuringACheck(t *testing.T) {
 	})
 }
 
-// TestLateFollowersOfALongLog: it is longer than what a tail keeps. Those who come at the
-// same time share its pages; and a follower that catches up slowly is not cut.
+// TestLateFollowersOfALongLog proves that followers that join at the same time share the pages of a
+// log longer than the tail's buffer, and that a slow one that is catching up is not cut off.
 func TestLateFollowersOfALongLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestLateFollowersOfALongLog(t *testing.T) {
 		for _, n := range f.pages {
 			most = max(most, n)
 		}
-		if most > 3 { // the slow one reads again what is not kept
+		if most > 3 { // the slow follower rereads what is not kept
 			t.Errorf("a page was read %d times", most)
 		}
 		if f.heads != 1 {
@@ -305,8 +305,8 @@ func TestAFollowerThatIsBehindIsCutAlone(t *testing.T) {
 	})
 }
 
-// TestALongItemIsFollowed: one that is longer than a follower's buffer cuts none that was not
-// behind, and is there for those who come later.
+// TestALongItemIsFollowed proves that an item larger than the buffer cuts off no follower that had
+// caught up, and reaches later followers.
 func TestALongItemIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -337,7 +337,8 @@ func started(t *testing.T, c *tail.Cursor[string, uint64], want uint64) {
 	}
 }
 
-// TestTheHeadIsThereWithoutABudget: other tails have used it.
+// TestTheHeadIsThereWithoutABudget proves that a tail keeps its last item if other tails use the
+// whole budget.
 func TestTheHeadIsThereWithoutABudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -357,7 +358,7 @@ func TestTheHeadIsThereWithoutABudget(t *testing.T) {
 	})
 }
 
-// slowHead is a fake whose head is read until the test lets it.
+// slowHead is a fake whose Head blocks until the test answers.
 type slowHead struct {
 	fake
 	asked, answer chan struct{}
@@ -369,7 +370,7 @@ func (s *slowHead) Head(ctx context.Context, key string) (tail.Item[uint64], boo
 	return s.fake.Head(ctx, key)
 }
 
-// TestNothingIsHeldOfALogThatIsLeft while its head is read.
+// TestNothingIsHeldOfALogThatIsLeft proves that a tail closed during its head read keeps nothing.
 func TestNothingIsHeldOfALogThatIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -386,8 +387,8 @@ func TestNothingIsHeldOfALogThatIsLeft(t *testing.T) {
 	})
 }
 
-// TestTheBudgetIsKept: all tails keep no more than their budget for late followers, who
-// get everything all the same.
+// TestTheBudgetIsKept proves that all tails together stay within their budget and that late
+// followers still get every item.
 func TestTheBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -412,7 +413,8 @@ func TestTheBudgetIsKept(t *testing.T) {
 	})
 }
 
-// TestFailedReadsAreTriedAgain for 30 s, by those who follow and by those who come.
+// TestFailedReadsAreTriedAgain proves that failed reads are retried for 30 s, for existing and for
+// new followers.
 func TestFailedReadsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, away := range []time.Duration{20 * time.Second, time.Minute} {
@@ -444,7 +446,6 @@ func TestFailedReadsAreTriedAgain(t *testing.T) {
 	}
 }
 
-// TestKnownTroubleIsToldAtOnce to those who have just come.
 func TestKnownTroubleIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -459,7 +460,8 @@ func TestKnownTroubleIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// TestANewStreamIsReadFromItsStart, whose places begin again.
+// TestANewStreamIsReadFromItsStart proves that a recreated stream is followed from its first
+// position.
 func TestANewStreamIsReadFromItsStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -480,12 +482,12 @@ func TestANewStreamIsReadFromItsStart(t *testing.T) {
 	})
 }
 
-// hub is a fake whose listener is called with a lock that stop waits for.
+// hub is a fake whose stop waits for a lock that deliveries hold.
 type hub struct {
 	fake
 	lock      sync.RWMutex
 	listening chan struct{} // Listen has begun
-	closed    chan struct{} // Listen returns
+	closed    chan struct{} // lets Listen return
 	stopping  chan struct{} // stop was called
 }
 
@@ -501,7 +503,8 @@ func (h *hub) Listen(key string, live func(tail.Item[uint64], error)) (func(), e
 	}, err
 }
 
-// TestATailThatClosesWhileItBeginsToListen waits for no delivery, which may wait for it.
+// TestATailThatClosesWhileItBeginsToListen proves that stopping the subscription of a closed tail
+// does not deadlock with a delivery.
 func TestATailThatClosesWhileItBeginsToListen(t *testing.T) {
 	t.Parallel()
 	h := &hub{listening: make(chan struct{}), closed: make(chan struct{}), stopping: make(chan struct{})}
@@ -517,17 +520,17 @@ func TestATailThatClosesWhileItBeginsToListen(t *testing.T) {
 		h.store(1)
 	}()
 	close(h.closed)
-	select { // a lock is no wait that a bubble could tell from work
+	select { // a bubble cannot tell waiting for a lock from work
 	case <-delivered:
 	case <-time.After(time.Minute):
 		t.Fatal("the delivery and the end of the subscription wait for each other")
 	}
-	h.lock.Lock() // stop comes to its end
+	h.lock.Lock() // wait for stop to end
 	defer h.lock.Unlock()
 }
 
-// makings is a fake whose pages tell the makings of the stream apart: item i of making e
-// has the value 1000*e + i. A page comes when its making's gate opens.
+// makings is a fake whose pages differ by epoch: item i of epoch e has the value 1000*e + i. A page
+// of an epoch returns once the gate of that epoch opens.
 type makings struct {
 	fake
 	gates map[int64]chan struct{}
@@ -543,7 +546,8 @@ func (m *makings) Page(ctx context.Context, key string, after, seq uint64) ([]ta
 	return items, err
 }
 
-// TestAPageOfTheOldStreamIsNotShared with followers of the new one, who share theirs.
+// TestAPageOfTheOldStreamIsNotShared proves that followers of a recreated stream share a new page
+// and not the old stream's.
 func TestAPageOfTheOldStreamIsNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -577,15 +581,15 @@ func TestAPageOfTheOldStreamIsNotShared(t *testing.T) {
 	})
 }
 
-// deaf has no live delivery: its logs fail as soon as they are begun.
+// deaf is a fake without live delivery: its tails fail as soon as they start.
 type deaf struct{ fake }
 
 var errDeaf = errors.New("no live delivery")
 
 func (*deaf) Listen(string, func(tail.Item[uint64], error)) (func(), error) { return nil, errDeaf }
 
-// TestATailThatFailsAtOnceHasItsFollower: it fails, however soon, with its first follower
-// there to be told.
+// TestATailThatFailsAtOnceHasItsFollower proves that the first follower of a tail gets its error,
+// however soon the tail fails.
 func TestATailThatFailsAtOnceHasItsFollower(t *testing.T) {
 	t.Parallel()
 	set := tail.NewSet[string, uint64](&deaf{}, tail.Options{Trouble: func() error { return nil }})

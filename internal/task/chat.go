@@ -18,8 +18,8 @@ func newChat(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.Chat {
 	}
 }
 
-// Inline is the first event of a chat that runs on its caller's connection: it
-// never waits in a queue, so no limit for that is kept, and no other replica takes it over.
+// Inline returns the first event of a chat that runs on its caller's connection. Such a chat never
+// queues, so it has no queue limit, and no other replica takes it over.
 func Inline(item *genbusv1.WorkItem, a Attempt) Event {
 	at := item.GetAcceptedAt()
 	c := newChat(item, &genbusv1.Execution{
@@ -31,16 +31,16 @@ func Inline(item *genbusv1.WorkItem, a Attempt) Event {
 	return Event{Job: c, Time: at.AsTime()}
 }
 
-// Attempt is what is fixed before a chat is called.
+// Attempt is fixed before the call of a chat's upstream.
 type Attempt struct {
-	// Upstream and Key name where the call goes.
+	// Upstream and Key name the destination of the call.
 	Upstream, Key string
-	// Deadline is when the chat fails; used at the first attempt only.
+	// Deadline is when the chat fails. Only the first attempt sets it.
 	Deadline time.Time
 }
 
-// Started is committed before each call of the upstream, and gives the attempt
-// its number. Chunks of older attempts are void from here on.
+// Started is committed before each call of the upstream and numbers the attempt. Chunks of earlier
+// attempts are void from then on.
 func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
 	return next(c, inProgress, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
 		c.Attempt++
@@ -53,10 +53,10 @@ func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
 	})
 }
 
-// Reply is what a completed chat has. Either JSON or Ref is set.
+// Reply is the result of a completed chat. Either JSON or Ref is set.
 type Reply struct {
-	// Upstream and Key name who answered; the attempt began at the first of the
-	// route's upstreams.
+	// Upstream and Key name the upstream that answered. An attempt starts with the route's first
+	// upstream.
 	Upstream, Key string
 	JSON          []byte
 	Ref           *genbusv1.BlobRef
@@ -64,7 +64,7 @@ type Reply struct {
 	Chunks        uint64
 }
 
-// Replied ends a chat with its whole reply.
+// Replied ends a chat with its complete reply.
 func Replied(c *genbusv1.Chat, now time.Time, r Reply) (Event, error) {
 	return next(c, completed, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
 		x.Upstream, x.UpstreamKey = r.Upstream, r.Key
@@ -72,8 +72,8 @@ func Replied(c *genbusv1.Chat, now time.Time, r Reply) (Event, error) {
 	})
 }
 
-// FailedChat ends a chat without a whole reply; chunks counts the blocks that
-// its last attempt published.
+// FailedChat ends a chat without a complete reply. chunks counts the blocks that its last attempt
+// published.
 func FailedChat(c *genbusv1.Chat, now time.Time, chunks uint64, err *genbusv1.TaskError) (Event, error) {
 	return next(c, failed, now, func(c *genbusv1.Chat, _ *genbusv1.Execution) {
 		c.Error, c.ChunkCount = err, chunks

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the state machine into docs/archi
 // edge is a transition of the table.
 type edge struct{ from, to genbusv1.JobPhase }
 
-// why says of transitions what they come from, where the names of the phases do not.
+// why labels transitions whose cause the phase names do not show.
 var why = map[edge]string{
 	{none, queued}:           "accepted",
 	{none, submitted}:        "attached to a task of the upstream",
@@ -40,13 +40,13 @@ var why = map[edge]string{
 
 const none = genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
 
-// diagram is the table of transitions as a state diagram of Mermaid.
+// diagram returns the transition table as a Mermaid state diagram.
 func diagram() string {
 	var b strings.Builder
 	b.WriteString("stateDiagram-v2\n")
 	for _, from := range []genbusv1.JobPhase{none, queued, submitting, submitted, inProgress} {
 		for _, to := range allowed[from] {
-			if to == cancelled { // from everywhere: the note says so
+			if to == cancelled { // from every phase: the note says so
 				continue
 			}
 			label := ""
@@ -70,11 +70,11 @@ func state(p genbusv1.JobPhase) string {
 	return PhaseWord(p)
 }
 
-// diagramPattern is the marker of the state machine, and the block below it.
+// diagramPattern matches the marker of the state machine and the block below it.
 var diagramPattern = regexp.MustCompile("(?ms)^<!-- internal/task diagram -->\n```mermaid\n(.*?)^```$")
 
-// TestStateMachineIsDrawnFromItsTable: a transition that the code does not know is not
-// drawn, and none is missing.
+// TestStateMachineIsDrawnFromItsTable checks that the diagram in docs/architecture.md matches the
+// transition table.
 func TestStateMachineIsDrawnFromItsTable(t *testing.T) {
 	t.Parallel()
 	const name = "../../docs/architecture.md"
@@ -98,7 +98,7 @@ func TestStateMachineIsDrawnFromItsTable(t *testing.T) {
 	}
 }
 
-// TestDiagramIsTheTable: every transition is drawn or said, and nothing else is.
+// TestDiagramIsTheTable checks that the diagram has every transition and no other.
 func TestDiagramIsTheTable(t *testing.T) {
 	t.Parallel()
 	drawn := diagram()
@@ -125,7 +125,7 @@ func TestDiagramIsTheTable(t *testing.T) {
 			t.Errorf("%s to %s is explained, and is no transition", e.from, e.to)
 		}
 	}
-	if len(allowed) != len(genbusv1.JobPhase_name)-3 { // the last phases lead nowhere
+	if len(allowed) != len(genbusv1.JobPhase_name)-3 { // terminal phases have no transitions
 		t.Errorf("the table has %d phases", len(allowed))
 	}
 }

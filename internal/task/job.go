@@ -1,6 +1,5 @@
-// Package task is the state machine of jobs: which transition may follow which,
-// and what a job looks like after it. It is pure: no I/O, no clock, no logging;
-// the caller gives the time and stores the event.
+// Package task is the state machine of jobs: the allowed transitions, and the job after each. It is
+// pure: no I/O, clock or logging. Callers pass the time and store the events.
 package task
 
 import (
@@ -14,8 +13,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Job is what a video task and a chat have in common. *genbusv1.VideoTask and
-// *genbusv1.Chat are the two jobs.
+// Job is a *genbusv1.VideoTask or a *genbusv1.Chat.
 type Job interface {
 	proto.Message
 	GetId() string
@@ -35,26 +33,26 @@ type Job interface {
 	GetExecution() *genbusv1.Execution
 }
 
-// Event is one entry of a job's history: the whole job after one transition.
-// The job is never changed after the event was first stored: others may read it.
+// Event is an entry of a job's history: the complete job after a transition. Never change the job
+// once the event has been stored: others may read it.
 type Event struct {
 	Job      Job
 	Previous genbusv1.JobStatus
 	Time     time.Time
-	// Nonce marks the write that stores the event; it is set by that write.
+	// Nonce identifies the write that stores the event, which sets it.
 	Nonce string
 }
 
-// Version is the event's number in the job's history, from 1.
+// Version returns the event's number in the job's history, from 1.
 func (e Event) Version() uint64 { return e.Job.GetVersion() }
 
-// ID is "<job id>.<version>.<nonce>".
+// ID returns "<job id>.<version>.<nonce>".
 func (e Event) ID() string {
 	return e.Job.GetId() + "." + strconv.FormatUint(e.Version(), 10) + "." + e.Nonce
 }
 
-// By marks a new event, before anyone else sees it, as written by a replica after
-// that many deliveries of the job's work item.
+// By marks a new event as written by a replica after this many deliveries of the job's work item.
+// Call it before anything else reads the event.
 func (e Event) By(writer string, deliveries uint64) Event {
 	e.Job.GetExecution().Writer = writer
 	e.Job.GetExecution().Deliveries = deliveries
@@ -64,7 +62,7 @@ func (e Event) By(writer string, deliveries uint64) Event {
 // Terminal reports whether the event ends the job.
 func (e Event) Terminal() bool { return Terminal(e.Job.GetExecution().GetPhase()) }
 
-// TransitionError says that a transition is not allowed from the job's phase.
+// TransitionError reports a transition that the job's phase does not allow.
 type TransitionError struct {
 	JobID    string
 	From, To genbusv1.JobPhase
@@ -74,14 +72,13 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("job %s cannot go from %s to %s", e.JobID, e.From, e.To)
 }
 
-// allowed is the table of transitions. Skipping a phase forward is legal where
-// the upstream may be faster than our polls; nothing follows a terminal phase.
-// Submitting follows submitting only where the route resubmits after an unknown
-// outcome, an inline chat starts in progress, a job that is attached to a task of
-// its upstream starts submitted, a job that can never run fails with its first
-// event, and queued follows queued only where a job has survived its holders, or let go of
-// its work item.
-// Submitted follows queued where the upstream finds a task whose submission had no known outcome.
+// allowed is the transition table. Phases may be skipped forward, because the upstream may be
+// faster than our polls. Terminal phases have no transitions. Less obvious entries:
+//   - a first event may be submitted (attached to an upstream's task), in progress (an inline chat)
+//     or failed (can never run)
+//   - queued to queued: the job has survived its holders, or its holder returned the work item
+//   - queued to submitted: the upstream has found the task of a submission with unknown outcome
+//   - submitting to submitting: the route resubmits after an unknown outcome
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
 	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, submitted, inProgress, failed},
 	queued:                                  {queued, submitting, submitted, inProgress, failed, cancelled},
@@ -100,10 +97,10 @@ const (
 	cancelled  = genbusv1.JobPhase_JOB_PHASE_CANCELLED
 )
 
-// Terminal reports whether a phase is the last one.
+// Terminal reports whether a phase ends the job.
 func Terminal(p genbusv1.JobPhase) bool { return p == completed || p == failed || p == cancelled }
 
-// Status is what clients see of a phase: submitting and submitted are queued.
+// Status returns the status that clients see: submitting and submitted count as queued.
 func Status(p genbusv1.JobPhase) genbusv1.JobStatus {
 	switch p {
 	case queued, submitting, submitted:
@@ -121,7 +118,7 @@ func Status(p genbusv1.JobPhase) genbusv1.JobStatus {
 	}
 }
 
-// PhaseWord is the phase in logs and metrics.
+// PhaseWord returns the phase as written in logs and metrics.
 func PhaseWord(p genbusv1.JobPhase) string {
 	switch p {
 	case submitting:
@@ -133,9 +130,8 @@ func PhaseWord(p genbusv1.JobPhase) string {
 	}
 }
 
-// StatusWord is the status in subjects, CloudEvents types and HTTP answers:
-// queued, in_progress, completed, failed or cancelled; unknown for what this
-// version does not know.
+// StatusWord returns the status as written in subjects, CloudEvents types and HTTP answers: queued,
+// in_progress, completed, failed or cancelled, or unknown for a status of a newer version.
 func StatusWord(s genbusv1.JobStatus) string {
 	switch s {
 	case genbusv1.JobStatus_JOB_STATUS_QUEUED:
@@ -153,7 +149,7 @@ func StatusWord(s genbusv1.JobStatus) string {
 	}
 }
 
-// StatusOf is the status of a word; UNSPECIFIED for a word that is none.
+// StatusOf returns the status of a word; UNSPECIFIED for an unknown word.
 func StatusOf(word string) genbusv1.JobStatus {
 	for s := range genbusv1.JobStatus_name {
 		if status := genbusv1.JobStatus(s); s != 0 && StatusWord(status) == word {
@@ -163,7 +159,7 @@ func StatusOf(word string) genbusv1.JobStatus {
 	return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
-// PhaseOf is the phase of a word; UNSPECIFIED for a word that is none.
+// PhaseOf returns the phase of a word; UNSPECIFIED for an unknown word.
 func PhaseOf(word string) genbusv1.JobPhase {
 	for p := range genbusv1.JobPhase_name {
 		if phase := genbusv1.JobPhase(p); p != 0 && PhaseWord(phase) == word {
@@ -173,13 +169,13 @@ func PhaseOf(word string) genbusv1.JobPhase {
 	return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
 }
 
-// TerminalWord reports whether a status word is that of an ended job.
+// TerminalWord reports whether a status word means that the job has ended.
 func TerminalWord(word string) bool {
 	return word == "completed" || word == "failed" || word == "cancelled"
 }
 
-// next copies the job into its next version in phase to, and lets change fill in
-// the rest. It is the only place where a version, a phase or a status is set.
+// next returns the job's next version in phase to, completed by change. Only next sets versions,
+// phases and statuses.
 func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *genbusv1.Execution)) (Event, error) {
 	from := job.GetExecution().GetPhase()
 	if !may(from, to) {
@@ -191,7 +187,7 @@ func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *gen
 	if to != submitting {
 		x.SubmitUntil = nil
 	}
-	if to != queued && !Terminal(to) { // the end of a job says whether it was in the queue, see InQueue
+	if to != queued && !Terminal(to) { // a terminal event keeps it, for InQueue
 		x.NotBefore = nil
 	}
 	x.SubmissionOutcomeUnknown = Terminal(to) && OutcomeUnknown(job)
@@ -209,7 +205,7 @@ func may(from, to genbusv1.JobPhase) bool {
 	return false
 }
 
-// stamp sets what every event of every kind changes.
+// stamp sets the fields that every event of either kind changes.
 func stamp(job Job, status genbusv1.JobStatus, version uint64, now time.Time) {
 	at := timestamppb.New(now)
 	var end *timestamppb.Timestamp
@@ -224,7 +220,7 @@ func stamp(job Job, status genbusv1.JobStatus, version uint64, now time.Time) {
 	}
 }
 
-// setError stores why the job ended.
+// setError sets the reason why the job ended.
 func setError(job Job, err *genbusv1.TaskError) {
 	switch j := any(job).(type) {
 	case *genbusv1.VideoTask:
@@ -234,17 +230,17 @@ func setError(job Job, err *genbusv1.TaskError) {
 	}
 }
 
-// Failed ends a job of either kind. The error is required.
+// Failed ends a job of either kind. err is required.
 func Failed(job Job, now time.Time, err *genbusv1.TaskError) (Event, error) {
 	return next(job, failed, now, func(j Job, _ *genbusv1.Execution) { setError(j, err) })
 }
 
-// Cancelled ends a job of either kind at its caller's wish.
+// Cancelled ends a job of either kind on its caller's request.
 func Cancelled(job Job, now time.Time, err *genbusv1.TaskError) (Event, error) {
 	return next(job, cancelled, now, func(j Job, _ *genbusv1.Execution) { setError(j, err) })
 }
 
-// Kind is "video" or "chat".
+// Kind returns "video" or "chat".
 func Kind(job Job) string {
 	if _, ok := job.(*genbusv1.Chat); ok {
 		return "chat"
@@ -252,8 +248,8 @@ func Kind(job Job) string {
 	return "video"
 }
 
-// FromWork is the first event of an accepted job. Its time is the moment of
-// acceptance, so that every writer writes the same.
+// FromWork returns the first event of an accepted job. Its time is the time of acceptance, so that
+// every writer produces the same event.
 func FromWork(item *genbusv1.WorkItem) Event {
 	x := &genbusv1.Execution{
 		Phase:         queued,
@@ -277,13 +273,13 @@ func FromWork(item *genbusv1.WorkItem) Event {
 	return Event{Job: job, Time: item.GetAcceptedAt().AsTime()}
 }
 
-// trace is the W3C trace context of the accepted request, if it had one.
+// trace returns the W3C trace context of the accepted request, or empty strings.
 func trace(item *genbusv1.WorkItem) (parent, state string) {
 	return item.GetTrace()["traceparent"], item.GetTrace()["tracestate"]
 }
 
-// FailedAtOnce is the only event of a job that is never run: one compare-and-set
-// makes it known and ends it, so that no replica can find it in between and run it.
+// FailedAtOnce returns the only event of a job that never runs. A single compare-and-set creates
+// and ends the job, so no replica can run it in between.
 func FailedAtOnce(item *genbusv1.WorkItem, now time.Time, err *genbusv1.TaskError) Event {
 	e := FromWork(item)
 	e.Job.GetExecution().Phase = failed

@@ -9,11 +9,11 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// maxUsage is the size up to which an event carries what its upstream says about the cost
-// beyond the numbers, in bytes: the end of a job has a bounded size.
+// maxUsage bounds a usage with its upstream-specific members, in bytes, so that a job's terminal
+// event has a bounded size.
 const maxUsage = 2 << 10
 
-// bounded is u without the members that only the upstream knows, where they are too long.
+// bounded returns u, without its upstream-specific members if they are too long.
 func bounded(u *genbusv1.Usage) *genbusv1.Usage {
 	if proto.Size(u) <= maxUsage {
 		return u
@@ -29,9 +29,9 @@ func bounded(u *genbusv1.Usage) *genbusv1.Usage {
 	return out
 }
 
-// StartBy is when a job that was never started fails: at its caller's limit or at
-// the end of its route's queue timeout, whichever comes first. It is false for a job
-// that was started, and for one without a limit.
+// StartBy returns when a job that was never started fails: at its expires_at or at the end of its
+// route's queue timeout, whichever is earlier. limited is false for a job that was started or has
+// neither limit.
 func StartBy(job Job) (by time.Time, limited bool) {
 	x := job.GetExecution()
 	if x.GetPhase() != queued || x.GetFirstSubmitAt() != nil {
@@ -45,9 +45,9 @@ func StartBy(job Job) (by time.Time, limited bool) {
 	return by, limited
 }
 
-// EndBy is when a job that was started fails, by its deadline, or by the time for the
-// copy of its result, which begins before that. It is false for a job that was not
-// started, or has ended.
+// EndBy returns when a job that was started fails: at its deadline, or at the end of the time for
+// archiving its result if that is later. limited is false for a job that was not started or has
+// ended.
 func EndBy(job Job) (by time.Time, limited bool) {
 	x := job.GetExecution()
 	if Terminal(x.GetPhase()) || x.GetDeadline() == nil {
@@ -60,22 +60,21 @@ func EndBy(job Job) (by time.Time, limited bool) {
 	return by, true
 }
 
-// InQueue reports whether a job is in the queue, or was there when it ended: no submission
-// of it has begun, or the last one was certainly refused, so that no replica has an answer of
-// an upstream to record.
+// InQueue reports whether a job is in the queue, or was when it ended: no submission has started,
+// or the last one was certainly refused. No replica can then have an upstream's answer to record.
 func InQueue(job Job) bool {
 	x := job.GetExecution()
 	return x.GetFirstSubmitAt() == nil || x.GetNotBefore() != nil && !x.GetBound()
 }
 
-// OutcomeUnknown reports whether the upstream may have a task without anyone knowing it. A
-// task stays bound once it is submitted, and its id is known then.
+// OutcomeUnknown reports whether the upstream may have a task whose ID is unknown. A submitted task
+// stays bound, but its ID is known.
 func OutcomeUnknown(job Job) bool {
 	x := job.GetExecution()
 	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetBound()
 }
 
-// Untouched reports whether nothing of a job that has not ended can be at an upstream.
+// Untouched reports whether an unfinished job certainly has no task at an upstream.
 func Untouched(job Job) bool {
 	x := job.GetExecution()
 	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()

@@ -30,8 +30,8 @@ func TestStartBy(t *testing.T) {
 	}
 }
 
-// TestStartByOfAJobThatBegan: it has none any more, also where it waits again after
-// a refusal.
+// TestStartByOfAJobThatBegan checks that a started job has no StartBy, even if it is queued again
+// after a refusal.
 func TestStartByOfAJobThatBegan(t *testing.T) {
 	t.Parallel()
 	item := work("video")
@@ -51,8 +51,8 @@ func TestStartByOfAJobThatBegan(t *testing.T) {
 	}
 }
 
-// TestEndBy is of jobs that were started and have not ended; the copy of a result may
-// take longer than the deadline.
+// TestEndBy checks that only started, unfinished jobs have an EndBy, and that archiving may extend
+// it.
 func TestEndBy(t *testing.T) {
 	t.Parallel()
 	v := newVideo(work("video"), FromWork(work("video")).Job.GetExecution())

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// TestFieldsOfANewerVersionAreKept: during a rolling upgrade an older replica writes
-// the next event of a job that a newer one has begun.
+// TestFieldsOfANewerVersionAreKept checks that an older replica keeps the fields of a newer one
+// during a rolling upgrade.
 func TestFieldsOfANewerVersionAreKept(t *testing.T) {
 	t.Parallel()
 	job := FromWork(work("video")).Job

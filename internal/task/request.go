@@ -8,46 +8,43 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// One id may have several work items, and a job that is not theirs. Two requests with two bodies
-// may both have been stored. Two sends of one request may each have stored an item, and the
-// log has one job of both. And after its job was erased, a repeat of the request makes
-// a later job. SameRequest, SameAcceptance and ItemOf tell these apart; each is asked of what
-// has one id.
+// One ID may have several work items, and a job that differs from them: two requests with different
+// bodies, or two attempts at one request, may each have stored an item, and repeating the request
+// of an erased job makes a later job. SameRequest, SameAcceptance and ItemOf tell these apart.
+// Their arguments share one ID.
 
-// Fingerprinted is what carries the fingerprint of its request: a work item, or the
-// execution of a job.
+// Fingerprinted has the fingerprint of its request: a work item, or the execution of a job.
 type Fingerprinted interface {
 	GetFingerprint() []byte
 }
 
-// SameRequest reports whether two are of one request: two items, or an item and a job's
-// execution. It is right where any send of the request is as good as another, such as for the
-// question whether the item may be run as the job. An item that outlived its erased job is
-// of the same request as the later job too.
+// SameRequest reports whether two belong to the same request: two items, or an item and a job's
+// execution. Use it if any attempt at the request will do, for example to decide whether an item
+// may run as the job. It is also true for an item that outlived its erased job, and the later job.
 func SameRequest(a, b Fingerprinted) bool {
 	return bytes.Equal(a.GetFingerprint(), b.GetFingerprint())
 }
 
-// SameAcceptance reports whether a work item was stored by the send that was accepted then: at
-// the AcceptedAt of another item, or the CreatedAt of a job. It is right where the item is
-// deleted because it is a copy of the other, or was the job's: neither a second send's item nor
-// that of a later job is the same.
+// SameAcceptance reports whether a work item was stored by the attempt accepted at that time: the
+// AcceptedAt of another item, or the CreatedAt of a job. Use it before deleting an item as a copy
+// of the other or as the job's own: it is false for the items of another attempt and of a later
+// job.
 func SameAcceptance(item *genbusv1.WorkItem, accepted *timestamppb.Timestamp) bool {
 	return item.GetAcceptedAt().AsTime().Equal(accepted.AsTime())
 }
 
-// Carries reports whether item is the one that an unfinished job runs from: it is of the job's
-// request, and on the route that the log names. Another send's item, stored while the
-// configuration changed, may be on another route.
+// Carries reports whether an unfinished job runs from item: item belongs to the job's request and
+// to the route in the log. After a change of configuration, another attempt's item may belong to
+// another route.
 func Carries(item *genbusv1.WorkItem, job Job) bool {
 	x := job.GetExecution()
 	return SameRequest(item, x) && item.GetRoute() == x.GetRoute()
 }
 
-// ItemOf reports whether a work item is of a job, by whichever send of its request. It is right
-// where an ended job leaves nothing behind: an item of its request that was accepted after
-// its end is a later job's. By another clock one that was accepted before may be that too,
-// unless the log has the end still. Of a job that has not ended it is SameAcceptance.
+// ItemOf reports whether a work item belongs to a job, by any attempt at its request. Use it to
+// remove the items of an ended job: an item of the same request that was accepted after the job's
+// end belongs to a later job. Clocks differ, so a later job's item may seem earlier than the end,
+// but only if the log no longer has the end. For an unfinished job, ItemOf equals SameAcceptance.
 func ItemOf(item *genbusv1.WorkItem, job Job) bool {
 	end := job.GetCompletedAt()
 	return SameAcceptance(item, job.GetCreatedAt()) ||

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// TestItemsOfOneID: the three questions differ in a second send's item, in that of a later
-// job, and in that of another request.
+// TestItemsOfOneID checks how the three functions tell apart the items of another attempt, a later
+// job and another request.
 func TestItemsOfOneID(t *testing.T) {
 	t.Parallel()
 	e, err := Cancelled(FromWork(work("video")).Job, start.Add(time.Minute), nil)

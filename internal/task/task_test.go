@@ -45,8 +45,8 @@ func TestFromWorkLeavesTheBodyOut(t *testing.T) {
 	}
 }
 
-// TestUnfound: an attached job that ends before a poll has found its task says so in
-// its end; one whose task was found, or has ended, does not.
+// TestUnfound checks that an attached job reports its task as unfound only if it ended before any
+// poll found the task.
 func TestUnfound(t *testing.T) {
 	t.Parallel()
 	item := work("video")
@@ -85,8 +85,8 @@ func TestUnfound(t *testing.T) {
 	}
 }
 
-// TestFromWorkOfAnAttachedTask: the first event is that of a task which its
-// upstream has, and clients see it as queued.
+// TestFromWorkOfAnAttachedTask checks that an attached job starts as submitted, and that clients
+// see it as queued.
 func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	t.Parallel()
 	item := work("video")
@@ -130,8 +130,7 @@ func containsBytes(data []byte, s string) bool {
 	return false
 }
 
-// step tries one transition, drawn at random, and reports whether it made an
-// event.
+// step tries a random transition and reports whether it made an event.
 func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 	errOf := &genbusv1.TaskError{Code: "upstream_failed", Message: "m"}
 	var e Event
@@ -180,7 +179,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 	return e, err == nil && made
 }
 
-// TestAnyHistoryKeepsTheRules walks random histories of both kinds.
+// TestAnyHistoryKeepsTheRules checks the invariants of random histories of both kinds.
 func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"video", "chat"} {
@@ -228,7 +227,7 @@ func checkStep(t *rapid.T, last, e Event) {
 	case !proto.Equal(e.Job.GetCreatedAt(), last.Job.GetCreatedAt()) || string(e.Job.GetExecution().GetFingerprint()) != "fp" || e.Job.GetId() != last.Job.GetId():
 		t.Fatal("what never changes changed")
 	}
-	// Only a submission after one with an unknown outcome binds a task, for good.
+	// Only a submission after one with an unknown outcome binds a task, and permanently.
 	if bound := last.Job.GetExecution().GetBound() || was == submitting && is == submitting; e.Job.GetExecution().GetBound() != bound {
 		t.Fatalf("bound is %t in phase %s after %s", !bound, is, was)
 	}
@@ -242,9 +241,8 @@ func checkStep(t *rapid.T, last, e Event) {
 	}
 }
 
-// TestEndsDuringASubmission: who ends a task then does not know whether its upstream has it, but
-// for the holder whose upstream refused it. Who knows no more keeps a dead letter first, or leaves it to
-// the holder.
+// TestEndsDuringASubmission checks that ending a task during its submission leaves a dead letter,
+// unless the upstream refused it or a dead letter was stored before.
 func TestEndsDuringASubmission(t *testing.T) {
 	t.Parallel()
 	v, _ := FromWork(work("video")).Job.(*genbusv1.VideoTask)
@@ -311,8 +309,8 @@ func TestObservedEvents(t *testing.T) {
 	}
 }
 
-// TestBoundStays: a submission after one with an unknown outcome binds the task, and
-// neither a refusal nor another submission frees it.
+// TestBoundStays checks that a submission after one with an unknown outcome binds the task
+// permanently.
 func TestBoundStays(t *testing.T) {
 	t.Parallel()
 	submit := func(v *genbusv1.VideoTask) (Event, error) { return Submitting(v, start, Submission{Upstream: "u"}) }

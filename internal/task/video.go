@@ -23,8 +23,8 @@ func newVideo(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.VideoTas
 	}
 }
 
-// attach makes the first phase that of a task which its upstream has already:
-// there is nothing to submit, and its upstream key is known.
+// attach starts a job as submitted: its upstream already has the task, and the upstream key is
+// known.
 func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	t := item.GetAttached()
 	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
@@ -32,20 +32,19 @@ func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	x.Attempt, x.Unconfirmed, x.UnconfirmedNamed, x.OwnTaskId = t.GetAttempt(), t.GetCode(), t.GetNamed(), t.GetOwnTaskId()
 }
 
-// confirm says that the task of an attached job is there.
+// confirm records that the task of an attached job exists.
 func confirm(x *genbusv1.Execution) { x.Unconfirmed, x.UnconfirmedNamed = "", "" }
 
-// Unfound reports whether a job that was attached to a task of its upstream has
-// ended before any poll had certainly found that task, and gives the code of the
-// dead letter that the job was made of.
+// Unfound reports whether an attached job ended before any poll had certainly found its task, and
+// returns the code of the dead letter that the job was made from.
 func Unfound(job Job) (code string, unfound bool) {
 	x := job.GetExecution()
 	return x.GetUnconfirmed(), x.GetUnconfirmed() != "" && (x.GetPhase() == failed || x.GetPhase() == cancelled)
 }
 
-// LeavesDeadLetter reports whether the end of a job leaves a dead letter that its holder stores: its
-// upstream may have a task that nobody knows, or an attached task was never found. Who ends a job
-// with one of the codes below has stored its letter before.
+// LeavesDeadLetter reports whether the holder of an ended job must store a dead letter: the
+// upstream may have a task with an unknown ID, or an attached task was never found. It is false for
+// the codes below, because their dead letters are stored before the job ends.
 func LeavesDeadLetter(job Job) bool {
 	if _, unfound := Unfound(job); unfound {
 		return true
@@ -58,13 +57,14 @@ func LeavesDeadLetter(job Job) bool {
 	}
 }
 
-// OwnID is the ID that names a task to upstreams that take a name of ours. It has the time of
-// acceptance, as a job may come again under its id: after it was erased, or its log has expired.
+// OwnID returns the ID by which upstreams that support it can find the task. It includes the time
+// of acceptance, because a job's ID may be used again after the job was erased or its log has
+// expired.
 func OwnID(t *genbusv1.VideoTask) string {
 	return t.GetId() + "-" + strconv.FormatInt(t.GetCreatedAt().AsTime().UnixMicro(), 36)
 }
 
-// AcceptedAt is the time of acceptance in an OwnID; zero where it is none.
+// AcceptedAt returns the time of acceptance in an OwnID; zero if the ID is malformed.
 func AcceptedAt(ownID string) time.Time {
 	micros, err := strconv.ParseInt(ownID[strings.LastIndex(ownID, "-")+1:], 36, 64)
 	if err != nil {
@@ -73,25 +73,25 @@ func AcceptedAt(ownID string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// Submission is what is fixed before a create request is written.
+// Submission is fixed before a create request is written.
 type Submission struct {
-	// Upstream and Key name where the request goes; the task stays with them.
+	// Upstream and Key name the destination; the task stays with them.
 	Upstream, Key string
-	// OwnID is the ID of ours that names the task to the upstream; empty for none.
+	// OwnID is the OwnID sent to the upstream, or empty.
 	OwnID string
 	// Until is when the holder stops writing the request.
 	Until time.Time
-	// Deadline is when the task fails; used at the first submission only.
+	// Deadline is when the task fails. Only the first submission sets it.
 	Deadline time.Time
 }
 
-// Submitting is committed before the create request is written: a replica that finds
-// the task in this phase does not know whether the upstream has it.
+// Submitting is committed before the create request is written: a replica that finds a task in this
+// phase does not know whether the upstream has it.
 func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, error) {
 	again := t.GetExecution().GetPhase() == submitting
 	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.Upstream, x.UpstreamKey, x.OwnTaskId = s.Upstream, s.Key, s.OwnID
-		// From submitting to submitting the outcome of the first is not known.
+		// The outcome of the previous submission is unknown.
 		x.Bound = x.GetBound() || again
 		x.Attempt++
 		x.SubmitUntil = timestamppb.New(s.Until)
@@ -102,8 +102,8 @@ func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, erro
 	})
 }
 
-// Requeued follows a submission that the upstream certainly did not accept. The
-// refusal stays visible as the upstream's status.
+// Requeued follows a submission that the upstream certainly did not accept. The refusal stays
+// visible as the upstream's status.
 func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (Event, error) {
 	return next(t, queued, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.NotBefore = timestamppb.New(notBefore)
@@ -111,9 +111,8 @@ func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (
 	})
 }
 
-// ResetPoisonCount says that a process has handled the
-// task and lives, so that the deliveries before it do not count against the task.
-// A task that is being submitted is not free to say so.
+// ResetPoisonCount records that a process has handled the job and survived, so that earlier
+// deliveries no longer count against the job. It fails while the job is being submitted.
 func ResetPoisonCount(t Job, now time.Time) (Event, error) {
 	if t.GetExecution().GetPhase() == submitting {
 		return Event{}, &TransitionError{JobID: t.GetId(), From: submitting, To: submitting}
@@ -121,26 +120,26 @@ func ResetPoisonCount(t Job, now time.Time) (Event, error) {
 	return next(t, t.GetExecution().GetPhase(), now, func(Job, *genbusv1.Execution) {})
 }
 
-// Refused ends a task that its upstream certainly did not accept, and would refuse again.
+// Refused ends a task that its upstream certainly did not accept and would refuse again.
 func Refused(t *genbusv1.VideoTask, now time.Time, err *genbusv1.TaskError) (Event, error) {
 	return next(t, failed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Error, x.SubmissionOutcomeUnknown = err, false
 	})
 }
 
-// Receipt is what an upstream gave for a submission.
+// Receipt is an upstream's answer to a submission.
 type Receipt struct {
-	// UpstreamID names the task at the upstream, and Ticket is what its protocol
-	// needs with it.
+	// UpstreamID names the task at the upstream. Ticket is a further value that some protocols
+	// need.
 	UpstreamID, Ticket string
 	// Status is the upstream's own word, or empty.
 	Status string
-	// Size and Seconds are what the upstream says of the video, or empty.
+	// Size and Seconds are the upstream's values for the video, or empty.
 	Size, Seconds string
 }
 
-// Submitted records the upstream's id: from here on the task can be polled by
-// any replica and is never submitted again.
+// Submitted records the upstream's ID. From then on any replica can poll the task, and it is never
+// submitted again.
 func Submitted(t *genbusv1.VideoTask, now time.Time, r Receipt) (Event, error) {
 	return next(t, submitted, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.UpstreamTaskId, t.UpstreamStatus = r.UpstreamID, r.Status
@@ -149,39 +148,35 @@ func Submitted(t *genbusv1.VideoTask, now time.Time, r Receipt) (Event, error) {
 	})
 }
 
-// measured keeps what the upstream says of the size and the length that the request left
-// to it.
+// measured fills in the size and length that the request did not set.
 func measured(t *genbusv1.VideoTask, size, seconds string) {
 	t.Size, t.Seconds = cmp.Or(t.GetSize(), size), cmp.Or(t.GetSeconds(), seconds)
 }
 
-// Observation is what a poll says of a task that still runs.
+// Observation is the result of polling a running task.
 type Observation struct {
-	// Unknown is true when the upstream answers that it knows no such task, or not
-	// yet.
+	// Unknown is true if the upstream answered that it does not know the task (yet).
 	Unknown bool
-	// Started is true when the upstream says that it works on the task; a word
-	// that genbus does not know means that too.
+	// Started is true if the upstream works on the task. An unknown word counts as started.
 	Started bool
 	// Status is the upstream's own word.
 	Status string
-	// Progress is 0 to 100, or negative when the upstream does not say.
+	// Progress is 0 to 100, or negative if the upstream does not report it.
 	Progress int
-	// Size and Seconds are what the upstream says of the video, or empty.
+	// Size and Seconds are the upstream's values for the video, or empty.
 	Size, Seconds string
 }
 
-// progressStep and progressEvery bound the events that progress alone causes.
+// progressStep and progressEvery limit the events caused by progress alone.
 const (
 	progressStep  = 10
 	progressEvery = 30 * time.Second
 )
 
-// Observed is the event that an observation is worth, and false when it is worth
-// none: an event is a change of phase, progress of at least 10 %, any progress or
-// new word of the upstream after 30 s, or the first that confirms that an attached
-// task is there. A status that would go back is only kept as the upstream's word,
-// and progress never goes back.
+// Observed returns the event for an observation, and false if it deserves none. An event needs a
+// change of phase, at least 10 % progress, any progress or a new upstream word after 30 s, or the
+// first confirmation that an attached task exists. The phase never goes back, although the
+// upstream's word is kept, and neither does progress.
 func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
 	to := t.GetExecution().GetPhase()
 	if to != submitted && to != inProgress { // it cannot have been polled
@@ -214,11 +209,11 @@ func worthwhile(t *genbusv1.VideoTask, now time.Time, status string, progress in
 	return changed && now.Sub(t.GetUpdatedAt().AsTime()) >= progressEvery
 }
 
-// clampProgress keeps 100 for the completed task.
+// clampProgress reserves 100 for completed tasks.
 func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
 
-// Archiving says that the upstream has finished, and that its result is being
-// copied until the given moment. err is why the latest try failed, or nil.
+// Archiving records that the upstream has finished and that its result is archived until the given
+// time. err is the error of the latest attempt, or nil.
 func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus string, err *genbusv1.TaskError) (Event, error) {
 	return next(t, inProgress, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = 99, upstreamStatus
@@ -230,15 +225,15 @@ func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus strin
 	})
 }
 
-// Result is what a completed task has.
+// Result is the result of a completed task.
 type Result struct {
 	Videos []*genbusv1.Video
-	// Archive is what the object store has of it; nil for nothing.
+	// Archive describes the copies in the object store; nil without any.
 	Archive        *genbusv1.Archive
 	Metadata       []byte // JSON object, or nil
 	Usage          *genbusv1.Usage
 	UpstreamStatus string
-	// Size and Seconds are what the upstream says of the video, or empty.
+	// Size and Seconds are the upstream's values for the video, or empty.
 	Size, Seconds string
 }
 
@@ -252,10 +247,10 @@ func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 	})
 }
 
-// Failure is what an upstream says of a task that it gave up.
+// Failure is an upstream's report that a task failed.
 type Failure struct {
-	// Unknown is true when the upstream may know no such task: an attached one is
-	// then not confirmed by its end.
+	// Unknown is true if the upstream may not know the task. An attached task is then not confirmed
+	// by its end.
 	Unknown bool
 	// Status is the upstream's own word.
 	Status string
@@ -263,7 +258,7 @@ type Failure struct {
 	Err    *genbusv1.TaskError
 }
 
-// FailedUpstream ends a task that the upstream gave up, with its own word.
+// FailedUpstream ends a task that failed at the upstream, with the upstream's word.
 func FailedUpstream(t *genbusv1.VideoTask, now time.Time, f Failure) (Event, error) {
 	return next(t, failed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		if !f.Unknown {

@@ -19,15 +19,14 @@ import (
 	"testing"
 )
 
-// goPackage is what go list says of a package.
+// goPackage is a package in the output of go list.
 type goPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles, Imports        []string
 }
 
-// TestEveryMetricIsRecorded: each exported method of the types of metrics has a caller in
-// the program. A metric that nothing records is 0 for ever, and so are its alert and its
-// panel.
+// TestEveryMetricIsRecorded checks that the program calls every exported method of the metrics
+// types. A metric that is never recorded stays 0, and so do its alert and its panel.
 func TestEveryMetricIsRecorded(t *testing.T) {
 	t.Parallel()
 	const self = "github.com/genbus/genbus/internal/telemetry"
@@ -55,7 +54,7 @@ func TestEveryMetricIsRecorded(t *testing.T) {
 	}
 }
 
-// listPackages are a program's packages, with their export data.
+// listPackages returns a program's packages with their export data.
 func listPackages(t *testing.T, program string) map[string]goPackage {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Imports", program).Output()
@@ -74,7 +73,7 @@ func listPackages(t *testing.T, program string) map[string]goPackage {
 	}
 }
 
-// recording is the full names of the exported methods of the types of metrics.
+// recording returns the full names of the exported methods of the metrics types.
 func recording(p *types.Package) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range p.Scope().Names() {
@@ -83,7 +82,7 @@ func recording(p *types.Package) map[string]bool {
 			continue
 		}
 		for m := range named.Methods() {
-			if m.Exported() && m.Name() != "Gatherer" { // which is for tests
+			if m.Exported() && m.Name() != "Gatherer" { // for tests
 				out[m.FullName()] = true
 			}
 		}
@@ -91,7 +90,7 @@ func recording(p *types.Package) map[string]bool {
 	return out
 }
 
-// usesOf is the full names of the functions that a package uses.
+// usesOf returns the full names of the functions that a package uses.
 func usesOf(t *testing.T, fset *token.FileSet, exports types.Importer, p goPackage) []string {
 	t.Helper()
 	var files []*ast.File

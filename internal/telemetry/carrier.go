@@ -9,23 +9,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// w3c reads and writes traceparent and tracestate. Baggage is left out on
-// purpose: it would carry whatever a caller put into it to every subscriber.
+// w3c reads and writes traceparent and tracestate. Baggage is left out on purpose: it would expose
+// a caller's values to every subscriber.
 type w3c = propagation.TraceContext
 
-// The keys of a stored trace context.
+// Keys of a stored trace context.
 const (
 	keyParent = "traceparent"
 	keyState  = "tracestate"
 )
 
-// HeaderCarrier lets a propagator read and write the headers of a NATS message.
-// It writes lower-case keys (subject.HeaderTraceParent, subject.HeaderTraceState)
-// and reads any case: nats.Header is case-sensitive, and publishers that use an
-// HTTP carrier write "Traceparent". The header must not be nil to be written.
+// HeaderCarrier adapts the headers of a NATS message to a propagator. It writes lower-case keys
+// (subject.HeaderTraceParent, subject.HeaderTraceState) and reads any case: nats.Header is
+// case-sensitive, and publishers with an HTTP carrier write "Traceparent". Set needs a non-nil
+// header.
 type HeaderCarrier nats.Header
 
-// Get gives the first value of key, or "". The lower-case spelling wins.
+// Get returns the first value of key, or "". The lower-case spelling wins.
 func (c HeaderCarrier) Get(key string) string {
 	if v := c[strings.ToLower(key)]; len(v) > 0 {
 		return v[0]
@@ -38,7 +38,7 @@ func (c HeaderCarrier) Get(key string) string {
 	return ""
 }
 
-// Set replaces the value of key, in whichever case it was written.
+// Set replaces the value of key in any spelling.
 func (c HeaderCarrier) Set(key, value string) {
 	for k := range c {
 		if strings.EqualFold(k, key) {
@@ -48,7 +48,7 @@ func (c HeaderCarrier) Set(key, value string) {
 	c[strings.ToLower(key)] = []string{value}
 }
 
-// Keys lists the keys as they are written.
+// Keys returns the keys as written.
 func (c HeaderCarrier) Keys() []string {
 	keys := make([]string, 0, len(c))
 	for k := range c {
@@ -57,13 +57,12 @@ func (c HeaderCarrier) Keys() []string {
 	return keys
 }
 
-// maxTraceState is the longest tracestate that is passed on, in bytes: what the
-// W3C asks of every implementation. It is the caller's text, and is in every event.
+// maxTraceState bounds the tracestate passed on, in bytes. W3C requires this minimum. The text
+// comes from callers and is stored in every event.
 const maxTraceState = 512
 
-// Inject gives the trace context of ctx as it is stored with a work item: at
-// most the keys traceparent and tracestate, nil when ctx has no span. A tracestate
-// above 512 bytes is left out.
+// Inject returns the trace context of ctx for storage with a work item: the keys traceparent and
+// tracestate, or nil if ctx has no span. A tracestate above 512 bytes is dropped.
 func Inject(ctx context.Context) map[string]string {
 	m := propagation.MapCarrier{}
 	w3c{}.Inject(ctx, m)
@@ -76,10 +75,9 @@ func Inject(ctx context.Context) map[string]string {
 	return m
 }
 
-// Within returns ctx in the trace that was stored: as it is when it belongs to that
-// trace already, and else with the stored span as its own. So what another writer
-// does to a job stays in the job's trace. An empty or unreadable parent leaves ctx
-// as it is.
+// Within returns ctx in the stored trace, so that whatever another writer does to a job stays in
+// the job's trace. If ctx already belongs to that trace, or parent is empty or unreadable, Within
+// returns ctx.
 func Within(ctx context.Context, parent, state string) context.Context {
 	if parent == "" {
 		return ctx
@@ -91,15 +89,14 @@ func Within(ctx context.Context, parent, state string) context.Context {
 	return stored
 }
 
-// Extract gives ctx with the trace context that Inject stored. Spans started
-// from it continue that trace. A nil map or an unreadable value leaves ctx as
-// it is.
+// Extract returns ctx with the trace context that Inject stored. Spans started from it continue
+// that trace. If stored is nil or unreadable, Extract returns ctx.
 func Extract(ctx context.Context, stored map[string]string) context.Context {
 	return w3c{}.Extract(ctx, propagation.MapCarrier(stored))
 }
 
-// ExtractHeader gives ctx with the trace context of a NATS message. Unreadable
-// values leave ctx as it is.
+// ExtractHeader returns ctx with the trace context of a NATS message. If the headers are
+// unreadable, it returns ctx.
 func ExtractHeader(ctx context.Context, h nats.Header) context.Context {
 	return w3c{}.Extract(ctx, HeaderCarrier(h))
 }

@@ -112,7 +112,7 @@ func TestWithin(t *testing.T) {
 	for _, tt := range []struct {
 		name, parent string
 		traced       bool   // whether the context has a span
-		want         string // of the span afterwards; "" for none
+		want         string // traceparent afterwards; "" for no span
 	}{
 		{"its own trace", sameTrace, true, traceParent},
 		{"somebody else's span", other, true, other},
@@ -136,8 +136,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// FuzzExtract: what another process stored never breaks the reader, and a trace
-// that is read is written again as it was.
+// FuzzExtract checks that no stored text breaks Extract, and that Inject writes what Extract read.
 func FuzzExtract(f *testing.F) {
 	f.Add(traceParent, "a=b,c=d")
 	f.Add("00-00000000000000000000000000000000-0000000000000000-00", "")

@@ -11,31 +11,30 @@ import (
 	"time"
 )
 
-// Times of the health checks.
+// Timing of health checks.
 const (
 	checkTimeout  = 2 * time.Second // for each check
-	checkCache    = time.Second     // how long an answer is good
-	watchInterval = 2 * time.Second // between the checks of Run
+	checkCache    = time.Second     // how long a result is reused
+	watchInterval = 2 * time.Second // between the rounds of Run
 )
 
-// maxReason is the longest reason shown, in bytes.
+// maxReason bounds a reason, in bytes.
 const maxReason = 512
 
-// checkDraining is the name under which SetDraining appears among the reasons.
+// checkDraining is the check name for SetDraining in reasons.
 const checkDraining = "draining"
 
-// Reason says why the service is not ready, or not ready for jobs.
+// Reason is one reason why the replica is not ready.
 type Reason struct {
-	// Check is the name of the check that failed, or "draining".
+	// Check names the failed check, or is "draining".
 	Check string `json:"check"`
 	// Reason is the check's error, cut to 512 bytes.
 	Reason string `json:"reason"`
 }
 
-// Health knows two readinesses of this replica. It is ready, to be sent calls, as long
-// as it is not draining: reads, inline chats and watches are for it to answer even when
-// JetStream is away. It is ready for jobs when every check passes too. The zero value
-// has no checks, and is both.
+// Health tracks two kinds of readiness. The replica is ready for calls unless it is draining: it
+// can serve reads, inline chats and watches even while JetStream is away. It is ready for jobs if
+// in addition every check passes. The zero value has no checks and is ready for both.
 type Health struct {
 	draining atomic.Bool
 
@@ -43,44 +42,44 @@ type Health struct {
 	checks   []*check
 	watchers []func(jobs bool, reasons []Reason)
 	wake     chan struct{} // closed by SetDraining; made when first needed
-	round    *round        // the last or the running one
+	round    *round        // the last or running round
 }
 
-// check is one named condition of readiness.
+// check is a named condition of readiness.
 type check struct {
 	name string
 	run  func(ctx context.Context) error
-	// busy is set while run has not returned, so that a check that ignores its
-	// context has one goroutine, not one more in each round.
+	// busy is set while run runs, so that a check that ignores its context occupies one goroutine
+	// instead of one per round.
 	busy atomic.Bool
 }
 
-// round is one run of all checks. The fields are read after done is closed.
+// round is one run of all checks. Read its fields only after done is closed.
 type round struct {
 	done    chan struct{}
 	at      time.Time // when it ended
 	reasons []Reason
 }
 
-// Add registers a check. It runs with a timeout of 2 s, concurrently with the others, at
-// most once a second and never twice at a time; nil means that all is well. Its
-// error is shown to every caller of /readyz/jobs: it must hold no credentials.
-// Checks are about this replica and its broker; upstream trouble is a metric.
+// Add registers a check. It runs with a timeout of 2 s, concurrently with other checks, at most
+// once a second and never twice at a time. A nil error means healthy. Callers of /readyz/jobs see
+// the error, so it must not contain credentials. Checks cover this replica and its broker; problems
+// of upstreams are metrics.
 func (h *Health) Add(name string, run func(ctx context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks = append(h.checks, &check{name: name, run: run})
 }
 
-// Watch registers what Run calls when readiness for jobs changes. Call it before Run.
+// Watch registers a function that Run calls when readiness for jobs changes. Call Watch before Run.
 func (h *Health) Watch(changed func(jobs bool, reasons []Reason)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers = append(h.watchers, changed)
 }
 
-// SetDraining makes the replica not ready for anything, for good. Run tells the
-// watchers at once. It may be called twice.
+// SetDraining permanently makes the replica not ready. Run notifies the watchers at once. It may be
+// called twice.
 func (h *Health) SetDraining() {
 	if h.draining.Swap(true) {
 		return
@@ -97,8 +96,7 @@ func (h *Health) wakeUp() chan struct{} {
 	return h.wake
 }
 
-// Ready gives, at once, whether this replica should be sent calls and, when it should
-// not, the reason.
+// Ready reports whether the replica is ready for calls, and otherwise why. It never blocks.
 func (h *Health) Ready() (bool, []Reason) {
 	if h.draining.Load() {
 		return false, drainingReasons()
@@ -106,17 +104,16 @@ func (h *Health) Ready() (bool, []Reason) {
 	return true, nil
 }
 
-// ReadyForJobs gives whether this replica takes jobs and, when it does not, the reasons
-// in the order in which the checks were added. An answer is at most a second old. It
-// takes up to 2 s when checks are slow, whether or not ctx ends before; who waits for
-// checks that another caller started is told "not ready" when ctx ends. While
-// draining nothing is checked.
+// ReadyForJobs reports whether this replica takes jobs, and otherwise the reasons, in the order the
+// checks were added. The result is at most 1 s old. A new round of checks takes up to 2 s, even if
+// ctx ends before. A caller that waits for another caller's round gets "not ready" when ctx ends.
+// While draining, ReadyForJobs runs no checks.
 func (h *Health) ReadyForJobs(ctx context.Context) (bool, []Reason) {
 	if h.draining.Load() {
 		return false, drainingReasons()
 	}
 	reasons := h.measure(ctx)
-	if h.draining.Load() { // since then
+	if h.draining.Load() { // since the first look
 		return false, drainingReasons()
 	}
 	return len(reasons) == 0, slices.Clone(reasons)
@@ -126,9 +123,8 @@ func drainingReasons() []Reason {
 	return []Reason{{Check: checkDraining, Reason: "draining"}}
 }
 
-// measure returns the reasons of a fresh round: the last one, the running one or
-// a new one. The call that starts a round runs it to its end, even when its own caller
-// went away, since others may wait for it.
+// measure returns the reasons of the last fresh round, of the running one, or of a new one. A new
+// round ignores the end of ctx, because other callers may wait for it.
 func (h *Health) measure(ctx context.Context) []Reason {
 	h.mu.Lock()
 	r := h.round
@@ -151,7 +147,7 @@ func (h *Health) measure(ctx context.Context) []Reason {
 	}
 }
 
-// stale reports whether the round ended too long ago to be an answer.
+// stale reports whether the round ended too long ago.
 func (r *round) stale() bool {
 	select {
 	case <-r.done:
@@ -161,7 +157,7 @@ func (r *round) stale() bool {
 	}
 }
 
-// runAll runs the checks side by side, and gives what failed in their order.
+// runAll runs the checks concurrently and returns the failures in their order.
 func runAll(ctx context.Context, checks []*check) []Reason {
 	errs := make([]error, len(checks))
 	var wg sync.WaitGroup
@@ -178,8 +174,7 @@ func runAll(ctx context.Context, checks []*check) []Reason {
 	return reasons
 }
 
-// bounded runs the check, and returns after checkTimeout even when the check
-// does not.
+// bounded runs the check and returns after checkTimeout even if the check does not.
 func (c *check) bounded(ctx context.Context) error {
 	if c.busy.Swap(true) {
 		return errors.New("still running since an earlier check")
@@ -189,7 +184,7 @@ func (c *check) bounded(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() {
 		err := c.run(ctx)
-		c.busy.Store(false) // before the answer, which may start the next round
+		c.busy.Store(false) // before the result, which may start the next round
 		result <- err
 	}()
 	select {
@@ -200,8 +195,7 @@ func (c *check) bounded(ctx context.Context) error {
 	}
 }
 
-// timeoutNamed says how long was waited, where err only says that it was too
-// long.
+// timeoutNamed adds the timeout to an error that only reports its expiry.
 func timeoutNamed(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("no answer after %s: %w", checkTimeout, err)
@@ -217,10 +211,10 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// Run checks every 2 s and tells the watchers, in the order in which they were
-// registered: once at the start, then whenever readiness for jobs or the set of
-// failing checks changes. The checks go on while draining: what they find is read by those
-// who finish what they have in hand. It returns nil when ctx ends, after at most 2 s.
+// Run checks every 2 s and calls the watchers in the order of registration: once at the start, then
+// when readiness for jobs or the set of failing checks changes. Checks continue while draining,
+// because the work that is still running reads their results. Run returns nil within 2 s after ctx
+// ends.
 func (h *Health) Run(ctx context.Context) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -229,7 +223,7 @@ func (h *Health) Run(ctx context.Context) error {
 	for {
 		ready, reasons := h.ReadyForJobs(ctx)
 		if ctx.Err() != nil {
-			return nil // the answer may only say that ctx ended
+			return nil // the reasons may only reflect the end of ctx
 		}
 		if drained == nil {
 			h.measure(ctx)
@@ -248,8 +242,8 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// failing gives the names of the checks that failed, never nil. The texts are
-// left out: they may differ each time without saying anything new.
+// failing returns the names of the failed checks, never nil. Texts are left out: they may differ
+// each time without new information.
 func failing(reasons []Reason) []string {
 	names := make([]string, len(reasons))
 	for i, r := range reasons {

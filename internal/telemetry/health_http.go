@@ -11,16 +11,16 @@ type healthAnswer struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Healthz answers 200 {"status":"ok"} as long as the process can answer at all,
-// whatever the broker does: a restart would not fix the broker.
+// Healthz answers 200 {"status":"ok"} while the process runs, whatever the state of the broker: a
+// restart would not fix the broker.
 func (h *Health) Healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeHealth(w, http.StatusOK, healthAnswer{Status: "ok"})
 	})
 }
 
-// Readyz answers 200 {"status":"ready"}, or 503 with status not_ready and the
-// reasons: [{"check":"draining","reason":"draining"}]. It does not ask the broker.
+// Readyz answers 200 {"status":"ready"} or, while draining, 503 with status not_ready and the
+// reasons: [{"check":"draining","reason":"draining"}]. It does not contact the broker.
 func (h *Health) Readyz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ready, reasons := h.Ready()
@@ -28,7 +28,7 @@ func (h *Health) Readyz() http.Handler {
 	})
 }
 
-// JobsReadyz answers as Readyz does, for whether this replica takes jobs.
+// JobsReadyz answers like Readyz, for ReadyForJobs.
 func (h *Health) JobsReadyz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ready, reasons := h.ReadyForJobs(r.Context())
@@ -50,6 +50,6 @@ func writeHealth(w http.ResponseWriter, status int, answer healthAnswer) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	// The prober may have gone away.
+	// The prober may have disconnected.
 	_ = e.Encode(answer)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// probe is a check whose answer the test sets, and that counts its runs.
+// probe is a check with a settable result that counts its runs.
 type probe struct {
 	mu   sync.Mutex
 	err  error
@@ -44,7 +44,7 @@ func (p *probe) check(context.Context) error {
 	return p.err
 }
 
-// pass lets time go by. It is for use in a bubble, where that takes none.
+// pass advances the clock of a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
 func get(t *testing.T, h http.Handler) (int, string) {
@@ -170,7 +170,7 @@ func TestHealthChecksRunSideBySideAndNotForever(t *testing.T) {
 	})
 }
 
-// A balancer is answered at once, whatever the broker does.
+// TestHealthDoesNotWaitForChecks checks that Ready answers at once, whatever the broker does.
 func TestHealthDoesNotWaitForChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,8 +184,8 @@ func TestHealthDoesNotWaitForChecks(t *testing.T) {
 	})
 }
 
-// One round serves all who ask at the same time, and does not depend on the one
-// who asked first.
+// TestHealthSharesOneRound checks that concurrent callers share a round, even if the first caller
+// leaves.
 func TestHealthSharesOneRound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestHealthTellsTheWatchers(t *testing.T) {
 		p.set(errors.New("away"))
 		pass(2 * time.Second)
 		expect("jetstream")
-		p.set(errors.New("away for 3 s")) // another text is no change
+		p.set(errors.New("away for 3 s")) // a new text is not a change
 		pass(10 * time.Second)
 		synctest.Wait()
 		if len(told) != 0 {

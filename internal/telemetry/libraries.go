@@ -11,17 +11,15 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxLibraryText bounds what gRPC says in one record, in bytes: it may quote a
-// header that a client has sent.
+// maxLibraryText bounds the text of one gRPC record, in bytes: gRPC may quote a client's header.
 const maxLibraryText = 512
 
-// AdoptLibraries has what libraries would write to standard error on their own
-// become records of log. What goes to package log, such as net/http's words about an
-// upstream that speaks unasked, is debug, and so are the warnings of gRPC. Its errors
-// are warnings here, because most of them are about what a client has sent; the rest
+// AdoptLibraries redirects to log what libraries would write to standard error. Output of package
+// log, such as net/http's reports of unsolicited responses, becomes debug records, as do gRPC
+// warnings. Errors of gRPC become warnings, because clients cause most of them. Other gRPC output
 // is dropped.
 //
-// It sets what the whole process has: a command calls it once, before it uses gRPC.
+// It changes process-wide loggers. Commands call it once, before they use gRPC.
 func AdoptLibraries(log *slog.Logger) {
 	slog.SetLogLoggerLevel(slog.LevelDebug)
 	slog.SetDefault(log.With("component", "library")) // for package log; no code here uses the default
@@ -29,8 +27,8 @@ func AdoptLibraries(log *slog.Logger) {
 	grpclog.SetLoggerV2(grpcLog{LoggerV2: quiet, log: log.With("component", "grpc")})
 }
 
-// grpcLog hands gRPC's own log to slog. The logger in it drops the rest. gRPC ends
-// the process itself after a fatal error.
+// grpcLog forwards gRPC's log to slog. The embedded logger drops the other levels. gRPC itself
+// exits the process after a fatal error.
 type grpcLog struct {
 	grpclog.LoggerV2
 	log *slog.Logger
@@ -46,8 +44,8 @@ func (l grpcLog) Fatal(args ...any)              { l.log.Error("gRPC", text(fmt.
 func (l grpcLog) Fatalln(args ...any)            { l.log.Error("gRPC", text(line(args))) }
 func (l grpcLog) Fatalf(f string, args ...any)   { l.log.Error("gRPC", text(fmt.Sprintf(f, args...))) }
 
-// text is what gRPC says, as far as a record has it.
+// text returns gRPC's message as an attribute, cut to maxLibraryText.
 func text(s string) slog.Attr { return slog.String("text", errcode.Clip(s, maxLibraryText)) }
 
-// line is the text with blanks between all its parts.
+// line joins args with spaces.
 func line(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestLibrariesWriteRecords is not parallel: the loggers of libraries are the
-// process's.
+// TestLibrariesWriteRecords checks the records of libraries. It is not parallel, because their
+// loggers are process-wide.
 func TestLibrariesWriteRecords(t *testing.T) {
 	before, flags := slog.Default(), log.Flags()
 	defer func() {

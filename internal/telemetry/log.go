@@ -14,20 +14,19 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Keys of log attributes. One thing has one name in every record, so that a job
-// can be followed with one search. There is no key for a request body or an
-// upstream key: these are never logged.
+// Keys of log attributes. Every record uses the same key for the same thing, so that one search
+// follows a job. Request bodies and upstream keys have no log key, because genbus never logs them.
 const (
 	KeyJobID        = "job_id"
-	KeyRequestID    = "request_id" // the X-Request-Id of one HTTP or gRPC call
+	KeyRequestID    = "request_id" // the X-Request-Id of an HTTP or gRPC call
 	KeyTenant       = "tenant"
 	KeyKind         = "kind"
 	KeyRoute        = "route"
 	KeyUpstream     = "upstream"
 	KeyUpstreamID   = "upstream_task_id"
 	KeyOp           = "op"
-	KeyCode         = "code"          // of docs/errors.md
-	KeyUpstreamCode = "upstream_code" // the upstream's own
+	KeyCode         = "code"          // see docs/errors.md
+	KeyUpstreamCode = "upstream_code" // the upstream's code
 	KeyHTTPStatus   = "http_status"
 	KeySubject      = "subject"
 	KeySequence     = "sequence"
@@ -39,28 +38,27 @@ const (
 	KeySpanID       = "span_id"  // added from the context
 )
 
-// The formats of a log.
+// Log formats.
 const (
 	// FormatAuto is text on a terminal and JSON elsewhere. It is the default.
 	FormatAuto = "auto"
-	// FormatText is one key=value line for each record.
+	// FormatText writes a line of key=value pairs per record.
 	FormatText = "text"
-	// FormatJSON is one JSON object in a line for each record.
+	// FormatJSON writes a JSON object per line and record.
 	FormatJSON = "json"
 )
 
-// JobAttrs are what a log record says of a job, and more.
+// JobAttrs returns the log attributes of a job, followed by more.
 func JobAttrs(name subject.JobName, route string, more ...any) []any {
 	return append([]any{slog.String(KeyJobID, name.ID), slog.String(KeyTenant, name.Tenant), slog.String(KeyRoute, route)}, more...)
 }
 
-// NewLogger builds the logger of a process, which writes to w. The level is
-// debug, info (also when empty), warn or error; the format is one of the Format
-// constants, auto when empty. Anything else is an error that names the value
-// and the legal ones.
+// NewLogger returns a logger that writes to w. The level is debug, info, warn or error; empty means
+// info. The format is one of the Format constants; empty means auto. Any other value is an error
+// that names the legal ones.
 //
-// A record that is logged with a context (InfoContext and so on) carries the
-// trace_id and span_id of that context at its top level, when there are any.
+// Records logged with a context (InfoContext and so on) carry the trace_id and span_id of its span
+// at the top level.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	floor, err := parseLevel(level)
 	if err != nil {
@@ -75,8 +73,8 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return slog.New(&traceHandler{inner: h, root: h, floor: floorNow}), nil
 }
 
-// SetLevel changes the level of a logger that NewLogger built, and of all that were made
-// of it. Other loggers keep theirs.
+// SetLevel changes the level of a logger from NewLogger and of all loggers derived from it. It
+// ignores other loggers, and fails for an unknown level.
 func SetLevel(log *slog.Logger, level string) error {
 	floor, err := parseLevel(level)
 	if h, ok := log.Handler().(*traceHandler); ok && err == nil {
@@ -117,9 +115,8 @@ func newHandler(w io.Writer, level slog.Leveler, format string) (slog.Handler, e
 	}
 }
 
-// readable writes a duration as 5m0s in both formats: slog's JSON has a number of
-// nanoseconds, which no reader takes for five minutes. It is called for attributes in
-// groups too, but not for the fields of a struct: log those one by one.
+// readable writes durations as 5m0s in both formats; slog's JSON would write nanoseconds. slog also
+// calls it for attributes in groups, but not for the fields of structs: log those individually.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -134,8 +131,8 @@ func IsJSON(w io.Writer, format string) bool {
 	return err == nil && is
 }
 
-// IsTerminal takes every character device for a terminal. That includes
-// /dev/null, where the format does not matter.
+// IsTerminal reports whether w is a character device. That includes /dev/null, where the format
+// does not matter.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -145,24 +142,23 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// traceHandler adds the ids of the context's span to each record. They are at
-// the top level even inside a group, where tools that join logs and traces look
-// for them.
+// traceHandler adds the IDs of the context's span to each record. They stay at the top level even
+// inside a group, where tools that join logs and traces expect them.
 type traceHandler struct {
-	inner slog.Handler // with all that was added
-	root  slog.Handler // with what was added before the first group
+	inner slog.Handler // with all attributes and groups
+	root  slog.Handler // with the attributes added before the first group
 	floor *slog.LevelVar
-	// inGroup is what was added from the first group on, to be added again
-	// behind the ids. It is empty for a logger without groups.
+	// inGroup replays the attributes and groups from the first group on, after the IDs. It is empty
+	// for a logger without groups.
 	inGroup []func(slog.Handler) slog.Handler
 }
 
-// Enabled asks the handler below.
+// Enabled reports whether the inner handler is enabled.
 func (h *traceHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.inner.Enabled(ctx, level)
 }
 
-// Handle writes r, with the ids of the span in ctx.
+// Handle writes r with the IDs of the span in ctx.
 func (h *traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {
@@ -184,7 +180,7 @@ func (h *traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	return out.Handle(ctx, r)
 }
 
-// WithAttrs gives a handler that adds attrs to each record.
+// WithAttrs returns a handler that adds attrs to each record.
 func (h *traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	if len(h.inGroup) == 0 {
 		inner := h.inner.WithAttrs(attrs)
@@ -193,7 +189,7 @@ func (h *traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h.inside(func(next slog.Handler) slog.Handler { return next.WithAttrs(attrs) })
 }
 
-// WithGroup gives a handler that puts what follows into a group.
+// WithGroup returns a handler that puts later attributes into a group.
 func (h *traceHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
@@ -202,7 +198,7 @@ func (h *traceHandler) WithGroup(name string) slog.Handler {
 }
 
 func (h *traceHandler) inside(add func(slog.Handler) slog.Handler) *traceHandler {
-	// Copied, since two loggers made from one must not share a tail.
+	// Copied, because two loggers derived from one must not share a backing array.
 	steps := slices.Concat(h.inGroup, []func(slog.Handler) slog.Handler{add})
 	return &traceHandler{inner: add(h.inner), root: h.root, floor: h.floor, inGroup: steps}
 }

@@ -22,7 +22,7 @@ const (
 	spanID  = "00f067aa0ba902b7"
 )
 
-// inTrace is ctx below the remote span of traceID and spanID.
+// inTrace returns ctx with the remote span of traceID and spanID.
 func inTrace(t *testing.T, ctx context.Context) context.Context {
 	t.Helper()
 	tid, err := trace.TraceIDFromHex(traceID)
@@ -47,7 +47,7 @@ func newLogger(t *testing.T, w *bytes.Buffer, level, format string) *slog.Logger
 	return log
 }
 
-// record decodes the one JSON record in w, without its time.
+// record decodes the single JSON record in w, without its time.
 func record(t *testing.T, w *bytes.Buffer) map[string]any {
 	t.Helper()
 	var got map[string]any
@@ -104,8 +104,8 @@ func TestLogFormats(t *testing.T) {
 	}
 }
 
-// A file is no terminal. A pseudo-terminal is not available everywhere; the null
-// device is the example of a character device.
+// TestLogFormatAutoLooksAtTheFile checks that IsTerminal tells character devices from files. It
+// uses the null device, because pseudo-terminals are not available everywhere.
 func TestLogFormatAutoLooksAtTheFile(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -178,13 +178,12 @@ func TestLogCarriesTheTrace(t *testing.T) {
 	}
 }
 
-// waits is a value that tells the log what it is when it is logged.
+// waits is a value that resolves to a duration when logged.
 type waits struct{ d time.Duration }
 
 func (w waits) LogValue() slog.Value { return slog.GroupValue(slog.Duration("d", w.d)) }
 
-// TestLogDurations: 5m0s in both formats and at every depth, where slog's JSON has a
-// number of nanoseconds.
+// TestLogDurations checks that durations are written as 5m0s in both formats and at every depth.
 func TestLogDurations(t *testing.T) {
 	t.Parallel()
 	const d = 5 * time.Minute
@@ -210,7 +209,8 @@ func TestLogDurations(t *testing.T) {
 	}
 }
 
-// Two loggers that grew from one group must not overwrite each other's steps.
+// TestLogSiblingsInAGroup checks that two loggers derived from one group do not overwrite each
+// other's attributes.
 func TestLogSiblingsInAGroup(t *testing.T) {
 	t.Parallel()
 	var w bytes.Buffer
@@ -225,7 +225,7 @@ func TestLogSiblingsInAGroup(t *testing.T) {
 	}
 }
 
-// with gives a copy of m with one more entry.
+// with returns a copy of m with another entry.
 func with(m map[string]any, key string, value any) map[string]any {
 	out := map[string]any{key: value}
 	for k, v := range m {
@@ -234,7 +234,7 @@ func with(m map[string]any, key string, value any) map[string]any {
 	return out
 }
 
-// TestSetLevel reaches the loggers that were made before.
+// TestSetLevel checks that SetLevel affects existing derived loggers.
 func TestSetLevel(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// namespace begins the name of every metric of ours.
+// namespace is the prefix of all metrics of genbus.
 const namespace = "genbus"
 
 // Limits of /metrics.
@@ -21,18 +21,16 @@ const (
 	scrapeTimeout = 10 * time.Second
 )
 
-// Metrics counts what the service does, in a registry of its own.
+// Metrics records the service's metrics in its own registry.
 //
-// Label values come from bounded sets only: kinds, ingresses, phases, statuses,
-// the code strings of the error table, route and upstream names from the
-// configuration, ServeMux patterns and gRPC method names. Never pass
-// a model, a job id, a path, or a code that an upstream made up: each new value
-// is a time series that lives as long as the process. Tenants have series of their own up
-// to a number (LabelTenants).
+// Label values come from bounded sets: kinds, ingresses, phases, statuses, codes of the error
+// table, configured routes and upstreams, ServeMux patterns and gRPC methods. Never pass a model,
+// job ID, path or upstream-defined code: each new value is a time series until the process ends.
+// LabelTenants bounds the series of tenants.
 //
-// Every method may be called from any goroutine. What is called for each poll or
-// chunk does not allocate: hold on to what Route and Upstream return. A caller that
-// needs no metrics passes NewMetrics all the same: nil is not legal.
+// All methods are safe for concurrent use. Methods called for each poll or chunk do not allocate:
+// keep the values that Route and Upstream return. A nil *Metrics is not valid; use NewMetrics in
+// tests too.
 type Metrics struct {
 	registry *prometheus.Registry
 	jobs     jobMetrics
@@ -46,12 +44,11 @@ type Metrics struct {
 	tenants  *tenantMetrics
 }
 
-// goCollector is the same for each registry of a process: to make one compares the names of all
-// figures of the runtime with its rules, megabytes of work.
+// goCollector is shared by all registries of a process: creating one matches every runtime metric
+// against its rules, which allocates megabytes.
 var goCollector = sync.OnceValue(func() prometheus.Collector { return collectors.NewGoCollector() })
 
-// NewMetrics makes the metrics of one process. The version is that of the
-// build, for genbus_build_info.
+// NewMetrics returns the metrics of one process. version is the build's, for genbus_build_info.
 func NewMetrics(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -85,8 +82,8 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// Handler serves /metrics in the Prometheus formats. A fifth scrape at a time
-// is answered 503, and so is one that takes longer than 10 s.
+// Handler serves /metrics in the Prometheus formats. It answers 503 to a fifth concurrent scrape
+// and to one that takes longer than 10 s.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		Registry:            m.registry,
@@ -96,24 +93,23 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// Gatherer gives all metrics to a test or to another exporter.
+// Gatherer returns all metrics, for tests or another exporter.
 func (m *Metrics) Gatherer() prometheus.Gatherer {
 	return m.registry
 }
 
-// requestBuckets, in seconds, reach from a cached answer to the longest stream.
+// requestBuckets range from a cached answer to the longest stream, in seconds.
 var requestBuckets = []float64{
 	.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800,
 }
 
-// waitBuckets, in seconds, are for what should take milliseconds: admission, and
-// the lateness of polls (which should stay under 0.1).
+// waitBuckets, in seconds, suit durations that should take milliseconds: admission, and the
+// lateness of polls, which should stay under 0.1 s.
 var waitBuckets = []float64{
 	.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
 }
 
-// jobBuckets, in seconds, reach from a job that starts at once to the longest that
-// one may wait in a queue.
+// jobBuckets range from an immediate start to the longest queue timeout, in seconds.
 var jobBuckets = []float64{
 	.01, .05, .1, .5, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600, 48 * 3600,
 }

@@ -56,12 +56,13 @@ func (m *Metrics) Reconnected() {
 	m.broker.reconnects.Inc()
 }
 
-// StreamHistory sets how long a stream keeps what it takes, as a share of its MaxAge.
+// StreamHistory sets how long a stream keeps its messages, as a share of its MaxAge.
 func (m *Metrics) StreamHistory(stream string, share float64) {
 	m.broker.history.WithLabelValues(stream).Set(share)
 }
 
-// LogCapacity sets the figures of the task log.
+// LogCapacity sets the used and reserved bytes of the task log, and its limits for admission and
+// submission.
 func (m *Metrics) LogCapacity(used, reserved, admit, submit int64) {
 	m.broker.logBytes.WithLabelValues("used").Set(float64(used))
 	m.broker.logBytes.WithLabelValues("reserved").Set(float64(reserved))
@@ -69,13 +70,12 @@ func (m *Metrics) LogCapacity(used, reserved, admit, submit int64) {
 	m.broker.logLimit.WithLabelValues("submission").Set(float64(submit))
 }
 
-// SubmissionHeld counts a submission that was put off.
+// SubmissionHeld counts a submission postponed because the task log was full.
 func (m *Metrics) SubmissionHeld(kind subject.Kind) {
 	m.broker.held.WithLabelValues(string(kind)).Inc()
 }
 
-// StreamState sets what is known of a stream. Without a MaxBytes (0 or less)
-// there is no ratio.
+// StreamState sets the size of a stream. The ratio is left out if maxBytes is 0 or less.
 func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes int64) {
 	m.broker.messages.WithLabelValues(stream).Set(float64(messages))
 	m.broker.bytes.WithLabelValues(stream).Set(float64(bytes))
@@ -84,8 +84,8 @@ func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes in
 	}
 }
 
-// StreamCount sets how full a stream is by the number of its messages. Without a
-// MaxMsgs (0 or less) there is no ratio.
+// StreamCount sets a stream's messages as a share of its MaxMsgs. The ratio is left out if
+// maxMessages is 0 or less.
 func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64) {
 	if maxMessages <= 0 {
 		return
@@ -93,7 +93,7 @@ func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64)
 	m.broker.counted.WithLabelValues(stream).Set(float64(messages) / float64(maxMessages))
 }
 
-// StreamRecreations sets how often this process has created a stream again that was lost.
+// StreamRecreations sets how often this process has recreated a lost stream.
 func (m *Metrics) StreamRecreations(stream string, times int) {
 	m.broker.recreated.WithLabelValues(stream).Set(float64(times))
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ReloadOutcome is what became of a signal to read the configuration again.
+// ReloadOutcome is the outcome of a signal to reload the configuration.
 type ReloadOutcome string
 
-// The outcomes of a reload. One that changed nothing is applied, too.
+// Outcomes of a reload. A reload without changes counts as applied.
 const (
 	ReloadApplied ReloadOutcome = "applied"
 	ReloadRefused ReloadOutcome = "refused"
@@ -34,7 +34,7 @@ func newConfigMetrics(f promauto.Factory) configMetrics {
 	return m
 }
 
-// ConfigRead sets when the configuration that is in force was read.
+// ConfigRead sets when the current configuration was read.
 func (m *Metrics) ConfigRead(at time.Time) {
 	m.config.last.Set(float64(at.UnixMilli()) / 1000)
 }

@@ -12,12 +12,12 @@ import (
 // Published is a kind of message that the broker stored.
 type Published string
 
-// The kinds of messages whose publishing is timed.
+// Kinds of messages whose publishing is timed.
 const (
-	PublishedTask       Published = "task"        // an event of the log, until it was certain to be ours
-	PublishedDone       Published = "done"        // its copy in the feed of finished jobs
+	PublishedTask       Published = "task"        // an event of the log, until its write was confirmed
+	PublishedDone       Published = "done"        // its copy in the feed
 	PublishedChunk      Published = "chunk"       // blocks of a streamed chat
-	PublishedDeadLetter Published = "dead_letter" // what could not be processed
+	PublishedDeadLetter Published = "dead_letter" // a dead letter
 )
 
 var published = []Published{PublishedTask, PublishedDone, PublishedChunk, PublishedDeadLetter}
@@ -58,32 +58,31 @@ func (m *Metrics) ChunksPublished(events int) {
 	m.events.chunks.Add(float64(max(events, 0)))
 }
 
-// ChunksDropped counts blocks of a queued chat that were given up.
+// ChunksDropped counts dropped blocks of a queued chat.
 func (m *Metrics) ChunksDropped(blocks int) {
 	m.events.chunksDropped.Add(float64(max(blocks, 0)))
 }
 
-// InlineDropped counts task events, or blocks, of an inline chat that found no room in
-// time, or could not be stored.
+// InlineDropped counts task events or blocks of an inline chat that found no capacity in time or
+// could not be stored.
 func (m *Metrics) InlineDropped(lost int) {
 	m.events.inlineDropped.Add(float64(max(lost, 0)))
 }
 
-// ReaderOpened counts a reader that begins to follow a job. The answer is to be
-// called once, when it ends.
+// ReaderOpened counts a reader that starts to follow a job. Call closed once when it stops.
 func (m *Metrics) ReaderOpened(kind subject.Kind, ingress Ingress) (closed func()) {
 	open := m.events.readers.WithLabelValues(string(kind), string(ingress))
 	open.Inc()
 	return open.Dec
 }
 
-// SlowReaderCut counts a reader that was cut because it read too slowly.
+// SlowReaderCut counts a reader disconnected for reading too slowly.
 func (m *Metrics) SlowReaderCut(kind subject.Kind, ingress Ingress) {
 	m.events.slowReaders.WithLabelValues(string(kind), string(ingress)).Inc()
 }
 
-// EventPublished records how long it took until the broker had stored an event. A
-// kind that is not one of the constants is not counted.
+// EventPublished records the time until the broker stored an event. It ignores kinds other than the
+// constants.
 func (m *Metrics) EventPublished(event Published, took time.Duration) {
 	if o := m.events.publish[event]; o != nil {
 		o.Observe(took.Seconds())

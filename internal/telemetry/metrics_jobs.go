@@ -10,10 +10,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Ingress is how a request came in.
+// Ingress is the way by which a request arrived.
 type Ingress string
 
-// The ingresses.
+// Ingresses of requests.
 const (
 	IngressNATS Ingress = "nats" // a message on genbus.request.>
 	IngressCall Ingress = "call" // a NATS request on genbus.call.>
@@ -21,25 +21,24 @@ const (
 	IngressHTTP Ingress = "http"
 )
 
-// ingresses lists all of them.
 var ingresses = []Ingress{IngressNATS, IngressCall, IngressGRPC, IngressHTTP}
 
-// CASOutcome is how one compare-and-set on the task log ended.
+// CASOutcome is the outcome of a compare-and-set on the task log.
 type CASOutcome string
 
-// The outcomes of a compare-and-set.
+// Outcomes of a compare-and-set.
 const (
-	CASWon       CASOutcome = "won"       // our nonce is in the log
-	CASLost      CASOutcome = "lost"      // another writer's is
-	CASDuplicate CASOutcome = "duplicate" // the broker called it a repeat
-	CASInFlight  CASOutcome = "in_flight" // another write to the subject was under ingress
+	CASWon       CASOutcome = "won"       // the log has our nonce
+	CASLost      CASOutcome = "lost"      // the log has another writer's nonce
+	CASDuplicate CASOutcome = "duplicate" // the broker reported a duplicate
+	CASInFlight  CASOutcome = "in_flight" // another write to the subject was in progress
 	CASNoAnswer  CASOutcome = "no_answer" // sent again unchanged
 )
 
 var casOutcomes = []CASOutcome{CASWon, CASLost, CASDuplicate, CASInFlight, CASNoAnswer}
 
-// lostWork are the codes of letters that hold what may be paid for. They are rare,
-// and the first of each matters.
+// lostWork lists the codes of dead letters for work that may be charged. They are rare, and the
+// first of each matters.
 var lostWork = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.Poisoned, errcode.UpstreamRemoved}
 
 type jobMetrics struct {
@@ -76,8 +75,7 @@ func newJobMetrics(f promauto.Factory) jobMetrics {
 	return j
 }
 
-// start makes series exist before they first count, so that a rate over them
-// sees the first event.
+// start creates series before they first count, so that a rate sees the first event.
 func (j jobMetrics) start() {
 	for _, kind := range subject.Kinds {
 		for _, ingress := range ingresses {
@@ -92,48 +90,46 @@ func (j jobMetrics) start() {
 	}
 }
 
-// Accepted counts a job whose work item was stored, or an inline chat that
-// began, in all and for its tenant. A request that attaches to an existing job is not counted.
+// Accepted counts a job whose work item was stored, or an inline chat that started, in total and
+// for its tenant. Requests that attach to an existing job do not count.
 func (m *Metrics) Accepted(kind subject.Kind, ingress Ingress, tenant string) {
 	m.jobs.accepted.WithLabelValues(string(kind), string(ingress)).Inc()
 	m.tenants.accept(tenant)
 }
 
-// Refused counts a request that admission refused, with the code string of the
-// error table.
+// Refused counts a request refused by admission, with its code of the error table.
 func (m *Metrics) Refused(kind subject.Kind, ingress Ingress, code string) {
 	m.jobs.refused.WithLabelValues(string(kind), string(ingress), code).Inc()
 }
 
-// Admission records how long one admission took, whatever came of it.
+// Admission records the duration of one admission, whatever its outcome.
 func (m *Metrics) Admission(kind subject.Kind, ingress Ingress, took time.Duration) {
 	m.jobs.admission.WithLabelValues(string(kind), string(ingress)).Observe(took.Seconds())
 }
 
-// Transition counts a committed change of phase, by the phase it led to.
+// Transition counts a committed change of phase, by the new phase.
 func (m *Metrics) Transition(kind subject.Kind, phase string) {
 	m.jobs.transitions.WithLabelValues(string(kind), phase).Inc()
 }
 
-// Finished counts a committed terminal event. The code is that of the error
-// table, and empty unless the job failed.
+// Finished counts a committed terminal event. code is a code of the error table, and empty unless
+// the job failed.
 func (m *Metrics) Finished(kind subject.Kind, status, code string) {
 	m.jobs.finished.WithLabelValues(string(kind), status, code).Inc()
 }
 
-// Resumed counts a job that was redelivered and taken over, by the phase that
-// its log was in.
+// Resumed counts a redelivered job that this replica took over, by the phase in its log.
 func (m *Metrics) Resumed(kind subject.Kind, phase string) {
 	m.jobs.resumed.WithLabelValues(string(kind), phase).Inc()
 }
 
-// DeadLetter counts a dead letter that was stored, with its reason.
+// DeadLetter counts a stored dead letter by its code.
 func (m *Metrics) DeadLetter(kind subject.Kind, code string) {
 	m.jobs.dead.WithLabelValues(string(kind), code).Inc()
 }
 
-// CAS counts one compare-and-set on the task log. One write may count more than
-// once: no_answer, and then won.
+// CAS counts the outcome of a compare-and-set on the task log. One write may count twice:
+// no_answer, then won.
 func (m *Metrics) CAS(outcome CASOutcome) {
 	m.jobs.cas.WithLabelValues(string(outcome)).Inc()
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// lifeMetrics follow jobs from their first event to their last. Each is counted
-// by the replica that committed the event, so a sum over the replicas counts each
-// job once.
+// lifeMetrics follow jobs from their first event to their last. The replica that commits an event
+// counts it, so a sum over all replicas counts each job once.
 type lifeMetrics struct {
 	accepted *prometheus.CounterVec
 	finished *prometheus.CounterVec
@@ -35,20 +34,20 @@ func newLifeMetrics(f promauto.Factory) lifeMetrics {
 	}
 }
 
-// JobBegan counts a job whose first event this replica committed, unless that
-// event was its last too. The route is the configured one that the job names.
+// JobBegan counts a job whose first event this replica committed, unless that event was terminal.
+// route is the configured route of the job.
 func (m *Metrics) JobBegan(kind subject.Kind, route string) {
 	m.lives.accepted.WithLabelValues(string(kind), route).Inc()
 }
 
-// JobWaited records how long a queued job waited for its first submission or
-// attempt. Clocks of replicas differ: less than nothing counts as nothing.
+// JobWaited records how long a queued job waited for its first submission or attempt. Clocks of
+// replicas differ, so negative durations count as 0.
 func (m *Metrics) JobWaited(kind subject.Kind, route string, took time.Duration) {
 	m.lives.wait.WithLabelValues(string(kind), route).Observe(max(took, 0).Seconds())
 }
 
-// JobEnded counts a job whose last event this replica committed, and records how
-// long it lived. The upstream is the configured one that the job names, or empty.
+// JobEnded counts a job whose terminal event this replica committed, and records its lifetime.
+// upstream is the configured upstream of the job, or empty.
 func (m *Metrics) JobEnded(kind subject.Kind, route, upstream, status string, life time.Duration) {
 	m.lives.finished.WithLabelValues(string(kind), route, upstream, status).Inc()
 	m.lives.life.WithLabelValues(string(kind), route, status).Observe(max(life, 0).Seconds())

@@ -41,7 +41,7 @@ func TestMetricsOfHeldPhases(t *testing.T) {
 		r.Moved("queued", "submitting")
 		r.Moved("submitting", "submitting")
 	}
-	r.Moved("submitting", "completed") // no phase of a held job
+	r.Moved("submitting", "completed") // not a phase of a held job
 	r.Moved("completed", "")
 	expectMetrics(t, m, `
 		genbus_jobs_held_by_phase{kind="video",phase="queued",route="fast"} 0

@@ -11,14 +11,14 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// PollOutcome is what one poll of a video task led to.
+// PollOutcome is the outcome of a poll of a video task.
 type PollOutcome string
 
-// The outcomes of a poll.
+// Outcomes of a poll.
 const (
 	PollChanged   PollOutcome = "changed"   // an event was written
 	PollUnchanged PollOutcome = "unchanged" // nothing worth an event
-	PollFailed    PollOutcome = "failed"    // no readable answer; polled again
+	PollFailed    PollOutcome = "failed"    // no readable answer; will be polled again
 )
 
 type routeMetrics struct {
@@ -68,7 +68,7 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 	}
 }
 
-// RouteMetrics are the metrics of one route.
+// RouteMetrics records the metrics of one route.
 type RouteMetrics struct {
 	waiting     prometheus.Gauge
 	tenants     prometheus.Gauge
@@ -84,11 +84,10 @@ type RouteMetrics struct {
 	inline      prometheus.Gauge            // nil for videos
 }
 
-// heldPhases are the phases of a job that is held, as logs and metrics write them.
+// heldPhases lists the phases of a held job, as in logs and metrics.
 var heldPhases = []string{"queued", "submitting", "submitted", "in_progress"}
 
-// Route gives the metrics of one configured route. Call it once for each route
-// and keep the answer.
+// Route returns the metrics of a configured route. Call it once per route and keep the result.
 func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 	k := string(kind)
 	r := &RouteMetrics{
@@ -118,14 +117,14 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 	return r
 }
 
-// Waiting sets how many accepted jobs of the route wait for a replica, ready and
-// in the backlog, and of how many tenants there are some in the backlog.
+// Waiting sets how many accepted jobs of the route no replica holds, ready or in the backlog, and
+// how many tenants have jobs in the backlog.
 func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
 	r.waiting.Set(float64(jobs))
 	r.tenants.Set(float64(tenants))
 }
 
-// OrphanedJobs are the jobs of a route that is not configured.
+// OrphanedJobs is the number of jobs of an unconfigured route.
 type OrphanedJobs struct {
 	Kind  subject.Kind
 	Route string
@@ -133,15 +132,15 @@ type OrphanedJobs struct {
 }
 
 const (
-	// maxOrphaned bounds the routes that have series of their own: their names come from
-	// whatever configurations there were.
+	// maxOrphaned bounds the unconfigured routes with their own series: their names come from past
+	// configurations.
 	maxOrphaned = 50
-	// otherRoutes are those beyond; no route has this name.
+	// otherRoutes is the label of all further routes. It is not a legal route name.
 	otherRoutes = "(others)"
 )
 
-// Orphaned sets the jobs of all routes that are not configured, those that have the most
-// by name.
+// Orphaned sets the jobs of all unconfigured routes. Only the routes with the most jobs get their
+// own series.
 func (m *Metrics) Orphaned(routes []OrphanedJobs) {
 	routes = slices.SortedFunc(slices.Values(routes), func(a, b OrphanedJobs) int { return cmp.Compare(b.Jobs, a.Jobs) })
 	m.routes.orphaned.Reset()
@@ -158,12 +157,12 @@ func (m *Metrics) Draining(kind subject.Kind, route string, left uint64) {
 	m.routes.draining.WithLabelValues(string(kind), route).Set(float64(left))
 }
 
-// NotDraining says that a route takes new jobs.
+// NotDraining removes the route's draining series.
 func (m *Metrics) NotDraining(kind subject.Kind, route string) {
 	m.routes.draining.DeleteLabelValues(string(kind), route)
 }
 
-// Oldest sets the age of the first job that waits for a replica; 0 for none.
+// Oldest sets the age of the first waiting job; 0 if none waits.
 func (r *RouteMetrics) Oldest(age time.Duration) {
 	r.oldest.Set(max(age, 0).Seconds())
 }
@@ -177,9 +176,8 @@ func (r *RouteMetrics) Paused(paused bool) {
 	r.paused.Set(0)
 }
 
-// Moved says that a held job is known in another phase: from is empty when it has
-// just been taken, to when it is let go. Words that are no phase of a held job are
-// not counted.
+// Moved records a held job's change of phase. from is empty when the replica takes the job, to when
+// it releases it. Other phases are ignored.
 func (r *RouteMetrics) Moved(from, to string) {
 	if from == to {
 		return
@@ -192,8 +190,7 @@ func (r *RouteMetrics) Moved(from, to string) {
 	}
 }
 
-// Submitted records how long it took from a video task's acceptance until the log
-// had the id that the upstream gave it.
+// Submitted records the time from a video task's acceptance until the log had its upstream's ID.
 func (r *RouteMetrics) Submitted(took time.Duration) {
 	if r.submit == nil {
 		return
@@ -201,8 +198,7 @@ func (r *RouteMetrics) Submitted(took time.Duration) {
 	r.submit.Observe(max(took, 0).Seconds())
 }
 
-// AddInline adds to the number of inline chats that run on this replica; negative
-// when they end.
+// AddInline adds to the number of inline chats on this replica; negative when chats end.
 func (r *RouteMetrics) AddInline(chats int) {
 	if r.inline == nil {
 		return
@@ -210,14 +206,12 @@ func (r *RouteMetrics) AddInline(chats int) {
 	r.inline.Add(float64(chats))
 }
 
-// AddHeld adds to the number of jobs that this replica holds; negative when it
-// lets go.
+// AddHeld adds to the number of jobs that this replica holds; negative when it releases jobs.
 func (r *RouteMetrics) AddHeld(jobs int) {
 	r.held.Add(float64(jobs))
 }
 
-// PollBegan records how long after its due time a poll began. A poll that is
-// early counts as on time.
+// PollBegan records how late a poll started. An early poll counts as on time.
 func (r *RouteMetrics) PollBegan(late time.Duration) {
 	if r.lateness == nil {
 		return
@@ -225,22 +219,19 @@ func (r *RouteMetrics) PollBegan(late time.Duration) {
 	r.lateness.Observe(max(late, 0).Seconds())
 }
 
-// PollEnded counts a poll. An outcome that is not one of the constants is not
-// counted.
+// PollEnded counts a poll. It ignores outcomes other than the constants.
 func (r *RouteMetrics) PollEnded(outcome PollOutcome) {
 	if c := r.polls[outcome]; c != nil {
 		c.Inc()
 	}
 }
 
-// Redelivered counts a work item that was delivered before, to whichever
-// replica.
+// Redelivered counts a work item that was delivered before, to any replica.
 func (r *RouteMetrics) Redelivered() {
 	r.redelivered.Inc()
 }
 
-// FetchFailed counts a fetch that failed. A fetch that found nothing did not
-// fail.
+// FetchFailed counts a failed fetch. An empty fetch is not a failure.
 func (r *RouteMetrics) FetchFailed() {
 	r.fetchErrors.Inc()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// unmatched replaces the pattern of a request that matched none. The path
-// itself is never a label: any client can make up paths.
+// unmatched replaces the empty pattern of an unmatched request. The path is never a label, because
+// clients choose it.
 const unmatched = "unmatched"
 
 type serverMetrics struct {
@@ -41,7 +41,7 @@ func newServerMetrics(f promauto.Factory) serverMetrics {
 	}
 }
 
-// Ready sets whether this replica should be sent calls, and whether it takes jobs.
+// Ready sets whether this replica is ready for calls, and whether for jobs.
 func (m *Metrics) Ready(calls, jobs bool) {
 	m.servers.ready.Set(truth(calls))
 	m.servers.readyForJobs.Set(truth(jobs))
@@ -52,9 +52,8 @@ func (m *Metrics) ClockOffset(offset time.Duration) {
 	m.servers.clockOffset.Set(offset.Seconds())
 }
 
-// HTTPRequest counts an HTTP request that was answered. The pattern is
-// http.Request.Pattern after the mux has served it, empty when nothing matched;
-// the status is the number that was written.
+// HTTPRequest counts an answered HTTP request. pattern is http.Request.Pattern after routing, empty
+// without a match; status is the status written.
 func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = unmatched
@@ -63,14 +62,14 @@ func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
 	m.servers.httpDuration.WithLabelValues(pattern).Observe(took.Seconds())
 }
 
-// GRPCRequest counts a gRPC call that ended. The method is the full name of a
-// registered method, the code is codes.Code.String().
+// GRPCRequest counts a finished gRPC call. method is the full name of a registered method, code is
+// codes.Code.String().
 func (m *Metrics) GRPCRequest(method, code string, took time.Duration) {
 	m.servers.grpc.WithLabelValues(method, code).Inc()
 	m.servers.grpcDuration.WithLabelValues(method).Observe(took.Seconds())
 }
 
-// statusCode gives the decimal, or other for a number that is no HTTP status.
+// statusCode returns the status in decimal, or "other" for an invalid status.
 func statusCode(status int) string {
 	if status < 100 || status > 599 {
 		return "other"

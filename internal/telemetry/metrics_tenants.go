@@ -12,23 +12,23 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// otherTenants are those without series of their own; no tenant has this name.
+// otherTenants is the label of tenants without their own series. It is not a legal tenant name.
 const otherTenants = "(others)"
 
-// tenantLimits are the codes of what is refused because of a tenant's own limits.
+// tenantLimits lists the codes of refusals due to a tenant's limits.
 var tenantLimits = []errcode.Code{errcode.RateLimited, errcode.TenantFull}
 
-// tenantMetrics have series of the first tenants that are among the largest. A tenant keeps
-// its series until the process ends: a counter that moved to another label and back would
-// seem to go backwards, and each new label is a series that Prometheus keeps.
+// tenantMetrics has series of the first tenants that rank among the largest. A tenant keeps its
+// series until the process ends: a counter that changed its label would seem to go backwards, and
+// each new label is another series in Prometheus.
 type tenantMetrics struct {
 	unfinished *prometheus.GaugeVec
 	accepted   *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 
 	mu    sync.RWMutex
-	most  int             // tenants with series of their own; 0: there are no series at all
-	named map[string]bool // those that have some
+	most  int             // most tenants with their own series; 0 disables tenant metrics
+	named map[string]bool // tenants with their own series
 }
 
 func newTenantMetrics(f promauto.Factory) *tenantMetrics {
@@ -43,8 +43,8 @@ func newTenantMetrics(f promauto.Factory) *tenantMetrics {
 	}
 }
 
-// LabelTenants has so many tenants get series of their own, at most; all others share one. It
-// is called once, before anything is counted. Without it, or for 0, no tenant is counted.
+// LabelTenants sets how many tenants get their own series; all others share one. Call it once,
+// before anything is counted. Without it, or with 0, tenants are not counted.
 func (m *Metrics) LabelTenants(most int) {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *Metrics) LabelTenants(most int) {
 	}
 }
 
-// start makes the series of a tenant exist before they first count. It needs the lock.
+// start creates a tenant's series before they first count. The caller holds the lock.
 func (t *tenantMetrics) start(tenant string) {
 	t.accepted.WithLabelValues(tenant)
 	for _, code := range tenantLimits {
@@ -61,8 +61,7 @@ func (t *tenantMetrics) start(tenant string) {
 	}
 }
 
-// label is the tenant, or the one of those without series of their own; false where no
-// tenant is counted.
+// label returns the label of a tenant. counted is false if tenant metrics are disabled.
 func (t *tenantMetrics) label(tenant string) (label string, counted bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -78,24 +77,24 @@ func (t *tenantMetrics) accept(tenant string) {
 	}
 }
 
-// TenantRefused counts what was refused because of a tenant's limits, with the code string of
-// the error table.
+// TenantRefused counts a request refused because of a tenant's limits, with its code of the error
+// table.
 func (m *Metrics) TenantRefused(tenant, code string) {
 	if label, counted := m.tenants.label(tenant); counted {
 		m.tenants.refused.WithLabelValues(label, code).Inc()
 	}
 }
 
-// LabelledTenants are the tenants that have series of their own.
+// LabelledTenants returns the tenants with their own series, sorted.
 func (m *Metrics) LabelledTenants() []string {
 	m.tenants.mu.RLock()
 	defer m.tenants.mu.RUnlock()
 	return slices.Sorted(maps.Keys(m.tenants.named))
 }
 
-// TenantsUnfinished sets the unfinished jobs of those tenants that have series, and of all
-// others together: jobs are those of the former and of the largest tenants, total those of
-// all. While there are series left, the largest get them.
+// TenantsUnfinished sets the unfinished jobs of each labelled tenant, and of all others together.
+// jobs covers the labelled and the largest tenants, total all tenants. The largest tenants get the
+// series that are left.
 func (m *Metrics) TenantsUnfinished(jobs map[string]int64, total int64) {
 	t := m.tenants
 	t.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestTenantsHaveBoundedSeries: the first of the largest have some, and keep them; all others
-// share one, and the sum of a counter never goes back.
+// TestTenantsHaveBoundedSeries checks that a bounded number of the largest tenants get and keep
+// their own series, and that no counter goes backwards.
 func TestTenantsHaveBoundedSeries(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("test")
@@ -28,7 +28,7 @@ func TestTenantsHaveBoundedSeries(t *testing.T) {
 	m.TenantsUnfinished(map[string]int64{"small": 1, "globex": 3, "acme": 7}, 12)
 	m.TenantRefused("acme", "tenant_full")
 	accept("acme", "globex", "small")
-	for i := range 1000 { // a publisher makes up tenants, each with more jobs than all before
+	for i := range 1000 { // a publisher invents tenants, each with more jobs than all before
 		name := fmt.Sprint("made-up-", i)
 		accept(name)
 		m.TenantRefused(name, "rate_limited")
@@ -53,7 +53,7 @@ func TestTenantsHaveBoundedSeries(t *testing.T) {
 	}
 }
 
-// TestNoTenantIsNamed unless that is wanted.
+// TestNoTenantIsNamed checks that tenants have no series unless enabled.
 func TestNoTenantIsNamed(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("test")

@@ -17,8 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// expectMetrics compares the named metrics with the text of /metrics, without
-// its comments.
+// expectMetrics checks that /metrics contains the lines of want.
 func expectMetrics(t *testing.T, m *telemetry.Metrics, want string) {
 	t.Helper()
 	body := scrape(t, m.Handler())
@@ -71,7 +70,7 @@ func TestMetricsCount(t *testing.T) {
 	m.ChunksPublished(7)
 	m.ChunksDropped(2)
 	m.InlineDropped(3)
-	m.InlineDropped(-3) // a counter never goes back
+	m.InlineDropped(-3) // a counter never goes backwards
 	m.SlowReaderCut(subject.Chat, telemetry.IngressHTTP)
 	m.Reconnected()
 	m.Reloaded(telemetry.ReloadApplied)
@@ -162,7 +161,7 @@ func TestMetricsOfARoute(t *testing.T) {
 	if n, err := testutil.GatherAndCount(m.Gatherer(), "genbus_polls_total"); err != nil || n != 3 {
 		t.Errorf("%d series of polls, want 3 (%v)", n, err)
 	}
-	m.Route(subject.Video, "fast").AddHeld(1) // the same series, not new ones
+	m.Route(subject.Video, "fast").AddHeld(1) // adds to the same series
 	expectMetrics(t, m, `genbus_jobs_held{kind="video",route="fast"} 3`)
 }
 
@@ -193,7 +192,7 @@ func TestMetricsOfReaders(t *testing.T) {
 	expectMetrics(t, m, `genbus_readers_open{ingress="grpc",kind="chat"} 1`)
 }
 
-// Two processes in one test binary have each their own numbers.
+// TestMetricsAreNotGlobal checks that two Metrics in one process count separately.
 func TestMetricsAreNotGlobal(t *testing.T) {
 	t.Parallel()
 	a, b := telemetry.NewMetrics("v1"), telemetry.NewMetrics("v1")
@@ -235,8 +234,7 @@ func TestMetricsIncludeTheProcess(t *testing.T) {
 	}
 }
 
-// callEverything calls each method of v with zero values, and those of the
-// handles that it returns.
+// callEverything calls each method of v, and of the values it returns, with zero values.
 func callEverything(t *testing.T, v reflect.Value) {
 	t.Helper()
 	for i := range v.NumMethod() {
@@ -254,8 +252,8 @@ func callEverything(t *testing.T, v reflect.Value) {
 	}
 }
 
-// What is called for each poll, chunk and write allocates nothing. Not parallel:
-// AllocsPerRun counts those of the whole process.
+// TestHotMetricsDoNotAllocate checks that methods called for each poll, chunk or write do not
+// allocate. It is not parallel: AllocsPerRun counts the whole process.
 func TestHotMetricsDoNotAllocate(t *testing.T) {
 	m := telemetry.NewMetrics("v1")
 	route, up := m.Route(subject.Video, "r"), m.Upstream("u")

@@ -40,8 +40,7 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 	}
 }
 
-// Retry counts a request that is sent again, or that the budget of retries held
-// back.
+// Retry counts a retry that was sent, or held back by the retry budget.
 func (m *Metrics) Retry(sent bool) {
 	outcome := "held_back"
 	if sent {
@@ -50,19 +49,19 @@ func (m *Metrics) Retry(sent bool) {
 	m.upstream.retries.WithLabelValues(outcome).Inc()
 }
 
-// UpstreamMetrics are the metrics of one upstream.
+// UpstreamMetrics records the metrics of one upstream.
 type UpstreamMetrics struct {
 	upstreamMetrics
 	name string
 
-	// Those that have no other label.
+	// Series without further labels.
 	moved                 prometheus.Counter
 	first                 prometheus.Observer
 	open, out, jobsInHand prometheus.Gauge
 }
 
-// Upstream gives the metrics of one configured upstream. Call it once for each
-// upstream and keep the answer.
+// Upstream returns the metrics of a configured upstream. Call it once per upstream and keep the
+// result.
 func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 	u := m.upstream
 	return &UpstreamMetrics{
@@ -75,27 +74,25 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 	}
 }
 
-// Request counts one call that ended. The op names the call (create, poll,
-// chat, models); the verdict is that of a submission, or answered, failed or
-// given_up (by its caller) for the calls that have none; httpStatus is 0 when no
-// answer arrived.
+// Request counts a finished call. op names the call (create, poll, chat, models). verdict is the
+// verdict of a submission; for other calls it is answered, failed or given_up (by the caller).
+// httpStatus is 0 without an answer.
 func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.Duration) {
 	u.requests.WithLabelValues(u.name, op, verdict, statusClass(httpStatus)).Inc()
 	u.duration.WithLabelValues(u.name, op).Observe(took.Seconds())
 }
 
-// FirstBlock records how long the first block of a streamed chat took, from the
-// start of its call.
+// FirstBlock records the time from the start of a streamed chat's call to its first block.
 func (u *UpstreamMetrics) FirstBlock(took time.Duration) {
 	u.first.Observe(took.Seconds())
 }
 
-// FailedOver counts a job that moved away to another upstream.
+// FailedOver counts a job that moved to another upstream.
 func (u *UpstreamMetrics) FailedOver() {
 	u.moved.Inc()
 }
 
-// BreakerOpen sets whether the upstream's circuit breaker keeps jobs away.
+// BreakerOpen sets whether the upstream's circuit breaker is open.
 func (u *UpstreamMetrics) BreakerOpen(open bool) {
 	u.open.Set(truth(open))
 }
@@ -105,14 +102,13 @@ func (u *UpstreamMetrics) KeysOut(keys int) {
 	u.out.Set(float64(keys))
 }
 
-// AddInHand adds to the number of jobs that this replica has at the upstream;
-// negative when they leave.
+// AddInHand adds to the number of jobs that this replica has at the upstream; negative when jobs
+// end or move.
 func (u *UpstreamMetrics) AddInHand(jobs int) {
 	u.jobsInHand.Add(float64(jobs))
 }
 
-// statusClass gives 2xx and so on, none for 0, and other for a number that is
-// no HTTP status.
+// statusClass returns the class of a status, such as 2xx; none for 0, other for an invalid status.
 func statusClass(status int) string {
 	if status == 0 {
 		return "none"

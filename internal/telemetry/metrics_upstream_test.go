@@ -21,7 +21,7 @@ func TestMetricsOfAnUpstreamsState(t *testing.T) {
 	u.KeysOut(2)
 	u.AddInHand(3)
 	u.AddInHand(-1)
-	m.Upstream("main").AddInHand(1) // the same series, not new ones
+	m.Upstream("main").AddInHand(1) // adds to the same series
 	expectMetrics(t, m, `
 		genbus_upstream_failovers_total{upstream="main"} 1
 		genbus_upstream_breaker_open{upstream="main"} 1

@@ -1,4 +1,3 @@
-// Package telemetry is how the service is observed: logs, metrics, traces and
-// health. It is not a set of globals: every part is built once in main and
-// handed to those that use it, and nothing here knows what a job does.
+// Package telemetry provides logs, metrics, traces and health. The program builds each part once
+// and passes it on.
 package telemetry

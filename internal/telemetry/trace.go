@@ -17,40 +17,37 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Environment variables that switch tracing on, the more special one first.
+// Environment variables that enable tracing, the more specific first.
 const (
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	envDisabled       = "OTEL_SDK_DISABLED"
 )
 
-// Tracing is what instrumented code needs. It is handed on; the process-wide
-// provider and propagator of OpenTelemetry are not touched.
+// Tracing is passed to instrumented code. It does not set OpenTelemetry's process-wide provider and
+// propagator.
 type Tracing struct {
-	// Provider makes tracers. Without a collector it makes spans that record
-	// nothing and pass on the remote span of their context.
+	// Provider creates tracers. Without a collector, spans record nothing and pass on the remote
+	// span of their context.
 	Provider trace.TracerProvider
-	// Propagator reads and writes W3C traceparent and tracestate, always.
+	// Propagator reads and writes W3C traceparent and tracestate.
 	Propagator propagation.TextMapPropagator
-	// Shutdown sends what is still buffered and ends the exporter, within ctx.
-	// It may be called twice. It is never nil.
+	// Shutdown sends buffered spans and stops the exporter, within ctx. It is never nil and may be
+	// called twice.
 	Shutdown func(ctx context.Context) error
-	// Endpoint is where spans go, for the start-up log; empty when they go
-	// nowhere.
+	// Endpoint is the collector's URL, for the startup log; empty if spans are not exported.
 	Endpoint string
 }
 
-// NewTracing exports spans by OTLP over gRPC when getenv has a value for
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT (a URL:
-// http:// without TLS, https:// with it), unless OTEL_SDK_DISABLED is true.
-// Otherwise no span is recorded, but trace contexts are still passed on.
+// NewTracing exports spans by OTLP over gRPC to the URL in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+// OTEL_EXPORTER_OTLP_ENDPOINT (http:// without TLS, https:// with TLS). If neither is set or
+// OTEL_SDK_DISABLED is true, no span is recorded, but trace contexts are still passed on.
 //
-// A collector that cannot be reached is no error, here or later: log gets one
-// warning when exports begin to fail and one record when they work again.
-// Samplers, headers, certificates, timeouts and resource attributes follow the
-// other OTEL_ variables of the process, as the OpenTelemetry SDK documents them.
+// An unreachable collector is not an error, now or later: log gets one warning when exports start
+// to fail and one record when they work again. Other OTEL_ variables set samplers, headers,
+// certificates, timeouts and resource attributes, as the OpenTelemetry SDK documents.
 //
-// An endpoint that is not such a URL is an error that names the variable.
+// NewTracing fails if the endpoint is not such a URL.
 func NewTracing(ctx context.Context, log *slog.Logger, serviceVersion string, getenv func(string) string) (Tracing, error) {
 	endpoint, err := tracesEndpoint(getenv)
 	if err != nil {
@@ -70,7 +67,7 @@ func NewTracing(ctx context.Context, log *slog.Logger, serviceVersion string, ge
 	return Tracing{Provider: provider, Propagator: w3c{}, Shutdown: provider.Shutdown, Endpoint: endpoint}, nil
 }
 
-// tracesEndpoint gives the collector's URL, or "" when tracing is off.
+// tracesEndpoint returns the collector's URL, or "" if tracing is off.
 func tracesEndpoint(getenv func(string) string) (string, error) {
 	if strings.EqualFold(getenv(envDisabled), "true") {
 		return "", nil
@@ -85,12 +82,12 @@ func tracesEndpoint(getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-// checkEndpoint is needed because the exporter takes its default endpoint in
-// silence when it cannot read the one it was given.
+// checkEndpoint validates the URL: the exporter silently falls back to its default endpoint if it
+// cannot parse it.
 func checkEndpoint(name, value string) error {
 	u, err := url.Parse(value)
 	if err != nil {
-		// The parser's error repeats the value, which may hold a password.
+		// The parser's error repeats the value, which may contain a password.
 		return fmt.Errorf("%s is not a URL: must be like http://localhost:4317", name)
 	}
 	if u.User != nil {
@@ -126,8 +123,8 @@ func newProvider(ctx context.Context, log *slog.Logger, version, endpoint string
 	), nil
 }
 
-// loggedExporter reports failed exports to our logger. Left alone, the SDK
-// hands them to a process-wide handler that writes lines of its own to stderr.
+// loggedExporter reports failed exports to log. Otherwise the SDK passes them to a process-wide
+// handler that writes to stderr.
 type loggedExporter struct {
 	sdktrace.SpanExporter
 	log      *slog.Logger
@@ -136,8 +133,8 @@ type loggedExporter struct {
 	failing bool
 }
 
-// ExportSpans sends spans. A failure loses them and is not returned; it is
-// logged when it is the first one after a success.
+// ExportSpans sends spans. It does not return failures, which lose the spans; it logs the first
+// failure after a success.
 func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	if errors.Is(err, context.Canceled) {

@@ -106,7 +106,8 @@ func TestTracingRefusesABadEndpoint(t *testing.T) {
 	}
 }
 
-// A collector that does not run costs one warning and no error.
+// TestTracingWithoutTheCollectorWarnsOnce checks that an unreachable collector costs one warning
+// and no error.
 func TestTracingWithoutTheCollectorWarnsOnce(t *testing.T) {
 	t.Parallel()
 	addrs, err := freeport.Addrs(1)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkCreate measures what a connection for each create costs over HTTP/1.1. The
-// upstream answers at once and shares the machine. docs/benchmarks.md has the figures.
+// BenchmarkCreate measures the cost of one connection per create over HTTP/1.1. The upstream
+// answers at once and shares the machine. docs/performance.md has the figures.
 func BenchmarkCreate(b *testing.B) {
 	for _, scheme := range []string{"plain", "TLS"} {
 		for _, reuse := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// rude are upstreams that end connections which they have announced to keep.
+// rude lists upstreams that close connections after announcing to keep them.
 var rude = map[string]func() func(int64, *net.TCPConn){
 	"closes when a second request arrives": func() func(int64, *net.TCPConn) {
 		return onSecond(func(c *net.TCPConn) { _ = c.Close() })
@@ -24,8 +24,7 @@ var rude = map[string]func() func(int64, *net.TCPConn){
 	},
 }
 
-// onSecond answers the first request of each connection, and ends the connection
-// without an answer to the second one.
+// onSecond answers the first request on each connection and calls end on the second.
 func onSecond(end func(*net.TCPConn)) func(int64, *net.TCPConn) {
 	var mu sync.Mutex
 	used := map[*net.TCPConn]bool{}
@@ -42,8 +41,8 @@ func onSecond(end func(*net.TCPConn)) func(int64, *net.TCPConn) {
 	}
 }
 
-// TestNoCreateIsLostWithAReusedConnection: what an upstream makes of a create on a
-// connection that it is about to end cannot be known.
+// TestNoCreateIsLostWithAReusedConnection checks that no create is sent on a connection that the
+// upstream is about to close, which would leave the outcome unknown.
 func TestNoCreateIsLostWithAReusedConnection(t *testing.T) {
 	t.Parallel()
 	const creates, clients = 300, 6
@@ -79,8 +78,8 @@ func TestNoCreateIsLostWithAReusedConnection(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfCalls: a create over HTTP/1.1 has a connection to itself, whatever
-// else may be shared.
+// TestConnectionsOfCalls checks that creates over HTTP/1.1 do not share connections unless allowed
+// to, while other calls do.
 func TestConnectionsOfCalls(t *testing.T) {
 	t.Parallel()
 	const calls = 3
@@ -119,7 +118,7 @@ func TestConnectionsOfCalls(t *testing.T) {
 			if n := conns.Swap(0); n != c.forCreates {
 				t.Errorf("%d creates made %d connections, want %d", calls, n, c.forCreates)
 			}
-			// What creates left behind is nothing that other calls could begin with.
+			// Other calls must not start with a connection left by the creates.
 			ep.Client.CloseIdleConnections()
 			for range calls {
 				if _, _, err := ep.Call(t.Context(), OpPoll, http.MethodPost, "/v1/tasks", []byte("{}"), nil); err != nil {
@@ -133,8 +132,8 @@ func TestConnectionsOfCalls(t *testing.T) {
 	}
 }
 
-// TestARequestThatItsConnectionDidNotTake was not written, although net/http has
-// read all of it.
+// TestARequestThatItsConnectionDidNotTake checks that a request counts as unwritten if the
+// connection took none of it, although net/http has read the whole body.
 func TestARequestThatItsConnectionDidNotTake(t *testing.T) {
 	t.Parallel()
 	server := newRawServer(t, func(_ int64, c *net.TCPConn) {
@@ -153,8 +152,8 @@ func TestARequestThatItsConnectionDidNotTake(t *testing.T) {
 	}
 }
 
-// TestWhatIsSentTwice: a call that failed with the connection that it reused, and none
-// that failed on its way to a new one.
+// TestWhatIsSentTwice checks that a call is repeated if its reused connection failed, but not if it
+// failed on a new one.
 func TestWhatIsSentTwice(t *testing.T) {
 	t.Parallel()
 	dialer := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -207,8 +206,7 @@ func TestWhatIsSentTwice(t *testing.T) {
 	}
 }
 
-// lateConn hides from its reader that the upstream has reset it, until the next
-// request has been written.
+// lateConn hides a reset from its reader until the next request has been written.
 type lateConn struct {
 	net.Conn
 	writes       int
@@ -226,7 +224,7 @@ func (c *lateConn) Read(p []byte) (int, error) {
 }
 
 func (c *lateConn) Write(p []byte) (int, error) {
-	if c.writes++; c.writes > 2 { // the first request is two
+	if c.writes++; c.writes > 2 { // the first request takes two writes
 		<-c.ended
 	}
 	return c.Conn.Write(p)

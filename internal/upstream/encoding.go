@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// ErrBadGzip says that an answer arrived whole and that its gzip data is damaged.
+// ErrBadGzip says that an answer arrived completely but its gzip data is damaged.
 var ErrBadGzip = errors.New("the answer's gzip data is damaged")
 
-// gzipMagic begins all gzip data, and neither JSON nor a stream.
+// gzipMagic begins all gzip data. Neither JSON nor a stream can begin with it.
 const gzipMagic = "\x1f\x8b"
 
-// Encoding gives the content codings of an answer as its header names them, or ""
-// for none. Nothing but identity is asked for, but some servers, and the proxies in
-// front of them, compress regardless.
+// Encoding returns the content codings in an answer's header, or "". genbus asks for identity, but
+// some servers and proxies compress anyway.
 func Encoding(h http.Header) string {
 	var codings []string
 	for _, value := range h.Values("Content-Encoding") {
@@ -31,12 +30,11 @@ func Encoding(h http.Header) string {
 	return strings.Join(codings, ", ")
 }
 
-// Decode makes the body of a gzip answer a plain one and removes its
-// Content-Encoding. It reads nothing yet, and holds back nothing that can be decoded,
-// so that streams arrive as they are sent. Its memory is small and fixed; limits on
-// the length are for the reader, as with a plain answer. An answer in another encoding
-// stays as it is: servers write words such as utf-8 into the header, and the caller that
-// cannot read the body says which encoding it has.
+// Decode replaces the body of a gzip answer by its decoded form and removes Content-Encoding.
+// Decode itself reads nothing, and the new body returns data as soon as it can be decoded, so
+// streams are not delayed. It needs a small, fixed amount of memory; the reader must limit the
+// length, as with a plain answer. Answers in other encodings stay unchanged, because servers put
+// words such as utf-8 into the header. A caller that cannot read such a body reports the encoding.
 func Decode(resp *http.Response) {
 	if coding := strings.ToLower(Encoding(resp.Header)); coding != "gzip" && coding != "x-gzip" {
 		return
@@ -47,16 +45,16 @@ func Decode(resp *http.Response) {
 	resp.ContentLength, resp.Uncompressed = -1, true
 }
 
-// gunzip is the body of an answer whose header says gzip.
+// gunzip is the body of an answer labelled as gzip.
 type gunzip struct {
 	compressed source
-	in         *bufio.Reader // of compressed; nil before the first read
-	member     *gzip.Reader  // nil where the body is plain all the same
-	between    bool          // a member has ended, and the next one was not looked for
-	err        error         // sticky, io.EOF too
+	in         *bufio.Reader // reads compressed; nil before the first read
+	member     *gzip.Reader  // nil if the body is not compressed after all
+	between    bool          // a member has ended and the next has not been looked for
+	err        error         // sticky, including io.EOF
 }
 
-// Read gives what can be decoded. The first error is returned by every later call.
+// Read returns decoded data. After an error every call returns the same error.
 func (g *gunzip) Read(p []byte) (int, error) {
 	if g.in == nil {
 		g.begin()
@@ -72,7 +70,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 			return n, g.err
 		}
 		n, err := g.member.Read(p)
-		if err != io.EOF { //nolint:errorlint // an error that wraps io.EOF is no end
+		if err != io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 			g.err = g.explain(err)
 			return n, g.err
 		}
@@ -84,12 +82,12 @@ func (g *gunzip) Read(p []byte) (int, error) {
 	return 0, g.err
 }
 
-// begin reads the gzip header. A body without one was decoded on its way here by a
-// proxy that left Content-Encoding behind.
+// begin reads the gzip header. If there is none, a proxy has decoded the body and left
+// Content-Encoding in place.
 func (g *gunzip) begin() {
 	g.in = bufio.NewReader(&g.compressed)
 	if !g.atMember() {
-		return // the error of the look comes again at the next read
+		return // the next read returns Peek's error
 	}
 	var err error
 	if g.member, err = gzip.NewReader(g.in); err != nil {
@@ -99,8 +97,8 @@ func (g *gunzip) begin() {
 	g.member.Multistream(false)
 }
 
-// next goes on with the next member. Anything else behind a whole member is no part of the
-// answer: some servers pad it, as they pad files.
+// next continues with the next member. Other data after a complete member is padding from some
+// servers, and is ignored.
 func (g *gunzip) next() {
 	g.between = false
 	if !g.atMember() {
@@ -121,11 +119,10 @@ func (g *gunzip) atMember() bool {
 	return string(head) == gzipMagic
 }
 
-// explain tells a connection that broke from data that ends early and from data that
-// is wrong.
+// explain distinguishes a broken connection, truncated data and damaged data.
 func (g *gunzip) explain(err error) error {
 	switch {
-	case err == nil || err == io.EOF: //nolint:errorlint // an error that wraps io.EOF is no end
+	case err == nil || err == io.EOF: //nolint:errorlint // an error that wraps io.EOF is not the end
 		return err
 	case g.compressed.err != nil:
 		return g.compressed.err
@@ -139,9 +136,8 @@ func (g *gunzip) explain(err error) error {
 // Close closes the answer's body.
 func (g *gunzip) Close() error { return g.compressed.body.Close() }
 
-// What small data grows to is unlimited but by the limit on the answer, which is as long
-// as a result within it (a data: URL) may be. Beyond freeGrowth bytes no JSON grows
-// maxGrowth times.
+// Limits against gzip bombs. Only MaxBody limits the first freeGrowth bytes, and it has to allow a
+// result inside the answer (a data: URL). Beyond that no genuine JSON grows maxGrowth times.
 const (
 	freeGrowth = 1 << 20
 	maxGrowth  = 100
@@ -153,7 +149,7 @@ func bomb(body io.Reader, n int) bool {
 	return ok && n > freeGrowth && n > maxGrowth*g.compressed.n
 }
 
-// source counts what it reads, and remembers why its body could not be read to the end.
+// source counts the bytes that it reads and keeps the error of its body.
 type source struct {
 	body io.ReadCloser
 	n    int

@@ -30,8 +30,7 @@ func zipped(t testing.TB, text string) []byte {
 	return b.Bytes()
 }
 
-// encoded is a handler that gives one answer, with a Content-Encoding where it is not
-// empty.
+// encoded returns a handler that sends one answer, with a Content-Encoding unless it is empty.
 func encoded(status int, encoding string, body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -62,8 +61,8 @@ func TestIdentityIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestEncodedAnswers: an answer marked as gzip is decoded. Words that are no codings, and
-// gzip that a proxy has decoded already, come from real servers too.
+// TestEncodedAnswers checks that gzip is decoded, and that other words and data that a proxy has
+// already decoded are left alone.
 func TestEncodedAnswers(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"t"}`
@@ -96,7 +95,8 @@ func TestEncodedAnswers(t *testing.T) {
 	}
 }
 
-// TestUnreadableAnswersAreNamed, and never quoted where they are no text.
+// TestUnreadableAnswersAreNamed checks that an error describes an unreadable answer but quotes it
+// only if it is text.
 func TestUnreadableAnswersAreNamed(t *testing.T) {
 	t.Parallel()
 	var deflated bytes.Buffer
@@ -152,7 +152,7 @@ func TestUnreadableAnswersAreNamed(t *testing.T) {
 	}
 }
 
-// TestAGzipRefusalIsRead, and judged like a plain one.
+// TestAGzipRefusalIsRead checks that a compressed refusal is judged like a plain one.
 func TestAGzipRefusalIsRead(t *testing.T) {
 	t.Parallel()
 	ep := testEndpoint(t, encoded(400, "gzip", zipped(t, `{"error":{"code":"bad_size","message":"the size is not possible"}}`)))
@@ -162,7 +162,8 @@ func TestAGzipRefusalIsRead(t *testing.T) {
 	}
 }
 
-// TestABrokenConnectionWithinGzip is the connection's fault.
+// TestABrokenConnectionWithinGzip checks that a connection that breaks is not reported as damaged
+// gzip data.
 func TestABrokenConnectionWithinGzip(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -196,7 +197,8 @@ func TestABrokenConnectionWithinGzip(t *testing.T) {
 	}
 }
 
-// TestGzipConnectionIsUsedAgain: decoding reads to the end of the answer.
+// TestGzipConnectionIsUsedAgain checks that decoding reads to the end of the answer, so that its
+// connection is reused.
 func TestGzipConnectionIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	from := make(chan string, 2)
@@ -215,8 +217,8 @@ func TestGzipConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestAGzipBomb of 1 GiB is refused as a plain answer of its length is. It is not parallel:
-// it counts what is allocated.
+// TestAGzipBomb checks that a bomb of 1 GiB is refused at the limit for plain answers. It is not
+// parallel because it counts allocations.
 func TestAGzipBomb(t *testing.T) { //nolint:paralleltest // see above
 	member := zipped(t, strings.Repeat(" ", 1<<20))
 	bomb := bytes.Repeat(member, 1<<10)
@@ -234,8 +236,8 @@ func TestAGzipBomb(t *testing.T) { //nolint:paralleltest // see above
 	}
 }
 
-// TestSmallGzipDataThatGrows is refused long before the limit on the answer; a long
-// answer that holds its result is not.
+// TestSmallGzipDataThatGrows checks that data that grows too much is refused early, unlike a long
+// answer that contains its result.
 func TestSmallGzipDataThatGrows(t *testing.T) {
 	t.Parallel()
 	video := make([]byte, 1<<20)
@@ -252,8 +254,8 @@ func TestSmallGzipDataThatGrows(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is decoded is what gzip decodes, in pieces of any length, and the
-// wrapper neither panics nor gives an error that names no reason.
+// FuzzDecode checks that decoding in pieces of any size agrees with gzip and never panics, and that
+// errors have a reason.
 func FuzzDecode(f *testing.F) {
 	good := zipped(f, `{"id":"t"}`)
 	for _, seed := range [][]byte{good, good[:7], good[:len(good)-3], append(bytes.Clone(good), good...), append(bytes.Clone(good), 0, 0), append(bytes.Clone(good), good[:5]...), []byte("{}"), {}, {0x1f}} {
@@ -285,8 +287,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// members decodes whole gzip members, one after the other, and ignores what else follows
-// the last one.
+// members decodes consecutive gzip members and ignores other data after the last.
 func members(data []byte, limit int) (all []byte, err error) {
 	in := bufio.NewReader(bytes.NewReader(data))
 	z, err := gzip.NewReader(in)
@@ -303,8 +304,7 @@ func members(data []byte, limit int) (all []byte, err error) {
 	return all, err
 }
 
-// TestGzipMembersComeAsTheyAreSent: a server that compresses each block by itself holds
-// nothing back, and neither does its reader.
+// TestGzipMembersComeAsTheyAreSent checks that each member is returned before the next arrives.
 func TestGzipMembersComeAsTheyAreSent(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
@@ -322,7 +322,7 @@ func TestGzipMembersComeAsTheyAreSent(t *testing.T) {
 	p := make([]byte, 100)
 	for _, text := range []string{"one", "two", "three"} {
 		next <- text
-		if n, err := resp.Body.Read(p); err != nil || string(p[:n]) != text { // blocks for ever where the next member is awaited
+		if n, err := resp.Body.Read(p); err != nil || string(p[:n]) != text { // blocks forever if Read waits for the next member
 			t.Fatalf("read %q, %v, want %q", p[:n], err, text)
 		}
 	}
@@ -339,7 +339,7 @@ func sameEnd(first, again error) bool {
 	return again != nil && first.Error() == again.Error()
 }
 
-// readPieces reads until an error or the limit; io.EOF is none.
+// readPieces reads until an error or the limit. io.EOF is not an error.
 func readPieces(r io.Reader, piece, limit int) (all []byte, err error) {
 	for err == nil && len(all) < limit {
 		p := make([]byte, min(piece, limit-len(all)))

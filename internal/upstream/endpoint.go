@@ -12,50 +12,47 @@ import (
 	"strings"
 )
 
-// DefaultMaxBody is the limit on one upstream answer.
+// DefaultMaxBody is the default limit on an upstream's answer.
 const DefaultMaxBody = 32 << 20
 
-// Endpoint is one upstream server and the key to it. It is not changed after
-// construction and is safe for concurrent use.
+// Endpoint is an upstream server and a key for it. It must not change after construction and is
+// safe for concurrent use.
 type Endpoint struct {
-	// Name is the upstream's name in the configuration; it appears in errors.
+	// Name is the upstream's name in the configuration. It appears in errors.
 	Name string
-	// BaseURL is the server without "/v1", for example "https://host/api". A
-	// trailing slash or "/v1" is accepted and not doubled. Query, fragment and
-	// user information are refused by the configuration.
+	// BaseURL is the server without "/v1", for example "https://host/api". A trailing slash or
+	// "/v1" is ignored. The configuration refuses query, fragment and user information.
 	BaseURL string
-	// Key is sent as a bearer token; empty sends no Authorization header.
+	// Key is sent as a bearer token. If it is empty, no Authorization header is sent.
 	Key Secret
-	// Auth signs each request in place of the bearer token; nil uses Key.
+	// Auth signs each request instead of sending the bearer token. Nil uses Key.
 	Auth Authorizer
-	// Client carries the calls; it comes from NewHTTPClient.
+	// Client makes the calls. It must come from NewHTTPClient.
 	Client *http.Client
-	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other
-	// calls do. The outcome of a create is unknown when the upstream closes its
-	// connection at that moment. Default false.
+	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other calls do. If the
+	// upstream closes such a connection at that moment, the outcome of the create is unknown.
+	// Default false.
 	ReuseConnections bool
-	// MaxBody limits an answer read by AppendBody, in bytes. Default 32 MiB.
+	// MaxBody limits the bytes of an answer read by AppendBody. Default 32 MiB.
 	MaxBody int64
-	// Header is sent with every request. The headers that genbus sets itself
-	// win, except User-Agent.
+	// Header is sent with every request. Headers that genbus sets itself take precedence, except
+	// User-Agent.
 	Header http.Header
 }
 
-// Authorizer signs requests in a vendor's own way. It is safe for concurrent
-// use.
+// Authorizer signs requests the vendor's way. It is safe for concurrent use.
 type Authorizer interface {
-	// Authorize sets the headers that prove who calls. It is called once for each
-	// request, when nothing else of the request changes any more. body is what
-	// will be sent, nil for none.
+	// Authorize sets the authentication headers. It is called once per request, when the rest of
+	// the request is final. body is the body to send, or nil.
 	Authorize(req *http.Request, body []byte) error
-	// Secrets are the texts that must never stand in an error.
+	// Secrets returns texts that must not appear in errors.
 	Secrets() []string
 }
 
-// String gives the name and nothing secret.
+// String returns the name, which is not secret.
 func (ep *Endpoint) String() string { return ep.Name }
 
-// LogValue gives the name and the base URL to slog.
+// LogValue returns the name and the base URL.
 func (ep *Endpoint) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", ep.Name), slog.String("base_url", ep.BaseURL))
 }
@@ -67,11 +64,10 @@ func (ep *Endpoint) URL(path string) string {
 	return base + path
 }
 
-// NewRequest builds a request for path, which starts with "/" and is already
-// escaped. A nil body sends none. A body is sent at most once, whatever
-// net/http would do on its own: it has no GetBody, and it refuses to be read
-// after Do has returned an error. An empty, non-nil body is an error, because
-// net/http would treat it as no body and feel free to send it again.
+// NewRequest returns a request for path, which starts with "/" and is already escaped. A nil body
+// sends none. A body is sent at most once: it has no GetBody, so net/http cannot repeat it, and it
+// cannot be read after Do has returned an error. An empty, non-nil body is an error, because
+// net/http treats it as no body and may send the request again.
 func (ep *Endpoint) NewRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	var once *onceBody
 	if body != nil {
@@ -106,11 +102,10 @@ func (ep *Endpoint) setHeader(h http.Header, hasBody bool) {
 	}
 }
 
-// Do sends a request made by NewRequest and returns the answer, whatever its
-// status, decoded where it came as gzip. The caller closes the answer's body. The
-// error is always an *Error with HTTPStatus 0; its Written says whether the upstream
-// may have processed the request. Only requests with a body are traced: for the
-// others Written is always true.
+// Do sends a request from NewRequest and returns the answer, whatever its status, with gzip
+// decoded. The caller must close its body. The error is always an *Error with HTTPStatus 0. Written
+// says whether the upstream may have processed the request; without a body it is always true,
+// because only requests with a body are traced.
 func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
 	resp, err := ep.DoRaw(op, req)
 	if err == nil {
@@ -119,7 +114,7 @@ func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// DoRaw is Do for files: their lengths and ranges count the bytes as they are sent.
+// DoRaw is Do without decoding, for files: their lengths and ranges refer to the bytes as sent.
 func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) {
 	if err := ep.authorize(req); err != nil {
 		return nil, &Error{Op: op, Message: ep.clean("the request could not be signed: " + err.Error()), Err: err}
@@ -131,13 +126,12 @@ func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) 
 	return nil, ep.transportError(req, op, err)
 }
 
-// DoRepeatable sends the request that build makes, as Do does. When the upstream
-// certainly did not process it and a new connection may fare better, another one is built
-// and sent at once: the connection was reused, and the upstream may have closed it before
-// anything was written, or the upstream refused the HTTP/2 stream. Over HTTP/1.1 the
-// connection is then a new one. again is called first, unless it is nil. A second failure
-// is final, and so is a timeout, because it has cost its time. The error is always an
-// *Error.
+// DoRepeatable sends a request made by build, as Do does. It sends a new one immediately if the
+// upstream certainly did not process the first and a new connection may help: either nothing was
+// written to a reused connection, which the upstream may have closed, or the upstream refused the
+// HTTP/2 stream. Over HTTP/1.1 the second request gets a new connection. again, if not nil, is
+// called before it. A second failure is final. A timeout is not repeated, because it has used up
+// its time. The error is always an *Error.
 func (ep *Endpoint) DoRepeatable(ctx context.Context, op string, again func(), build func(context.Context) (*http.Request, error)) (*http.Response, error) {
 	resp, err := ep.buildAndDo(ctx, op, build)
 	if err == nil || ctx.Err() != nil || !repeatable(AsError(op, err)) {
@@ -157,7 +151,7 @@ func (ep *Endpoint) buildAndDo(ctx context.Context, op string, build func(contex
 	return ep.Do(op, req)
 }
 
-// repeatable reports whether a request that failed may be sent again at once.
+// repeatable reports whether a failed request may be sent again immediately.
 func repeatable(e *Error) bool {
 	if cause, ok := errors.AsType[net.Error](e); ok && cause.Timeout() {
 		return false
@@ -176,9 +170,9 @@ func (ep *Endpoint) authorize(req *http.Request) error {
 	return ep.Auth.Authorize(req, body)
 }
 
-// AppendBody reads the rest of an answer, closes it and appends it to dst. The
-// error is always an *Error: the connection broke, the context ended, the answer's
-// gzip data is damaged or a bomb, or the answer is, once decoded, longer than MaxBody.
+// AppendBody reads the rest of an answer, appends it to dst and closes it. The error is always an
+// *Error: the connection broke, the context ended, the gzip data is damaged or grows too much, or
+// the decoded answer is longer than MaxBody.
 func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	limit := ep.maxBody()
@@ -222,7 +216,7 @@ func (ep *Endpoint) bodyError(op string, resp *http.Response, message string, ca
 }
 
 func (ep *Endpoint) transportError(req *http.Request, op string, err error) *Error {
-	// *url.Error repeats the method and the whole URL; the cause is enough.
+	// *url.Error repeats the method and the whole URL.
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
@@ -244,7 +238,7 @@ func (ep *Endpoint) transportError(req *http.Request, op string, err error) *Err
 	return e
 }
 
-// reason prefers why the context ended over how the connection noticed it.
+// reason returns why the context ended, or else the transport error.
 func reason(ctx context.Context, err error) string {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause.Error()
@@ -252,9 +246,9 @@ func reason(ctx context.Context, err error) string {
 	return Reason(err)
 }
 
-// Reason is the text of a transport error without the addresses of its
-// connection, of a proxy's and of the resolver's, and without what a server said
-// that does not speak HTTP: callers have no business to know either.
+// Reason returns the text of a transport error without details that callers must not see: the
+// addresses of the connection, of a proxy and of the resolver, and the answer of a server that does
+// not speak HTTP.
 func Reason(err error) string {
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		if lookup.IsNotFound {
@@ -267,7 +261,7 @@ func Reason(err error) string {
 		return op.Op + ": " + strings.TrimPrefix(Reason(op.Err), op.Op+": ")
 	}
 	text := err.Error()
-	// So net/http begins to quote an answer.
+	// Each of these begins an error of net/http that quotes the answer.
 	for _, quoted := range []string{"malformed HTTP", "malformed MIME", "Content-Length", "transfer encoding", "Trailer key", "trailer key"} {
 		if strings.Contains(text, quoted) {
 			return "the answer is not valid HTTP"
@@ -276,10 +270,9 @@ func Reason(err error) string {
 	return text
 }
 
-// clean cuts a message to its limit and removes the key, which some servers
-// echo.
+// clean truncates a message and removes secrets, which some servers echo.
 func (ep *Endpoint) clean(message string) string {
-	const minKey = 8 // shorter ones would cut holes into ordinary words
+	const minKey = 8 // shorter secrets would match inside ordinary words
 	secrets := []string{string(ep.Key)}
 	if ep.Auth != nil {
 		secrets = append(secrets, ep.Auth.Secrets()...)
@@ -292,15 +285,14 @@ func (ep *Endpoint) clean(message string) string {
 	return CutMessage(message)
 }
 
-// NotSent gives the *Error for a request that could not be built. The same
-// request would fail again.
+// NotSent returns the *Error for a request that could not be built. The same request would fail
+// again.
 func NotSent(op string, err error) *Error {
 	return &Error{Op: op, Message: CutMessage(err.Error()), Final: true, Err: err}
 }
 
-// AsError gives the *Error in err, or wraps err in one that assumes the worst:
-// the request may have been written and nothing is known about its outcome. It
-// gives nil for nil.
+// AsError returns the *Error in err. Any other error is wrapped in one that assumes the worst: the
+// request may have been written and its outcome is unknown. It returns nil for nil.
 func AsError(op string, err error) *Error {
 	if err == nil {
 		return nil

@@ -15,29 +15,29 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// Limits on what an upstream may put into our errors, in bytes.
+// Limits on the bytes of an upstream's text in genbus's errors.
 const (
 	maxMessage = 2 << 10
-	maxWord    = 256 // a code, type, param or request id
+	maxWord    = 256 // a code, type, param or request ID
 
-	maxExcerpt = 2 * maxMessage // what is looked at to describe an answer
+	maxExcerpt = 2 * maxMessage // the beginning of an answer that describe examines
 )
 
-// ErrorBody is what an error answer says, whatever its shape.
+// ErrorBody holds the content of an error answer, whatever its form.
 type ErrorBody struct {
-	// Code is the code word; integers are written in decimal. Empty when absent,
-	// null, 0 or "".
+	// Code is the code word, or an integer in decimal. It is empty for null, 0, "" or a missing
+	// code.
 	Code string
 	Type string
-	// Param names the offending request parameter.
+	// Param names the request parameter at fault.
 	Param string
-	// Message is cut to 2 KiB at a rune border.
+	// Message is truncated to 2 KiB at a rune boundary.
 	Message string
-	// RequestID is the upstream's id for the call, where its body has one.
+	// RequestID is the upstream's ID of the call, if the body contains it.
 	RequestID string
 }
 
-// ParseErrorBody reads an error answer in any of the shapes in use:
+// ParseErrorBody reads an error answer in any of these forms:
 //
 //	{"error":{"message":"..","type":"..","param":null,"code":"word"|502|null}}
 //	{"error":"text"}
@@ -46,10 +46,9 @@ type ErrorBody struct {
 //	{"detail":"text"|[{"loc":[..],"msg":".."}]|{..}}
 //	{"message":".."}  {"msg":".."}
 //
-// The bool is false when the body is none of these (an HTML page of a proxy,
-// plain text, empty) or says that there is no error: an error object with code
-// 0 and no message. Message is then a short description of the body, which quotes
-// nothing but text, or empty; a RequestID is given all the same.
+// The bool is false if the body has none of these forms (a proxy's HTML page, plain text, empty) or
+// reports no error (an error object with code 0 and no message). Then Message is a short
+// description of the body, which quotes only text, or empty. RequestID is set in any case.
 func ParseErrorBody(body []byte) (ErrorBody, bool) {
 	fields, ok := object(body)
 	if !ok {
@@ -73,7 +72,6 @@ func ParseErrorBody(body []byte) (ErrorBody, bool) {
 	return e, true
 }
 
-// readFields reads one level of an error answer.
 func readFields(fields map[string]jsontext.Value) ErrorBody {
 	e := ErrorBody{
 		Code:      word(fields["code"]),
@@ -91,8 +89,8 @@ func readFields(fields map[string]jsontext.Value) ErrorBody {
 	return e
 }
 
-// readMetadata reads the ResponseMetadata of a gateway that refused a request
-// before its service saw it.
+// readMetadata reads the ResponseMetadata of a vendor's API gateway that refused a request before
+// the service saw it.
 func readMetadata(metadata map[string]jsontext.Value) ErrorBody {
 	fields, _ := object(metadata["Error"])
 	return ErrorBody{
@@ -102,7 +100,7 @@ func readMetadata(metadata map[string]jsontext.Value) ErrorBody {
 	}
 }
 
-// merge fills the gaps of the inner level from the outer one.
+// merge fills in missing fields of the inner level from the outer one.
 func merge(inner, outer ErrorBody) ErrorBody {
 	return ErrorBody{
 		Code:      cmp.Or(inner.Code, outer.Code),
@@ -120,7 +118,7 @@ func (e ErrorBody) cut() ErrorBody {
 	}
 }
 
-// detail reads the "detail" of FastAPI: a text, a list of findings or an object.
+// detail reads FastAPI's detail: a text, a list of findings or an object.
 func detail(v jsontext.Value) string {
 	switch v.Kind() {
 	case '"':
@@ -150,17 +148,17 @@ func object(v []byte) (map[string]jsontext.Value, bool) {
 	return fields, true
 }
 
-// text gives a JSON string's value, and "" for everything else.
+// text returns the value of a JSON string, and "" for any other value.
 func text(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return ""
 	}
-	// Invalid UTF-8 is reported but replaced; the text is still worth having.
+	// AppendUnquote reports invalid UTF-8, but replaces it.
 	b, _ := jsontext.AppendUnquote(nil, v)
 	return strings.TrimSpace(string(b))
 }
 
-// word gives a code: a string as it is, a number as written, "" for 0.
+// word returns a code: a string's value, a number as written, or "" for 0.
 func word(v jsontext.Value) string {
 	if v.Kind() == '0' {
 		if s := string(v); s != "0" {
@@ -171,7 +169,6 @@ func word(v jsontext.Value) string {
 	return text(v)
 }
 
-// describe says what an unreadable answer looks like.
 func describe(body []byte) string {
 	s := strings.TrimSpace(string(beginning(body, maxExcerpt)))
 	switch {
@@ -190,7 +187,7 @@ func describe(body []byte) string {
 	}
 }
 
-// beginning gives at most limit bytes, and does not end within a rune.
+// beginning returns at most limit bytes, ending at a rune boundary.
 func beginning(body []byte, limit int) []byte {
 	if len(body) <= limit {
 		return body
@@ -220,7 +217,7 @@ func htmlTitle(page string) string {
 	return CutMessage(strings.TrimSpace(title))
 }
 
-// RequestID gives the upstream's id for the call as the headers have it, or "".
+// RequestID returns the upstream's ID of the call from the headers, or "".
 func RequestID(h http.Header) string {
 	for _, name := range []string{"X-Request-Id", "X-Oneapi-Request-Id", "X-Generation-Id"} {
 		if id := h.Get(name); id != "" {
@@ -230,10 +227,9 @@ func RequestID(h http.Header) string {
 	return ""
 }
 
-// ResponseError turns an answer that is not a success into an *Error. The bool
-// says whether the body was readable as an error. The message about one that is no
-// text has its declared type and encoding. The RequestID is the body's where no header
-// has one.
+// ResponseError converts an error answer to an *Error. The bool reports whether the body was
+// readable as an error. If it is not text, the message includes its declared type and encoding.
+// RequestID comes from a header, or else from the body.
 func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (*Error, bool) {
 	said, readable := ParseErrorBody(body)
 	if !readable && said.Message != "" && (Encoding(resp.Header) != "" || !isText(string(beginning(body, maxExcerpt)))) {
@@ -252,8 +248,8 @@ func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (
 	}, readable
 }
 
-// Declared gives what an answer's header says of its body, in parentheses, to be put
-// behind a description of that body.
+// Declared returns the type and encoding in an answer's header, in parentheses, for appending to a
+// description of the body.
 func Declared(h http.Header) string {
 	s := fmt.Sprintf(" (Content-Type %.100q", h.Get("Content-Type"))
 	if encoding := Encoding(h); encoding != "" {
@@ -262,8 +258,8 @@ func Declared(h http.Header) string {
 	return s + ")"
 }
 
-// redirectHost gives the host of a redirect's Location, "another path" when it
-// stays on this host, and "" when the answer is no redirect.
+// redirectHost returns the host in a redirect's Location, "another path" for the same host, or ""
+// if the answer is not a redirect.
 func redirectHost(resp *http.Response) string {
 	if resp.StatusCode < 300 || resp.StatusCode > 399 || resp.StatusCode == http.StatusNotModified {
 		return ""
@@ -275,14 +271,14 @@ func redirectHost(resp *http.Response) string {
 	return "host " + u.Host
 }
 
-// CutMessage cuts a message to the 2 KiB that an Error may hold, at a rune
-// border, and makes it valid UTF-8.
+// CutMessage truncates a message to 2 KiB, the limit of an Error, at a rune boundary, and makes it
+// valid UTF-8.
 func CutMessage(s string) string { return cut(s, maxMessage) }
 
-// CutWord does the same for a code, type, param or request id, at 256 bytes.
+// CutWord does the same for a code, type, param or request ID, at 256 bytes.
 func CutWord(s string) string { return cut(s, maxWord) }
 
-// cut makes s valid UTF-8 of at most limit bytes, and ends it at a rune border.
+// cut makes s valid UTF-8 of at most limit bytes, ending at a rune boundary.
 func cut(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

@@ -73,7 +73,8 @@ func TestParseErrorBody(t *testing.T) {
 	}
 }
 
-// The id of the call in a header comes before one in the body.
+// TestResponseErrorRequestID checks that a request ID in a header takes precedence over one in the
+// body.
 func TestResponseErrorRequestID(t *testing.T) {
 	t.Parallel()
 	ep := &Endpoint{Name: "test"}

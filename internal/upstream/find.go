@@ -13,35 +13,35 @@ import (
 // OpFind names the look-up of a task in errors.
 const OpFind = "find"
 
-// Finder is a VideoClient of a vendor that finds a task by the ID of ours that its create
-// named (VideoCreate.OwnID).
+// Finder is a VideoClient that can find a task by the ID that genbus put into its create
+// (VideoCreate.OwnID).
 type Finder interface {
-	// Find asks for a task: own.ID is that ID, and own.Ticket what its create would give. It
-	// returns nil without an error where the vendor sees no such task, which does not prove
-	// that there will be none. An error says that the vendor did not answer the question.
+	// Find looks up a task. own.ID is that ID, and own.Ticket is the ticket that the create would
+	// return. If the vendor sees no such task, Find returns nil without an error; the task may
+	// still appear later. An error means that the vendor did not answer the question.
 	Find(ctx context.Context, own TaskRef) (*Found, error)
 }
 
-// Found is a task that a vendor has found.
+// Found is a task found by a vendor.
 type Found struct {
-	// Submission is the task, accepted.
+	// Submission is the accepted submission of the task.
 	Submission Submission
-	// OwnID is the ID that its create named, as the vendor has it.
+	// OwnID is the ID from the task's create, as reported by the vendor.
 	OwnID string
-	// CreatedAt is by the vendor's clock; zero when unknown.
+	// CreatedAt is the time by the vendor's clock; zero if unknown.
 	CreatedAt time.Time
 }
 
 const (
-	// createdSlack is by how much the clocks of a vendor and of genbus may differ.
+	// createdSlack is the tolerated difference between the clocks of a vendor and genbus.
 	createdSlack = time.Minute
-	// findTimeout bounds one look.
+	// findTimeout bounds one look-up.
 	findTimeout = 30 * time.Second
 )
 
-// LookUp asks a vendor for the task of a job that named it own.ID and was submitted at a moment
-// for the first time. The task is nil unless it was found: an older one, or one with another ID,
-// is another job's.
+// LookUp asks a vendor for the task of a job that named it own.ID and was first submitted at
+// submitted. It returns nil unless it finds the task. A task with another ID, or an older one,
+// belongs to another job.
 func LookUp(ctx context.Context, vendor Finder, own TaskRef, submitted time.Time) (*genbusv1.LookUp, *Submission) {
 	ctx, cancel := context.WithTimeoutCause(ctx, findTimeout, fmt.Errorf("the upstream did not answer the look-up within %s", findTimeout))
 	defer cancel()

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// gatedConn is a connection that can refuse a request, and knows whether any of its
-// body left. net/http writes the header block before it asks for the body, so that a
-// body alone cannot keep a request from leaving; and it asks for the body before the
-// connection has taken any of it.
+// gatedConn is a connection that can refuse to send a request and knows whether any of its body was
+// sent. Refusing the body alone is not enough: net/http writes the header block before it reads the
+// body. It reads the body before the connection sends any of the body.
 type gatedConn struct {
 	net.Conn
-	request atomic.Pointer[onceBody] // whose body is awaited
+	request atomic.Pointer[onceBody] // the request whose body has not been sent yet
 }
 
-// Write refuses to begin with a request whose deadline has passed or that was given
-// up. What is written before the body has been read is none of it: the header block.
+// Write refuses to start sending a body whose request was given up or is past its deadline. Bytes
+// written before net/http reads the body belong to the header block.
 func (c *gatedConn) Write(p []byte) (int, error) {
 	b := c.request.Load()
 	if b == nil {
@@ -38,9 +37,9 @@ func (c *gatedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline gives up the request whose body is awaited: TLS sets one before its
-// goodbye (close_notify), which would count as the body, and net/http sets none. The
-// goodbye is refused then too, and the upstream sees the connection end without it.
+// SetWriteDeadline gives up a request whose body has not been sent. Only TLS sets a deadline,
+// before it writes close_notify, which would count as the body. As a result close_notify is refused
+// too, and the upstream sees the connection end without it.
 func (c *gatedConn) SetWriteDeadline(t time.Time) error {
 	if b := c.request.Load(); b != nil {
 		b.seal()
@@ -48,7 +47,6 @@ func (c *gatedConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// gated makes the connections of a dialer gated ones.
 func gated(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -59,9 +57,8 @@ func gated(dial func(context.Context, string, string) (net.Conn, error)) func(co
 	}
 }
 
-// gateOf finds the gated connection below TLS. There is none for HTTP/2: its one
-// connection has many requests, and a request whose body is refused is reset
-// before the upstream has it whole.
+// gateOf returns the gated connection below TLS, or nil for HTTP/2. An HTTP/2 connection carries
+// many requests, and a request whose body is refused is reset before the upstream has all of it.
 func gateOf(conn net.Conn) *gatedConn {
 	if secured, ok := conn.(*tls.Conn); ok {
 		if secured.ConnectionState().NegotiatedProtocol == "h2" {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWhatCountsAsLeaving: bytes of the body do, and nothing else.
+// TestWhatCountsAsLeaving checks that only bytes of the body count as sent.
 func TestWhatCountsAsLeaving(t *testing.T) {
 	t.Parallel()
 	text := []byte("something")
@@ -45,8 +45,8 @@ func TestWhatCountsAsLeaving(t *testing.T) {
 	}
 }
 
-// TestTheGoodbyeOfTLSIsNoRequest: net/http may close a connection between reading the
-// body and writing any of it.
+// TestTheGoodbyeOfTLSIsNoRequest checks that close_notify does not count as the body if net/http
+// closes a connection after reading the body but before writing it.
 func TestTheGoodbyeOfTLSIsNoRequest(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(nil)
@@ -72,7 +72,6 @@ func TestTheGoodbyeOfTLSIsNoRequest(t *testing.T) {
 	}
 }
 
-// takingConn takes so many bytes of a write.
 type takingConn struct {
 	net.Conn
 	takes int

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// answerGrace is how much longer than its deadline a create waits for its answer.
-// It is less than a replica that takes a job over waits after the same deadline.
+// answerGrace is how long a create waits for its answer beyond its deadline. It is less than the
+// time that a replica waits after that deadline before it takes over the job.
 const answerGrace = 2 * time.Second
 
-// awaitAnswer gives the context of a request whose deadline bounds its writing: it
-// ends as ctx does, but where ctx ended by its deadline and all of the body has left
-// by then, answerGrace later. The grace counts from when the end was noticed: a
-// process that was stopped finds the answer in its socket when the time for it has
-// passed, and no other process can know any more what the upstream said. end is called
-// when the answer was read.
+// awaitAnswer returns the context for waiting for the answer to a request. It ends with ctx. But if
+// ctx ends by its deadline after the whole body was sent, it ends answerGrace later. The grace
+// starts when the process notices the deadline: a process that was paused finds the answer in its
+// socket afterwards, and no other process can learn it. The caller must call end after reading the
+// answer.
 func awaitAnswer(ctx context.Context, body io.Reader) (_ context.Context, end func()) {
 	if ctx.Err() != nil {
 		return ctx, func() {}

@@ -18,7 +18,6 @@ import (
 
 var errLeaseOver = errors.New("the lease is over")
 
-// leased gives the context of a create.
 func leased(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithDeadlineCause(t.Context(), time.Now().Add(d), errLeaseOver)
@@ -26,12 +25,12 @@ func leased(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// lease is the context of a create whose deadline passes when the test ends it.
+// lease is a create's context whose deadline passes when the test calls end.
 type lease struct {
 	context.Context
 	over chan struct{}
 	once sync.Once
-	at   time.Time // when it ended; read it after over
+	at   time.Time // time of end; read only after over is closed
 }
 
 func newLease(t *testing.T) *lease { return &lease{Context: t.Context(), over: make(chan struct{})} }
@@ -56,8 +55,7 @@ func (l *lease) Err() error {
 	}
 }
 
-// bothVersions runs a test against an upstream that speaks HTTP/1.1, and one that
-// speaks HTTP/2.
+// bothVersions runs a test against an upstream over HTTP/1.1 and one over HTTP/2.
 func bothVersions(t *testing.T, handler http.HandlerFunc, test func(*testing.T, *Endpoint)) {
 	t.Helper()
 	for _, major := range []int{1, 2} {
@@ -80,10 +78,10 @@ func bothVersions(t *testing.T, handler http.HandlerFunc, test func(*testing.T, 
 	}
 }
 
-// hostOf gives the host that requests to an endpoint name.
 func hostOf(ep *Endpoint) string { return strings.TrimPrefix(ep.BaseURL, "https://") }
 
-// TestAnAnswerAfterTheLease counts: what left in time may have been accepted.
+// TestAnAnswerAfterTheLease checks that an answer within the grace counts if the request was sent
+// in time.
 func TestAnAnswerAfterTheLease(t *testing.T) {
 	t.Parallel()
 	var leases sync.Map // by host
@@ -94,7 +92,7 @@ func TestAnAnswerAfterTheLease(t *testing.T) {
 	}, func(t *testing.T, ep *Endpoint) {
 		var ctx *lease
 		var s Submission
-		for try := 0; try == 0 || try < 5 && s.Verdict == Unknown; try++ { // a busy machine may take longer than the grace
+		for try := 0; try == 0 || try < 5 && s.Verdict == Unknown; try++ { // a busy machine may exceed the grace
 			ctx = newLease(t)
 			leases.Store(hostOf(ep), ctx)
 			s = submit(ctx, ep, aCreate)
@@ -106,7 +104,8 @@ func TestAnAnswerAfterTheLease(t *testing.T) {
 	})
 }
 
-// TestNoAnswerAfterTheGrace is a timeout, and none that the caller is to blame for.
+// TestNoAnswerAfterTheGrace checks that a missing answer is a timeout, not a cancellation by the
+// caller.
 func TestNoAnswerAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]string{"none": "", "a part": `{"id":`} {
@@ -115,12 +114,12 @@ func TestNoAnswerAfterTheGrace(t *testing.T) {
 			bothVersions(t, func(w http.ResponseWriter, r *http.Request) {
 				if begin != "" {
 					_, _ = io.WriteString(w, begin)
-					_ = http.NewResponseController(w).Flush() // a test's server can
+					_ = http.NewResponseController(w).Flush() // cannot fail with a test server
 				}
 				<-r.Context().Done()
-				panic(http.ErrAbortHandler) // returning would be an answer, and it can overtake the end of the connection
+				panic(http.ErrAbortHandler) // returning would send an answer, which may arrive before the connection ends
 			}, func(t *testing.T, ep *Endpoint) {
-				// On a busy machine the create may not have left within a short lease.
+				// On a busy machine a create may not be sent within a short lease.
 				var s Submission
 				var took time.Duration
 				lease := time.Second
@@ -143,7 +142,8 @@ func TestNoAnswerAfterTheGrace(t *testing.T) {
 	}
 }
 
-// TestACallerThatLeavesWaitsForNothing, and it is the caller who left.
+// TestACallerThatLeavesWaitsForNothing checks that cancelling ends the wait at once and is reported
+// as a cancellation.
 func TestACallerThatLeavesWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	var leave sync.Map // functions, by host
@@ -167,13 +167,13 @@ func TestACallerThatLeavesWaitsForNothing(t *testing.T) {
 	})
 }
 
-// TestNoGraceForWhatHasNotLeft: there is no answer to wait for, and nothing leaves
-// after the lease.
+// TestNoGraceForWhatHasNotLeft checks that an unsent request gets no grace and is not sent after
+// the lease.
 func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 	t.Parallel()
 	t.Run("nothing of it", func(t *testing.T) {
 		t.Parallel()
-		ctx, wrote := leased(t, 2*time.Second), make(chan []byte, 16) // the time to dial
+		ctx, wrote := leased(t, 2*time.Second), make(chan []byte, 16) // time to dial
 		here, there := net.Pipe()
 		defer there.Close()
 		dialed := make(chan time.Time, 1)
@@ -204,7 +204,7 @@ func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 		defer server.Wait()
 		defer listener.Close()
 		defer close(judged)
-		server.Go(func() { // the server reads the begin and nothing more
+		server.Go(func() { // the server reads only the beginning
 			conn, err := listener.Accept()
 			if err != nil {
 				return

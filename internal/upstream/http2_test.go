@@ -11,15 +11,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// TestWhatHTTP2SaysOfACreate: an upstream that says that it did not process a
-// request is believed; what it says otherwise proves nothing.
+// TestWhatHTTP2SaysOfACreate checks which HTTP/2 errors prove that a request was not processed.
 func TestWhatHTTP2SaysOfACreate(t *testing.T) {
 	t.Parallel()
 	refused := [2]upstream.Verdict{upstream.RefusedForNow, upstream.RefusedForNow}
 	unknown := [2]upstream.Verdict{upstream.Unknown, upstream.Unknown}
 	for name, c := range map[string]struct {
 		says func(c *upstreamtest.HTTP2Conn, stream uint32)
-		want [2]upstream.Verdict // of the first stream of a connection, and of a later one
+		want [2]upstream.Verdict // for the first stream of a connection and a later one
 	}{
 		"REFUSED_STREAM": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
 			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
@@ -29,7 +28,7 @@ func TestWhatHTTP2SaysOfACreate(t *testing.T) {
 		}, refused},
 		"GOAWAY before the stream, for an error": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
 			_ = c.WriteGoAway(stream-1, http2.ErrCodeEnhanceYourCalm, nil)
-		}, [2]upstream.Verdict{upstream.Unknown, upstream.RefusedForNow}}, // net/http hides the code of a later one
+		}, [2]upstream.Verdict{upstream.Unknown, upstream.RefusedForNow}}, // net/http hides the error code from later streams
 		"REFUSED_STREAM after 103": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
 			c.Status(stream, "103")
 			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)

@@ -13,20 +13,19 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// Model is one entry of an upstream's model list.
+// Model is an entry of an upstream's model list.
 type Model struct {
 	ID string
-	// Created is Unix seconds, 0 when unknown.
+	// Created is in Unix seconds, 0 if unknown.
 	Created int64
-	// OwnedBy is empty when unknown.
+	// OwnedBy is empty if unknown.
 	OwnedBy string
 	// Raw is the whole entry as JSON.
 	Raw []byte
 }
 
-// ListModels asks GET /v1/models. The answer is {"data":[..]}, with any other
-// members, or the bare array. Entries without an id are left out. The error is
-// always an *Error with Op "models".
+// ListModels calls GET /v1/models. The answer is {"data":[..]}, possibly with other members, or a
+// bare array. Entries without an ID are skipped. The error is always an *Error with Op "models".
 func ListModels(ctx context.Context, ep *Endpoint) ([]Model, error) {
 	const op = "models"
 	resp, body, err := ep.Call(ctx, op, http.MethodGet, "/v1/models", nil, nil)
@@ -57,7 +56,6 @@ func parseModels(body []byte) ([]Model, error) {
 	return models, nil
 }
 
-// modelEntries finds the array within an answer.
 func modelEntries(body []byte) ([]jsontext.Value, error) {
 	var list struct {
 		Data []jsontext.Value `json:"data"`

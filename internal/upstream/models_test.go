@@ -32,8 +32,7 @@ func TestListModels(t *testing.T) {
 	}
 }
 
-// An answer is a list in an object, with or without other members, or the bare
-// list; a model's members are all in Raw, as they were written.
+// TestParseModels checks every form of an answer, and that Raw holds all members as written.
 func TestParseModels(t *testing.T) {
 	t.Parallel()
 	entry := `{"id":"a", "supported_endpoint_types":["openai"], "price":1.50}`

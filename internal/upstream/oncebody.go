@@ -11,35 +11,31 @@ import (
 	"time"
 )
 
-// errSealed is what net/http sees when it reads a request body after the
-// outcome was decided.
+// errSealed is returned to net/http if it reads the body after the request was given up.
 var errSealed = errors.New("the request was abandoned")
 
-// errTooLate is what net/http sees when it comes to write a request after its
-// deadline.
+// errTooLate is returned to net/http if it tries to send a request after its deadline.
 var errTooLate = fmt.Errorf("the request came too late to be sent: %w", context.DeadlineExceeded)
 
-// onceBody is a request body that knows whether any of the request may have
-// left, and that can be closed for good. net/http resends a POST that carries
-// an Idempotency-Key when a reused connection dies and the body can be had
-// again; this one cannot: it is neither nil nor http.NoBody, and the request
-// has no GetBody.
+// onceBody is a request body that knows whether any of the request may have been sent, and that can
+// be closed for good. net/http resends a POST with an Idempotency-Key if a reused connection breaks
+// and it can get the body again. It cannot get this one: the body is neither nil nor http.NoBody,
+// and the request has no GetBody.
 type onceBody struct {
 	mu       sync.Mutex
 	bytes    []byte
 	reader   bytes.Reader
-	until    time.Time // no byte leaves after it; zero for no limit
-	gated    bool      // a gatedConn knows what leaves
+	until    time.Time // no byte is sent after it; zero for no limit
+	gated    bool      // a gatedConn tracks what is sent
 	begun    bool
 	written  bool
 	sealed   bool
-	reused   bool // its connection had carried other requests
+	reused   bool // its connection has carried other requests
 	informed bool // the upstream has sent a 1xx
 }
 
-// newOnceBody makes a body that is not sent after the deadline of ctx, whatever
-// becomes of the context's own timer: a process that was stopped for a while comes
-// to the timer and to the connection in any order.
+// newOnceBody returns a body that is not sent after the deadline of ctx. It does not rely on the
+// context's timer, which may fire after the connection proceeds if the process was paused.
 func newOnceBody(ctx context.Context, body []byte) *onceBody {
 	b := &onceBody{bytes: body}
 	b.until, _ = ctx.Deadline()
@@ -47,9 +43,8 @@ func newOnceBody(ctx context.Context, body []byte) *onceBody {
 	return b
 }
 
-// trace has the connection tell when the request leaves. Where it cannot, over
-// HTTP/2, the request counts as written as soon as its header block is, which
-// net/http writes before it first reads the body.
+// trace tracks when the request is sent. Over HTTP/2 no gate can track this. There the request
+// counts as sent once its header block is written, which net/http does before it reads the body.
 func (b *onceBody) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -75,15 +70,15 @@ func (b *onceBody) setConn(gated, reused bool) {
 	b.gated, b.reused = gated, reused
 }
 
-// wroteHeaders is called by net/http, which may only have buffered them.
+// wroteHeaders is called by net/http when the headers are written, perhaps only to its buffer.
 func (b *onceBody) wroteHeaders() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.written = b.written || !b.gated && !b.sealed
 }
 
-// leave is called before each write to a gated connection, until the body has begun to
-// leave. After an error no more of the request is ever written.
+// leave must be called before each write to a gated connection until the body is being sent. After
+// an error nothing more of the request is written.
 func (b *onceBody) leave() (begun bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,16 +93,15 @@ func (b *onceBody) leave() (begun bool, err error) {
 	return b.begun, nil
 }
 
-// stay takes back leave: the connection took nothing of the body, and never will.
+// stay reverts leave: the connection accepted nothing of the body and never will.
 func (b *onceBody) stay() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.written = false
 }
 
-// Read marks the request as written, because its bytes are on their way from here on,
-// unless a gated connection says when they leave. Where the first byte of the body
-// would be too late there is no request: its headers alone are none.
+// Read marks the request as written, unless a gated connection tracks that. It refuses to start the
+// body after the deadline: headers without a body are not a complete request.
 func (b *onceBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,27 +116,26 @@ func (b *onceBody) Read(p []byte) (int, error) {
 	return b.reader.Read(p)
 }
 
-// left reports whether all of the request is on its way. One whose first write is
-// still to come may be refused by its connection.
+// left reports whether the whole request has been handed over for sending. The connection may still
+// refuse its first write.
 func (b *onceBody) left() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.begun && !b.sealed && b.reader.Len() == 0
 }
 
-// late reads the wall clock too: the monotonic clock stops while the machine
-// sleeps.
+// late also compares wall clocks, because the monotonic clock stops while the machine sleeps.
 func (b *onceBody) late() bool {
 	now := time.Now()
 	return !b.until.IsZero() && (now.After(b.until) || now.Round(0).After(b.until.Round(0)))
 }
 
-// Close does nothing: the bytes belong to the caller.
+// Close does nothing, because the caller owns the bytes.
 func (b *onceBody) Close() error { return nil }
 
-// seal ends the body and reports whether any of the request may have left.
-// After it returned false, none ever will: a write that was about to start
-// finds the body sealed, and a request without its body is none.
+// seal closes the body for good and reports whether any of the request may have been sent. If it
+// returns false, nothing ever will be: a write that is about to start finds the body sealed, and
+// headers without a body are not a complete request.
 func (b *onceBody) seal() (written bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,8 +143,7 @@ func (b *onceBody) seal() (written bool) {
 	return b.written
 }
 
-// met reports whether the request had a connection that was reused, and whether the
-// upstream has informed about it (1xx).
+// met reports whether the request's connection was reused, and whether the upstream sent a 1xx.
 func (b *onceBody) met() (reused, informed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

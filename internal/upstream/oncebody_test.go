@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stalledConn is a connection whose owner was stopped between the dial and the
-// write: it comes to write when the request's time is over.
+// stalledConn is a connection whose process was paused between dialling and writing, until the
+// request's deadline had passed.
 type stalledConn struct {
 	net.Conn
 	wrote chan []byte
@@ -23,8 +23,8 @@ func (c stalledConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestNothingIsSentAfterTheDeadline: the context's timer may fire after the
-// connection's goroutine has come to the request.
+// TestNothingIsSentAfterTheDeadline checks the deadline even if the context's timer fires after the
+// connection proceeds.
 func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
@@ -35,8 +35,7 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	}})
 	defer client.CloseIdleConnections()
 	ep := &Endpoint{Name: "u", BaseURL: "http://host", Client: client}
-	// The request knows a deadline that the call's own context does not: as if its
-	// timer were late.
+	// The request has a deadline that the call's context lacks, as if the timer were late.
 	past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	req, err := ep.NewRequest(past, http.MethodPost, "/v1/x", []byte(`{"paid":true}`))
@@ -60,7 +59,8 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// TestABodyThatHasBegunIsFinished: half a request is of no use.
+// TestABodyThatHasBegunIsFinished checks that a deadline does not cut off a body that is being
+// sent.
 func TestABodyThatHasBegunIsFinished(t *testing.T) {
 	t.Parallel()
 	b := newOnceBody(t.Context(), []byte("a long body"))

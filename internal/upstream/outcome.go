@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Scope says whom a refusal is about, and so who else might accept.
+// Scope says what a refusal is about, and so who else might accept.
 type Scope int
 
-// The scopes. The zero value is the request itself: a path that forgets to
-// decide must not send a refused request round all upstreams.
+// The scopes. The zero value is the request itself, so that code that forgets to decide does not
+// send a refused request to all upstreams.
 const (
-	// ScopeRequest: the request; every upstream would refuse it.
+	// ScopeRequest means that every upstream would refuse the request.
 	ScopeRequest Scope = iota
-	// ScopeKey: the key; another key of the same upstream may be accepted.
+	// ScopeKey means that another key of the same upstream may be accepted.
 	ScopeKey
-	// ScopeUpstream: this upstream; another one may accept.
+	// ScopeUpstream means that another upstream may accept.
 	ScopeUpstream
 )
 
-// String gives the word used in logs and tests.
+// String returns the word used in logs and tests.
 func (s Scope) String() string {
 	switch s {
 	case ScopeKey:
@@ -31,76 +31,70 @@ func (s Scope) String() string {
 	}
 }
 
-// OutcomeRow says what one kind of answer to a create means. ByCode and ByStatus
-// make rows.
+// OutcomeRow says how to judge one kind of answer to a create. ByCode and ByStatus return rows.
 //
-// A row may be a refusal where the answer names a cause that is checked before work starts
-// (authentication, account, quota, rate, parameters, policy, unknown model), or where Source
-// documents, or has measured, that no task is made. All else is Unknown.
+// A row may be a refusal if the answer names a cause that is checked before work starts
+// (authentication, account, quota, rate, parameters, policy, unknown model), or if Source documents
+// or measured that no task is created. Anything else is Unknown.
 type OutcomeRow struct {
 	From, To int // HTTP status, both inclusive
-	// Code is the code word of the answer (its type when it has none); ""
-	// matches all.
+	// Code is the answer's code, or its type if it has no code. "" matches all.
 	Code string
-	// Text is a part of the answer's message, in lower case; "" matches all.
+	// Text is a part of the answer's message in lower case. "" matches all.
 	Text    string
 	Verdict Verdict
 	Scope   Scope
-	// Source says who documents or has measured this; Inference where nobody has.
+	// Source says who documents or measured this, or is Inference.
 	Source string
 
 	unread    bool
 	firstOnly bool
 }
 
-// Inference is the source of a row that nobody is known to have documented or measured: the code,
-// or the status, means it.
+// Inference is the source of a row that follows only from the meaning of the code or status.
 const Inference = "inference"
 
-// ByCode makes a row for a code word, which comes with any status from 400 to
-// 599.
+// ByCode returns a row for a code with any status from 400 to 599.
 func ByCode(code string, v Verdict, s Scope) OutcomeRow {
 	return OutcomeRow{From: 400, To: 599, Code: code, Verdict: v, Scope: s}
 }
 
-// ByStatus makes a row for a range of HTTP statuses, both inclusive.
+// ByStatus returns a row for a range of HTTP statuses, both inclusive.
 func ByStatus(from, to int, v Verdict, s Scope) OutcomeRow {
 	return OutcomeRow{From: from, To: to, Verdict: v, Scope: s}
 }
 
-// Saying narrows a row to answers whose message has a text, in whatever case.
+// Saying restricts a row to answers whose message contains text, ignoring case.
 func (r OutcomeRow) Saying(text string) OutcomeRow {
 	r.Text = strings.ToLower(text)
 	return r
 }
 
-// Within narrows, or widens, a row to a range of HTTP statuses.
+// Within sets a row's range of HTTP statuses.
 func (r OutcomeRow) Within(from, to int) OutcomeRow {
 	r.From, r.To = from, to
 	return r
 }
 
-// AlsoUnread makes the status alone say it. Without it a body that cannot be
-// read as an error makes the outcome unknown: who knows which proxy wrote it.
+// AlsoUnread applies the row even if the body is not readable as an error. Without it such an
+// answer has an unknown outcome, because any proxy may have sent it.
 func (r OutcomeRow) AlsoUnread() OutcomeRow {
 	r.unread = true
 	return r
 }
 
-// FirstOnly makes the outcome of a resubmission unknown, because the answer may
-// be about the earlier submission. Without it the row means "not accepted" on a
-// resubmission too.
+// FirstOnly makes the outcome unknown for a resubmission, because the answer may be about the
+// earlier submission. Without it, the row means "not accepted" for resubmissions too.
 func (r OutcomeRow) FirstOnly() OutcomeRow {
 	r.firstOnly = true
 	return r
 }
 
-// Outcomes is the outcome table of a protocol: the first row that matches an
-// answer decides. Codes stand before statuses, because servers send permanent
-// refusals as 503 and 500. What no row matches is Unknown.
+// Outcomes is a protocol's outcome table. The first matching row decides; without one the outcome
+// is Unknown. Codes come before statuses, because servers send permanent refusals as 503 and 500.
 type Outcomes []OutcomeRow
 
-// WithSource gives the rows a source.
+// WithSource sets the source of all rows.
 func (rows Outcomes) WithSource(source string) Outcomes {
 	for i := range rows {
 		rows[i].Source = source
@@ -108,9 +102,8 @@ func (rows Outcomes) WithSource(source string) Outcomes {
 	return rows
 }
 
-// Judge gives the verdict on an answer that is no acceptance, and sets the
-// error's Final and Scope accordingly. e.Said tells whether its body was
-// readable.
+// Judge returns the verdict on an answer that does not accept, and sets e.Final and e.Scope. e.Said
+// must report whether the answer's body was readable.
 func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	verdict := Unknown
 	if i := rows.Find(e); i >= 0 {
@@ -124,7 +117,7 @@ func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	return verdict
 }
 
-// Find gives the index of the row that matches an answer, or -1.
+// Find returns the index of the matching row, or -1.
 func (rows Outcomes) Find(e *Error) int {
 	code := e.Code
 	if code == "" {
@@ -136,9 +129,8 @@ func (rows Outcomes) Find(e *Error) int {
 	})
 }
 
-// unanswered judges a call without an answer: refused for now when nothing of
-// the request was written, unknown otherwise. Either way it is this upstream
-// that is in trouble.
+// unanswered judges a call without an answer: refused for now if nothing was written, else unknown.
+// Either way the problem is this upstream.
 func unanswered(e *Error) Verdict {
 	e.Scope, e.Final = ScopeUpstream, false
 	if e.Written {

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// sharedRow is what one shared row must say: about an answer to a first
-// submission, to a resubmission, and to a first submission with a body that is
-// no error.
+// sharedRow holds the verdicts expected of a shared row: for a first submission, a resubmission,
+// and a first submission with an unreadable body.
 type sharedRow struct {
 	from, to             int
 	code                 string
@@ -49,7 +48,7 @@ var statusRows = []sharedRow{
 	{500, 599, "", who, who, who, ScopeUpstream},
 }
 
-// visualRows are VisualRows(200, 599); the codes of one line are equal.
+// visualRows is VisualRows(200, 599), with equal codes on one line.
 var visualRows = []sharedRow{
 	{200, 599, "50411 50412 50413 50511 50512 50513 50514 50516 50517 50518 50519", good, good, who, ScopeRequest},
 	{200, 599, "50520 50521 50522 50215", good, good, who, ScopeRequest},
@@ -86,8 +85,7 @@ func TestVisualRows(t *testing.T) {
 	}
 }
 
-// checkRows asks rows for what each of want says, at both ends of its range, and
-// makes sure that there are no others.
+// checkRows checks rows against want at both ends of each range, and that there are no others.
 func checkRows(t *testing.T, rows Outcomes, want []sharedRow) {
 	t.Helper()
 	if len(rows) != len(want) {
@@ -101,7 +99,7 @@ func checkRows(t *testing.T, rows Outcomes, want []sharedRow) {
 		}
 		e := &Error{HTTPStatus: w.from, Code: w.code}
 		for e.HTTPStatus < w.to && rows.Find(e) != i {
-			e.HTTPStatus++ // an earlier row has the narrower range
+			e.HTTPStatus++ // an earlier row covers a narrower range
 		}
 		checkRow(t, rows, *e, w)
 		e.HTTPStatus = w.to

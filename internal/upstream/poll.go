@@ -7,24 +7,22 @@ import (
 	"sync"
 )
 
-// PollCall is how one protocol asks for a task.
+// PollCall describes how a protocol polls a task.
 type PollCall struct {
-	// Path is the escaped path below the base URL, with its query.
+	// Path is the escaped path below the base URL, including the query.
 	Path string
-	// Read reads a 2xx answer. It is false, or an error, when the answer says
-	// nothing about the task. Nothing that it returns may point into body, whose
-	// memory is used again.
+	// Read reads a 2xx answer. It returns false or an error if the answer says nothing about the
+	// task. The result must not refer to body, whose memory is reused.
 	Read func(resp *http.Response, body []byte) (VideoState, bool, error)
 }
 
-// pollBodies keeps the memory of poll answers (*[]byte); polls come by the
-// thousand per second.
+// pollBodies reuses the memory of poll answers (*[]byte), because there may be thousands of polls
+// per second.
 var pollBodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// Poll reads the state of a task with a GET. Only a readable 2xx answer says
-// anything about the task. Every other one is an error and never a failed task,
-// also "no such task": servers answer a create before they store the task, so a
-// poller goes on and lets the task's deadline decide.
+// Poll reads the state of a task with a GET. Only a readable 2xx answer says anything about the
+// task. Any other answer is an error but not a failed task, even "no such task": servers may answer
+// a create before they store the task. The caller continues to poll until the task's deadline.
 func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (VideoState, error) {
 	if ref.ID == "" {
 		return VideoState{}, NotSent(OpPoll, errors.New("the task id is empty"))
@@ -46,7 +44,7 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 }
 
 func release(buf *[]byte, body []byte) {
-	const keep = 256 << 10 // larger answers are rare; do not hoard them
+	const keep = 256 << 10 // larger answers are rare and not worth keeping
 	if cap(body) <= keep {
 		*buf = body[:0]
 		pollBodies.Put(buf)

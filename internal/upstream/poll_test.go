@@ -79,8 +79,8 @@ func TestPollWithoutAnID(t *testing.T) {
 	}
 }
 
-// TestPollsShareNothing has polls at once whose answers use the same memory in
-// turn, some of them too large to be kept.
+// TestPollsShareNothing checks that concurrent polls do not see each other's answers in reused
+// memory.
 func TestPollsShareNothing(t *testing.T) {
 	t.Parallel()
 	ep := testEndpoint(t, func(w http.ResponseWriter, r *http.Request) {

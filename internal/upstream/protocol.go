@@ -6,64 +6,63 @@ import (
 	"github.com/genbus/genbus/internal/protocol"
 )
 
-// Protocol is one video wire protocol, on both sides: how genbus calls upstreams
-// that speak it, and how it reads and answers those who speak it to genbus.
+// Protocol is a video wire protocol in both directions: how genbus calls upstreams, and how it
+// reads and answers the requests of clients.
 type Protocol struct {
-	// Info has the name, and what the configuration needs to know.
+	// Info is the part that the configuration also uses.
 	protocol.Info
-	// CreatePath is where clients create tasks of it, for people: a method and a
-	// path such as "POST /v1/videos". It is below the segment where there is one.
+	// CreatePath is the method and path for creating tasks, as shown to people, such as "POST
+	// /v1/videos". It is below the protocol's segment, if any.
 	CreatePath string
-	// New makes the client for one key of one upstream.
+	// New returns a client for one upstream key.
 	New func(ep *Endpoint, opts Options) VideoClient
-	// OwnIDs is true where a create names its task by an ID of ours (VideoCreate.OwnID).
+	// OwnIDs is true if a create carries genbus's own ID for its task (VideoCreate.OwnID).
 	OwnIDs bool
-	// Sign makes the vendor's own way to sign requests with a key pair; nil where
-	// there is none but bearer keys.
+	// Sign returns the vendor's signing with a key pair. It is nil if the protocol supports only
+	// bearer keys.
 	Sign func(accessKey, secretKey string) Authorizer
-	// Bodies reads the create bodies.
+	// Bodies handles the create bodies.
 	Bodies Bodies
-	// Outcomes says what each answer to a create means.
+	// Outcomes judges the answers to a create.
 	Outcomes Outcomes
-	// Surface serves the vendor's own clients; nil where internal/api/httpapi serves the
-	// paths by hand.
+	// Surface serves the vendor's own clients. It is nil if internal/api/httpapi serves the paths
+	// itself.
 	Surface Surface
 }
 
-// Options is what a route may say about its protocol.
+// Options holds a route's options for its protocol.
 type Options struct {
-	// Gateway is true when a gateway is in front of the vendor, which wants the
-	// model's name under "model" and parameters within "metadata" too.
+	// Gateway is true if the upstream is a gateway in front of the vendor, which also expects the
+	// model under "model" and parameters within "metadata".
 	Gateway bool
-	// InputReference is how the upstream wants input_reference where it is a
-	// URL: "object", "string", or empty for as the client sent it.
+	// InputReference is the form of input_reference that the upstream expects for a URL: "object",
+	// "string", or empty for the form that the client sent.
 	InputReference string
 }
 
-// Bodies reads and writes the create bodies of one protocol. A body is the
-// client's JSON object; every method works on any JSON object.
+// Bodies reads and writes a protocol's create bodies. A body is the client's JSON object, and every
+// method accepts any JSON object.
 type Bodies interface {
-	// ModelMember names the member that holds the model.
+	// ModelMember returns the name of the member that holds the model.
 	ModelMember() string
-	// Check says what is wrong with a body; nil when nothing is.
+	// Check returns the violations in a body, or nil.
 	Check(d body.Document) []body.Violation
-	// FromTyped writes the body of a typed request. Errors are
-	// *body.FieldError.
+	// FromTyped returns the body for a typed request. Errors are *body.FieldError.
 	FromTyped(v *genbusv1.VideoGeneration) (body.Document, error)
-	// Asked reads what a task keeps of its request.
+	// Asked returns the values that a task keeps from its request.
 	Asked(d body.Document) Asked
 }
 
-// Ticketer is a Bodies of a protocol that needs a ticket with a task's id.
+// Ticketer is implemented by Bodies of protocols that need a ticket besides a task's ID.
 type Ticketer interface {
-	// Ticket is the ticket of the task that a create body makes, the same as the
-	// Submission has; empty where the body can make none. The body is the upstream's,
-	// with the model's name already mapped.
+	// Ticket returns the ticket of the task that a create body will make, the same as in its
+	// Submission. It is empty if the body cannot make a task. The body must be the upstream's, with
+	// the model name already mapped.
 	Ticket(d body.Document) string
 }
 
-// Asked is what a task keeps of its request, as the client wrote it; empty where
-// it said nothing.
+// Asked holds the values that a task keeps from its request, as the client wrote them; empty if
+// missing.
 type Asked struct {
 	Size    string // such as "1280x720" or "16:9"
 	Seconds string // such as "5"

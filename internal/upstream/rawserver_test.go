@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// rawServer is a TCP server that reads whole requests and answers the nth one
-// (from 1) on whichever connection it comes.
+// rawServer is a TCP server that reads whole requests and answers the nth one (from 1), counted
+// over all connections.
 type rawServer struct {
 	url      string
 	requests atomic.Int64
@@ -58,7 +58,6 @@ func reset(conn *net.TCPConn) {
 	_ = conn.Close()
 }
 
-// send ends the connection behind s.
 func send(c *net.TCPConn, s string) {
 	_, _ = io.WriteString(c, s)
 	_ = c.Close()

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestReasonNamesNoAddress: neither the resolver's, nor a proxy's, nor the
-// upstream's.
+// TestReasonNamesNoAddress checks that a reason hides the addresses of the resolver, of a proxy and
+// of the upstream.
 func TestReasonNamesNoAddress(t *testing.T) {
 	t.Parallel()
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 53), Port: 53}
@@ -33,8 +33,7 @@ func TestReasonNamesNoAddress(t *testing.T) {
 	}
 }
 
-// TestReasonRepeatsNoAnswer: what a server says that does not speak HTTP is its
-// own business.
+// TestReasonRepeatsNoAnswer checks that a reason does not quote a server that speaks no HTTP.
 func TestReasonRepeatsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{
@@ -55,7 +54,8 @@ func TestReasonRepeatsNoAnswer(t *testing.T) {
 	}
 }
 
-// serveText is a server that answers every request with one text and hangs up.
+// serveText starts a server that answers every request with the same text and closes the
+// connection.
 func serveText(t *testing.T, answer string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// maxResultURL bounds an http or https result URL, in bytes. A data: URL is
-// bounded by the answer's own limit.
+// maxResultURL bounds the bytes of an http or https result URL. A data: URL is bounded by the limit
+// on the answer.
 const maxResultURL = 16 << 10
 
-// reachable is the address of a result, with the server of the base URL in place of a
-// loopback address: that is what a gateway writes whose own public address was never set,
-// and there it means the gateway itself. A gateway on this machine means what it says.
+// reachable returns the address of a result. If a remote gateway sends a loopback address,
+// reachable puts it on the base URL's server: the gateway's public address was never set, and it
+// means itself. A loopback address from a gateway on this machine stays as it is.
 func (ep *Endpoint) reachable(result string) string {
 	u, err := url.Parse(result)
 	if err != nil || !loopback(u.Hostname()) {
@@ -30,9 +30,8 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// IsResultURL reports whether s is an absolute http or https URL, or a data:
-// URL. Nothing else is taken for a result: servers put failure texts and paths
-// where the URL belongs.
+// IsResultURL reports whether s is an absolute http or https URL, or a data: URL. Servers also put
+// failure texts and paths where the URL belongs, and these are no results.
 func IsResultURL(s string) bool {
 	if len(s) > len("data:") && strings.EqualFold(s[:len("data:")], "data:") {
 		return strings.Contains(s[:min(len(s), 256)], ",")

@@ -27,7 +27,8 @@ func TestIsResultURL(t *testing.T) {
 	}
 }
 
-// TestLoopbackResultIsTheGateways: a gateway elsewhere cannot mean this machine.
+// TestLoopbackResultIsTheGateways checks that a loopback address from a remote gateway means that
+// gateway.
 func TestLoopbackResultIsTheGateways(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ base, result, want string }{

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the longest wait that an upstream may ask for; after it one job asks
-// again. A slip in a header must not close an upstream, or park a job, for a day.
+// maxRetryAfter bounds the wait that an upstream can ask for, after which one job tries again. A
+// mistake in a header must not disable an upstream or park a job for a day.
 const maxRetryAfter = 10 * time.Minute
 
-// RetryAfter reads how long an answer asks to wait, from retry-after-ms
-// (milliseconds), else retry-after (seconds, or an HTTP date taken relative to
-// the answer's own Date header when it has one). It is between 0 and 10 min; 0
-// means not said, unreadable or already over.
+// RetryAfter returns how long an answer asks to wait, from retry-after-ms (milliseconds), else
+// retry-after (seconds, or an HTTP date relative to the answer's Date header if it has one). It is
+// between 0 and 10 min. 0 means missing, invalid or already over.
 func RetryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
 		return clampWait(ms * float64(time.Millisecond))

@@ -6,22 +6,20 @@ import (
 	"log/slog"
 )
 
-// redacted replaces a key wherever one would be printed.
 const redacted = "[redacted]"
 
-// Secret is a string that no formatting verb, log handler or encoder prints.
-// Convert it to string to use it.
+// Secret is a string that no formatting verb, log handler or encoder prints. Convert it to string
+// to use it.
 type Secret string
 
-// Format writes the placeholder for every verb, so that not even a wrong verb
-// leaks the value.
+// Format prints the placeholder for every verb, even a wrong one.
 func (Secret) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
-// String gives the placeholder.
+// String returns the placeholder.
 func (Secret) String() string { return redacted }
 
-// LogValue gives the placeholder to slog.
+// LogValue returns the placeholder.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText gives the placeholder to encoders.
+// MarshalText returns the placeholder.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

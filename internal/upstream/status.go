@@ -2,9 +2,8 @@ package upstream
 
 import "strings"
 
-// progressions maps every known status word, normalised, to its
-// meaning. Words that are not here, "unknown" and "" among them, mean that the task
-// is still running.
+// progressions maps normalised status words to their meaning. Any other word, including "unknown"
+// and "", means that the task is still running.
 var progressions = map[string]Progression{
 	"queued":    Queued,
 	"not_start": Queued,
@@ -41,28 +40,27 @@ var progressions = map[string]Progression{
 	"not_found": Failed,
 }
 
-// unjudged are the failures that say nothing about the request itself: another
-// submission of it may succeed.
+// unjudged lists the failures that are not about the request itself, so that another submission may
+// succeed.
 var unjudged = map[string]bool{
 	"timeout": true, "cancelled": true, "canceled": true, "expired": true, "not_found": true,
 }
 
-// ProgressionOf returns the meaning of a status word, whatever its case and
-// separators.
+// ProgressionOf returns the meaning of a status word, ignoring case and separators.
 func ProgressionOf(status string) Progression {
-	// Most answers use the plain spelling, which needs no copy.
+	// Most answers use the normalised spelling, which needs no copy.
 	if p, ok := progressions[status]; ok {
 		return p
 	}
 	return progressions[NormaliseStatus(status)]
 }
 
-// Unjudged reports whether a normalised word is a failure that says nothing
-// about the request itself, such as "expired".
+// Unjudged reports whether a normalised word is a failure that is not about the request itself,
+// such as "expired".
 func Unjudged(status string) bool { return unjudged[status] }
 
-// NoSuchTask reports whether a status word may be all that an upstream has to say
-// of an id that it does not know: many answer so, and with HTTP 200.
+// NoSuchTask reports whether a status word may mean that the upstream does not know the task. Many
+// upstreams answer this way, with HTTP 200.
 func NoSuchTask(status string) bool {
 	word := NormaliseStatus(status)
 	return word == "not_found" || word == "expired"
@@ -70,12 +68,12 @@ func NoSuchTask(status string) bool {
 
 var separators = strings.NewReplacer("-", "_", " ", "_")
 
-// NormaliseStatus gives a status word in lower case with underscores.
+// NormaliseStatus returns a status word in lower case with underscores.
 func NormaliseStatus(status string) string {
 	return separators.Replace(strings.ToLower(strings.TrimSpace(status)))
 }
 
-// Meaningful drops the codes that say "this answer is fine".
+// Meaningful returns "" for codes that mean success, and other codes unchanged.
 func Meaningful(code string) string {
 	switch strings.ToLower(code) {
 	case "success", "succeed", "succeeded", "ok", "200", "10000":

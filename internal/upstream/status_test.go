@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// spelt are the words in use for each progression, by whatever server.
 var spelt = map[Progression]string{
 	Queued:     "queued QUEUED NOT_START SUBMITTED submitted pending created preparing waiting queueing in_queue in-queue",
 	InProgress: "in_progress IN_PROGRESS In-Progress processing running generating starting",

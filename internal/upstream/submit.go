@@ -6,37 +6,35 @@ import (
 	"net/http"
 )
 
-// The call names in errors of video clients.
+// Names of the calls in errors of video clients.
 const (
 	OpCreate = "create"
 	OpPoll   = "poll"
 )
 
-// MaxTaskID bounds an upstream's task id, in bytes; a longer one is no id.
+// MaxTaskID bounds the bytes of an upstream's task ID. A longer one is not an ID.
 const MaxTaskID = 1 << 10
 
-// SubmitCall is how one protocol submits a job.
+// SubmitCall describes how a protocol submits a job.
 type SubmitCall struct {
-	// Path is the escaped path below the base URL, with its query.
+	// Path is the escaped path below the base URL, including the query.
 	Path string
-	// Body is the request's body and ContentType its media type; empty means
-	// JSON.
+	// Body is the request's body and ContentType its media type. Empty means JSON.
 	Body        []byte
 	ContentType string
-	// Outcomes judges every answer that is no acceptance.
+	// Outcomes judges every answer that does not accept.
 	Outcomes Outcomes
-	// Read reads a 2xx answer. An error, or an empty id, is judged by the table:
-	// some servers refuse with status 200.
+	// Read reads a 2xx answer. The table judges an error or an empty ID, because some servers
+	// refuse with status 200.
 	Read func(resp *http.Response, body []byte) (Submission, *Error)
 }
 
-// Submit sends a create request once, with the job's id as Idempotency-Key, and
-// judges what comes back. It never retries and never follows a redirect. Nothing is
-// sent after the deadline of ctx; the answer to what was sent before is awaited a
-// little longer.
+// Submit sends a create request once, with the job's ID as Idempotency-Key, and judges the answer.
+// It never retries or follows a redirect. Nothing is sent after the deadline of ctx, but Submit
+// waits a little longer for the answer to a request sent before.
 func (ep *Endpoint) Submit(ctx context.Context, create VideoCreate, call SubmitCall) Submission {
 	s := ep.submit(ctx, create, call)
-	// HTTP/2 calls the end of the wait a cancellation, which would be the caller's.
+	// HTTP/2 reports the end of the wait as a cancellation, but the caller did not cancel.
 	if s.Err != nil && errors.Is(s.Err.Err, context.Canceled) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		s.Err.Err = context.DeadlineExceeded
 	}
@@ -95,7 +93,7 @@ func (ep *Endpoint) judge(resp *http.Response, again bool, call SubmitCall) Subm
 
 func refused(v Verdict, e *Error) Submission { return Submission{Verdict: v, Err: e} }
 
-// Useless describes a 2xx answer that does not say what it should.
+// Useless returns the error for a 2xx answer that lacks the required content.
 func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, cause error) *Error {
 	e, _ := ep.ResponseError(op, resp, body)
 	e.Code = Meaningful(e.Code)
@@ -104,9 +102,9 @@ func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, c
 	return e
 }
 
-// Call sends a request that submits nothing, such as a poll, and appends a 2xx
-// answer's body to dst. It may be sent twice. Every other answer is an *Error. The returned body shares
-// dst's memory, also with an error.
+// Call sends a request that submits nothing, such as a poll, and appends the body of a 2xx answer
+// to dst. It may send the request twice. Any other answer is an *Error. The returned body shares
+// dst's memory, even with an error.
 func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
 	resp, err := ep.DoRepeatable(ctx, op, nil, func(ctx context.Context) (*http.Request, error) {
 		req, err := ep.NewRequest(ctx, method, path, body)
@@ -133,14 +131,14 @@ func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst
 
 func aboutUpstream(op string, err error) *Error {
 	e := AsError(op, err)
-	if !e.Final { // else the request could not be built
+	if !e.Final { // otherwise the request could not be built
 		e.Scope = ScopeUpstream
 	}
 	return e
 }
 
-// callScope says by its status alone whom a refused call is about: there is no
-// request of a client that it could be about.
+// callScope returns the scope of a refused call by its status alone, because no client's request is
+// involved.
 func callScope(status int) Scope {
 	switch {
 	case status >= 401 && status <= 403, status == http.StatusTooManyRequests:

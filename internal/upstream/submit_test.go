@@ -35,7 +35,7 @@ func submit(ctx context.Context, ep *Endpoint, create VideoCreate) Submission {
 	})
 }
 
-// endpointOf gives an endpoint whose connections are closed with the test.
+// endpointOf returns an endpoint whose connections are closed with the test.
 func endpointOf(t *testing.T, baseURL string, opts TransportOptions) *Endpoint {
 	t.Helper()
 	ep := &Endpoint{Name: "test", BaseURL: baseURL, Key: testKey, Client: NewHTTPClient(opts)}
@@ -72,8 +72,8 @@ func TestSubmitBrokenAnswer(t *testing.T) {
 	}
 }
 
-// TestSubmitDeadConnection has a server that kills a reused connection after it
-// has read a create. net/http would resend it, because of its Idempotency-Key.
+// TestSubmitDeadConnection checks that a create is not resent if the server kills a reused
+// connection after reading it. net/http would resend it because of its Idempotency-Key.
 func TestSubmitDeadConnection(t *testing.T) {
 	t.Parallel()
 	newServer := func(t *testing.T) *rawServer {
@@ -95,7 +95,7 @@ func TestSubmitDeadConnection(t *testing.T) {
 		t.Errorf("the upstream got %d requests, want 2", n)
 	}
 
-	// The same with an ordinary request shows that the server provokes a resend.
+	// An ordinary request, to show that net/http resends it here.
 	server = newServer(t)
 	for range 2 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.url, strings.NewReader("{}"))

@@ -9,30 +9,29 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Surface serves one vendor's own clients: it knows the vendor's paths, bodies,
-// envelopes and signatures, and nothing of how tasks are kept.
+// Surface serves a vendor's own clients. It knows the vendor's paths, bodies, envelopes and
+// signatures, but not how tasks are stored.
 type Surface interface {
-	// Patterns are patterns of net/http's mux, below the protocol's segment.
+	// Patterns returns patterns for net/http's mux, below the protocol's segment.
 	Patterns() []string
-	// Signature reads the vendor's own proof of who calls. It is false when the
-	// request has none, and so must carry an API key.
+	// Signature reads the vendor's signature. It is false if the request has none and therefore
+	// needs an API key.
 	Signature(r *http.Request, raw []byte) (Signature, bool)
-	// Read says what a request asks for. The error is a *errcode.Error.
+	// Read returns the operation that a request asks for. The error is an *errcode.Error.
 	Read(r *http.Request, raw []byte) (Call, error)
-	// Task answers CreateTask and GetTask; some vendors report a failed task as an
-	// HTTP error.
+	// Task answers CreateTask and GetTask. Some vendors report a failed task as an HTTP error.
 	Task(c Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte)
 	// Refuse answers an error in the vendor's envelope.
 	Refuse(f *errcode.Error, requestID string) (status int, answer []byte)
 }
 
-// Lister is a Surface whose vendor lists tasks. Only its Read may give ListTasks.
+// Lister is implemented by Surfaces whose vendor lists tasks. Only their Read may return ListTasks.
 type Lister interface {
 	// Tasks answers ListTasks.
 	Tasks(c Call, list []*genbusv1.VideoTask, requestID string) []byte
 }
 
-// Op is what a call on a vendor's path asks for.
+// Op is the operation of a call on a vendor's path.
 type Op int
 
 // The operations.
@@ -42,27 +41,26 @@ const (
 	ListTasks
 )
 
-// Call is a request on a vendor's path, as its Surface read it.
+// Call is a request on a vendor's path, as read by its Surface.
 type Call struct {
 	Op Op
 	// Body is the create body.
 	Body body.Document
-	// RequestID is the idempotency key where the protocol has one of its own; for
-	// GetTask the key of the task where the client does not name it by id. Empty
-	// for none.
+	// RequestID is the idempotency key if the protocol has one. For GetTask it is the key of the
+	// task if the client does not use the task's ID. It is empty otherwise.
 	RequestID string
 	// ID names the task of a GetTask.
 	ID string
-	// Page, from 1, and Size choose the tasks of a ListTasks.
+	// Page, from 1, and Size select the tasks of a ListTasks.
 	Page, Size int
 }
 
-// Signature is a request that was signed with a key pair.
+// Signature is the signature of a request with a key pair.
 type Signature struct {
 	// AccessKey is the public half of the pair.
 	AccessKey string
-	// CoversBody says that Verify needs the body.
+	// CoversBody is true if Verify needs the body.
 	CoversBody bool
-	// Verify reports whether the request was signed with the secret half, now.
+	// Verify returns nil if the request was signed with secret and is valid at now.
 	Verify func(secret string, now time.Time) error
 }

@@ -9,29 +9,26 @@ import (
 	"time"
 )
 
-// TransportOptions tunes the connections to upstreams. The zero value is ready
-// to use.
+// TransportOptions configures the connections to upstreams. The zero value is ready to use.
 type TransportOptions struct {
-	// MaxIdleConnsPerHost is how many connections to one upstream are kept for
-	// reuse. 100,000 tasks that are each polled every 10 s need a few hundred.
-	// Default 256.
+	// MaxIdleConnsPerHost bounds the idle connections kept for an upstream. 100,000 tasks polled
+	// every 10 s need a few hundred. Default 256.
 	MaxIdleConnsPerHost int
 	// DisableKeepAlives opens a connection for each call. Default false.
 	DisableKeepAlives bool
-	// IdleTimeout is how long an unused connection is kept. A POST on a
-	// connection that the server closes at the same moment may have an unknown
-	// outcome, so this stays below the 5 s after which common servers close.
-	// Default 4 s.
+	// IdleTimeout is how long an idle connection is kept. A POST that meets a server closing its
+	// connection may have an unknown outcome, so the default is below the 5 s after which common
+	// servers close. Default 4 s.
 	IdleTimeout time.Duration
 	// TLS is the TLS configuration. Default nil: the system's roots.
 	TLS *tls.Config
-	// DisableHTTP2 keeps to HTTP/1.1. Default false.
+	// DisableHTTP2 restricts calls to HTTP/1.1. Default false.
 	DisableHTTP2 bool
 
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// WithDefaults gives a copy with every default filled in.
+// WithDefaults returns a copy with the defaults filled in.
 func (o TransportOptions) WithDefaults() TransportOptions {
 	o.MaxIdleConnsPerHost = cmp.Or(o.MaxIdleConnsPerHost, 256)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 4*time.Second)
@@ -41,7 +38,7 @@ func (o TransportOptions) WithDefaults() TransportOptions {
 	return o
 }
 
-// Limits that no deployment has a reason to change.
+// Limits that no deployment needs to change.
 const (
 	maxResponseHeaderBytes = 256 << 10
 	readBuffer             = 16 << 10
@@ -52,14 +49,13 @@ const (
 	http2PingTimeout       = 15 * time.Second
 )
 
-// NewHTTPClient returns the client that every upstream call goes through. It has
-// no timeout, because callers bound each call by its context. It never follows a
-// redirect, so that no key travels to another host and no create is repeated, and
-// it passes bodies verbatim (Do decodes gzip, without asking for it).
+// NewHTTPClient returns the client for all upstream calls. It has no timeout, because callers bound
+// each call by its context. It never follows a redirect, so no key reaches another host and no
+// create is repeated. It passes bodies on verbatim; Do decodes gzip without asking for it.
 func NewHTTPClient(opts TransportOptions) *http.Client {
 	opts = opts.WithDefaults()
 	shared, fresh := newTransport(opts), newTransport(opts)
-	fresh.MaxIdleConnsPerHost = -1 // keeps no connection of HTTP/1.1; those of HTTP/2 are not idle connections
+	fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connection; HTTP/2 connections do not count as idle
 	return &http.Client{
 		Transport:     &transport{shared: shared, fresh: fresh},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -81,21 +77,20 @@ func newTransport(opts TransportOptions) *http.Transport {
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
 		DisableCompression:     true,
 		Protocols:              protocols,
-		// Streams come faster than they are read, a syscall for each buffer.
+		// Streams arrive faster than they are read, and each read of the buffer costs a syscall.
 		ReadBufferSize: readBuffer,
-		// Many polls share one HTTP/2 connection; a dead one must be noticed
-		// long before TCP gives up.
+		// Many polls share one HTTP/2 connection, so a dead one must be detected long before TCP
+		// does.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: http2PingAfter, PingTimeout: http2PingTimeout},
 	}
 }
 
-// transport chooses the connections of a request.
 type transport struct {
 	// shared reuses connections.
 	shared *http.Transport
-	// fresh opens a connection for each request over HTTP/1.1. Requests over HTTP/2
-	// share one, unless no connection is kept: there the upstream says which requests it
-	// did not process.
+	// fresh opens a connection for each request over HTTP/1.1. Over HTTP/2 requests share a
+	// connection unless keep-alives are disabled, because there the upstream reports which requests
+	// it did not process.
 	fresh *http.Transport
 }
 
@@ -106,13 +101,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.shared.RoundTrip(req)
 }
 
-// CloseIdleConnections is called by that of http.Client.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (t *transport) CloseIdleConnections() {
 	t.shared.CloseIdleConnections()
 	t.fresh.CloseIdleConnections()
 }
 
-// freshConn is the key of a context whose requests reuse no connection of HTTP/1.1.
+// freshConn is the context key for requests that must not reuse an HTTP/1.1 connection.
 type freshConn struct{}
 
 func withFreshConn(ctx context.Context) context.Context {

@@ -19,11 +19,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs more tests at a time than there are processors: they wait for deadlines.
+// TestMain runs more tests in parallel than there are processors, because many wait for deadlines.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = flag.Set("test.parallel", strconv.Itoa(max(16, runtime.GOMAXPROCS(0)))) // there is one
+		_ = flag.Set("test.parallel", strconv.Itoa(max(16, runtime.GOMAXPROCS(0)))) // the flag exists
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -1,8 +1,6 @@
-// Package upstream holds what all wire protocols have in common, on both sides.
-// Towards upstreams: the verdict on a submission, the error an upstream reports,
-// and the HTTP transport that never submits twice. Towards clients: what a
-// Protocol says of its bodies, and the Surface that answers a vendor's own
-// clients. It speaks no protocol itself; each is a folder below it.
+// Package upstream holds the parts that all wire protocols share: verdicts on submissions, upstream
+// errors, the HTTP transport that never submits twice, and the interfaces for a protocol's bodies
+// and for the surface that serves a vendor's own clients. Each protocol is in a subdirectory.
 package upstream
 
 import (
@@ -13,26 +11,26 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// Verdict says what is known about a submission after the call returned. It is
-// the only thing that decides whether a job may be submitted again.
+// Verdict says what is known about a submission after the call. It alone decides whether a job may
+// be submitted again.
 type Verdict int
 
-// The verdicts. The zero value is Unknown on purpose: a path that forgets to
-// decide must never lead to a second paid submission.
+// The verdicts. The zero value is Unknown, so that code that forgets to decide never causes a
+// second paid submission.
 const (
-	// Unknown: it cannot be known whether the upstream accepted the submission.
+	// Unknown means that the upstream may or may not have accepted the submission.
 	Unknown Verdict = iota
-	// Accepted: the upstream answered with an id.
+	// Accepted means that the upstream answered with an ID.
 	Accepted
-	// RefusedForGood: the upstream definitely did not accept, and the same
-	// request would be refused again.
+	// RefusedForGood means that the upstream certainly did not accept, and would refuse the same
+	// request again.
 	RefusedForGood
-	// RefusedForNow: the upstream definitely did not accept, or was never
-	// reached; the same request may be submitted again.
+	// RefusedForNow means that the upstream certainly did not accept or was never reached. The same
+	// request may be submitted again.
 	RefusedForNow
 )
 
-// String gives the word used in logs and metrics.
+// String returns the word used in logs and metrics.
 func (v Verdict) String() string {
 	switch v {
 	case Accepted:
@@ -46,45 +44,43 @@ func (v Verdict) String() string {
 	}
 }
 
-// Error is a failure of one upstream call.
+// Error is a failed upstream call.
 type Error struct {
 	// Op names the call: "create", "poll", "chat", "models".
 	Op string
-	// Code is the upstream's own code word, or empty. Integers are written in
-	// decimal.
+	// Code is the upstream's code, or empty. Integers are in decimal.
 	Code string
 	// Type is the upstream's error type, or empty.
 	Type string
-	// Param names the request parameter that the upstream objects to, or empty.
+	// Param names the request parameter at fault, or is empty.
 	Param string
-	// Message is the upstream's text, cut to 2 KiB, or our description of the
-	// transport failure. It never holds a key or the request.
+	// Message is the upstream's text, truncated to 2 KiB, or a description of the transport error.
+	// It never contains a key or the request.
 	Message string
-	// HTTPStatus is 0 when no answer arrived.
+	// HTTPStatus is 0 if no answer arrived.
 	HTTPStatus int
-	// RequestID is the upstream's id for the call, or empty.
+	// RequestID is the upstream's ID of the call, or empty.
 	RequestID string
-	// RetryAfter is what the upstream asked for; 0 when it did not say.
+	// RetryAfter is the wait that the upstream asked for, or 0.
 	RetryAfter time.Duration
-	// Said is true when the upstream answered this, false when it was inferred
-	// from a broken connection, a timeout or an unreadable answer.
+	// Said is true if the upstream reported the error, and false if it was inferred from a broken
+	// connection, a timeout or an unreadable answer.
 	Said bool
-	// Written is false only when the upstream certainly did not process the request:
-	// it never reached the wire, or the upstream said so by HTTP/2.
+	// Written is false only if the upstream certainly did not process the request: it was never
+	// sent, or the upstream said so over HTTP/2.
 	Written bool
-	// Final is true when the same request would fail again.
+	// Final is true if the same request would fail again.
 	Final bool
-	// Scope says whom the failure is about: the request, the key or the
-	// upstream.
+	// Scope says what the failure is about: the request, the key or the upstream.
 	Scope Scope
-	// Repeatable is true when the request was not processed and may fare better on a
-	// new connection: its own was reused, or its HTTP/2 stream was refused.
+	// Repeatable is true if the request was not processed and a new connection may help: the
+	// connection was reused, or the HTTP/2 stream was refused.
 	Repeatable bool
 	// Err is the cause, or nil.
 	Err error
 }
 
-// Error gives the call, the status, the code and the message, in that order.
+// Error returns the call, the status, the code and the message, in that order.
 func (e *Error) Error() string {
 	s := "upstream " + e.Op
 	if e.HTTPStatus != 0 {
@@ -99,7 +95,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Outline is the error without the upstream's words, which may quote a prompt.
+// Outline returns the error without the upstream's text, which may quote a prompt.
 func (e *Error) Outline() string {
 	if e.HTTPStatus != 0 {
 		return fmt.Sprintf("status %d, code %q", e.HTTPStatus, e.Code)
@@ -107,46 +103,43 @@ func (e *Error) Outline() string {
 	return e.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // VideoCreate is one submission of a video job.
 type VideoCreate struct {
-	// JobID is sent as Idempotency-Key, equal in every submission of the job.
+	// JobID is sent as Idempotency-Key, the same in every submission of the job.
 	JobID string
-	// OwnID names the task to a vendor that takes a name of its client's: equal in every
-	// submission of the job, and of no other job.
+	// OwnID names the task at vendors that accept a name from their client. It is the same in every
+	// submission of the job and unique to the job.
 	OwnID string
-	// Body is the upstream's JSON, with the model name already mapped. It was checked
-	// when its job was admitted, and is not checked here.
+	// Body is the upstream's JSON, with the model name already mapped. It was checked at admission.
 	Body body.Document
-	// Resubmission is true where the upstream may have seen an earlier submission of
-	// this job: one that it refused for now, one whose outcome is not known, or one of
-	// another process. The outcome table is stricter then: only codes listed as "not
-	// accepted" count as a refusal, and 409 is Unknown.
+	// Resubmission is true if the upstream may have seen an earlier submission of the job: one that
+	// it refused for now, one with an unknown outcome, or one by another process. The outcome table
+	// is stricter then: only codes listed as "not accepted" count as a refusal, and 409 is Unknown.
 	Resubmission bool
 }
 
 // Submission is the outcome of one VideoCreate.
 type Submission struct {
 	Verdict Verdict
-	// UpstreamID is set when Verdict is Accepted.
+	// UpstreamID is set if Verdict is Accepted.
 	UpstreamID string
-	// Ticket is what the protocol needs with the id to read the task, such as
-	// vendor B's req_key; opaque to all other code, at most 256 bytes, and empty
-	// for most protocols.
+	// Ticket is a value that the protocol needs besides the ID to read the task, such as vendor B's
+	// req_key. It is opaque to other code, at most 256 bytes, and empty for most protocols.
 	Ticket string
-	// State is what the create answer said beyond the id.
+	// State is the state in the answer to the create.
 	State VideoState
-	// Err is set for every verdict but Accepted.
+	// Err is set for every verdict except Accepted.
 	Err *Error
 }
 
-// Progression is the canonical status of an upstream's word.
+// Progression is the meaning of an upstream's status word.
 type Progression int
 
-// The progressions. Running covers every word that genbus does not know: it is
-// kept as the upstream's status and is never terminal.
+// The progressions. Running covers every word that genbus does not know, which is kept as Status
+// and is never terminal.
 const (
 	Running Progression = iota
 	Queued
@@ -155,37 +148,35 @@ const (
 	Failed
 )
 
-// VideoFile is one result of a completed video.
+// VideoFile is a result of a completed video.
 type VideoFile struct {
 	URL      string
-	Format   string  // "mp4", or empty when unknown
-	Duration float64 // seconds, 0 when unknown
-	Width    int     // pixels, 0 when unknown
-	Height   int     // pixels, 0 when unknown
-	// ExpiresAt is zero when unknown.
+	Format   string  // "mp4", or empty if unknown
+	Duration float64 // seconds, 0 if unknown
+	Width    int     // pixels, 0 if unknown
+	Height   int     // pixels, 0 if unknown
+	// ExpiresAt is zero if unknown.
 	ExpiresAt time.Time
 }
 
-// VideoState is what one poll says.
+// VideoState is the state of a task as reported by one poll.
 type VideoState struct {
 	Progression Progression
-	// Unknown is true where the upstream may know no such task, or not yet. Whether the
-	// task has failed with that is for the protocol to say: its Progression is Running
-	// or Failed then.
+	// Unknown is true if the upstream may not know the task, or not yet. The protocol decides
+	// whether this fails the task: Progression is then Running or Failed.
 	Unknown bool
-	// Status is the upstream's own word, unchanged.
+	// Status is the upstream's status word, unchanged.
 	Status string
-	// Progress is 0 to 100, or -1 when the upstream does not say.
+	// Progress is 0 to 100, or -1 if unknown.
 	Progress int
-	// Size and Seconds are what the upstream says of the video that it makes, such as
-	// "1280x720" and "5"; empty where it does not.
+	// Size and Seconds describe the video being made, such as "1280x720" and "5"; empty if unknown.
 	Size, Seconds string
 	Videos        []VideoFile
 	// Metadata is the upstream's metadata object as JSON, or nil.
 	Metadata []byte
 	// Usage is the upstream's usage object as JSON, or nil.
 	Usage []byte
-	// Err is set when Progression is Failed.
+	// Err is set if Progression is Failed.
 	Err *Error
 }
 
@@ -195,20 +186,19 @@ type TaskRef struct {
 	ID, Ticket string
 }
 
-// VideoClient speaks one video protocol with one key of one upstream.
-// Implementations are safe for concurrent use.
+// VideoClient speaks one video protocol with one upstream key. Implementations are safe for
+// concurrent use.
 type VideoClient interface {
 	// Create submits once. It never retries and never follows a redirect.
 	Create(ctx context.Context, req VideoCreate) Submission
-	// Poll reads the state of a task. A nil error with Progression Failed means
-	// that the task failed; an error means that the poll did, which says nothing
-	// about the task.
+	// Poll reads the state of a task. A nil error with Progression Failed means that the task
+	// failed. An error means that the poll failed and says nothing about the task.
 	Poll(ctx context.Context, ref TaskRef) (VideoState, error)
 }
 
-// ContentPather is a VideoClient of a protocol in which the result is read from
-// the upstream itself, with the upstream key.
+// ContentPather is implemented by VideoClients of protocols whose results are read from the
+// upstream itself, with the upstream key.
 type ContentPather interface {
-	// ContentPath is the escaped path of the result below the base URL.
+	// ContentPath returns the escaped path of the result below the base URL.
 	ContentPath(ref TaskRef) string
 }

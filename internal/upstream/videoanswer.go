@@ -11,8 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// This file has the parts that the answers of several video protocols have
-// in common.
+// This file holds the parts of answers that several video protocols share.
 
 // Problem is an error object, or an error text alone.
 type Problem struct {
@@ -23,13 +22,13 @@ type Problem struct {
 	Headers lax.Object[retryHeaders] `json:"headers"`
 }
 
-// retryHeaders are those headers of the failed call that newer servers hand on.
+// retryHeaders holds headers of the failed call that newer servers pass on.
 type retryHeaders struct {
 	RetryAfter   lax.Text `json:"retry-after,case:ignore"`
 	RetryAfterMS lax.Text `json:"retry-after-ms,case:ignore"`
 }
 
-// UnmarshalJSONFrom is for the decoder.
+// UnmarshalJSONFrom accepts an object or a text and skips anything else.
 func (p *Problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	type plain Problem // without this method
 	if dec.PeekKind() == '"' {
@@ -42,9 +41,9 @@ func (p *Problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Failure is why a task failed whose status is that word: the problem's own
-// details, and the code and the message that the protocol found for it. Where
-// there is no code, a word that judges nothing takes its place.
+// Failure returns why a task with this status failed, from the problem's details and the code and
+// message that the protocol found. If there is no code, a status that does not judge the request
+// takes its place.
 func (p *Problem) Failure(status string, code lax.Word, message string) *Error {
 	status = NormaliseStatus(status)
 	if code == "" && Unjudged(status) {
@@ -56,7 +55,6 @@ func (p *Problem) Failure(status string, code lax.Word, message string) *Error {
 	}
 }
 
-// wait is what the headers ask for, or 0.
 func (r retryHeaders) wait() time.Duration {
 	h := http.Header{}
 	h.Set("Retry-After", string(r.RetryAfter))
@@ -64,7 +62,7 @@ func (r retryHeaders) wait() time.Duration {
 	return RetryAfter(h)
 }
 
-// Clip is one result: an object, or the URL alone.
+// Clip is one result: an object, or a URL alone.
 type Clip struct {
 	URL             lax.Text   `json:"url"`
 	ResultURL       lax.Text   `json:"result_url"`
@@ -77,7 +75,7 @@ type Clip struct {
 	ExpiresAt       lax.Moment `json:"expires_at"`
 }
 
-// UnmarshalJSONFrom is for the decoder.
+// UnmarshalJSONFrom accepts an object or a text and skips anything else.
 func (c *Clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	type plain Clip // without this method
 	if dec.PeekKind() == '"' {
@@ -90,12 +88,10 @@ func (c *Clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Address is the URL of the result, whether or not it can be used; empty for
-// none.
+// Address returns the URL of the result, usable or not, or "".
 func (c *Clip) Address() string { return lax.First(c.URL, c.ResultURL, c.VideoURL) }
 
-// UsableClips gives the results of the first list that has any whose URL can be
-// fetched; nil when none has.
+// UsableClips returns the results with usable URLs from the first list that has any, or nil.
 func UsableClips(lists ...[]Clip) []VideoFile {
 	for _, clips := range lists {
 		var files []VideoFile
@@ -115,7 +111,7 @@ func UsableClips(lists ...[]Clip) []VideoFile {
 	return nil
 }
 
-// About is what an answer, or its metadata, says of a result next to it.
+// About holds details about a result that an answer or its metadata gives next to it.
 type About struct {
 	Format    lax.Text   `json:"format"`
 	Duration  lax.Number `json:"duration"`
@@ -125,8 +121,8 @@ type About struct {
 	ExpiresAt lax.Moment `json:"expires_at"`
 }
 
-// Complete adds to each file what it does not say itself: from the task, and from
-// its metadata, which knows more of the size and the length.
+// Complete fills in missing details of each file from the task and its metadata. The metadata is
+// more accurate for size and duration.
 func (a *About) Complete(files []VideoFile, metadata *About) {
 	for i := range files {
 		f := &files[i]
@@ -136,7 +132,7 @@ func (a *About) Complete(files []VideoFile, metadata *About) {
 		if f.Duration == 0 {
 			f.Duration = lax.Positive(metadata.Duration, a.Duration, a.Seconds)
 		}
-		// Width and height belong together: one of each source would be a lie.
+		// Width and height must come from the same source.
 		if f.Width == 0 && f.Height == 0 {
 			f.Width, f.Height = lax.Pixels(metadata.Width), lax.Pixels(metadata.Height)
 		}
@@ -149,8 +145,8 @@ func (a *About) Complete(files []VideoFile, metadata *About) {
 	}
 }
 
-// Dimensions are the size and the length of a task's video as texts, such as "1280x720"
-// and "5"; empty where nothing is said of them.
+// Dimensions returns the size and duration of a task's video as texts, such as "1280x720" and "5";
+// empty if unknown.
 func (a *About) Dimensions() (size, seconds string) {
 	if w, h := lax.Pixels(a.Width), lax.Pixels(a.Height); w > 0 && h > 0 {
 		size = strconv.Itoa(w) + "x" + strconv.Itoa(h)
@@ -161,8 +157,8 @@ func (a *About) Dimensions() (size, seconds string) {
 	return size, seconds
 }
 
-// StateOf is the state that a status word and a progress stand for, before any
-// result or failure. It is false without a status: the answer then says nothing.
+// StateOf returns the state for a status word and a progress, without results or failure. It is
+// false if there is no status.
 func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
 	state := VideoState{Progress: -1}
 	if !status.Set {
@@ -176,9 +172,9 @@ func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
 	return state, true
 }
 
-// FailureText is what a text says of a failure; empty for one that says nothing of it. Some
-// servers put the reason into result_url, where others have a URL, and some put the word of
-// the vendor's envelope, such as SUCCEED, where the reason should be.
+// FailureText returns a text that gives the reason of a failure, or "" if it does not. Some servers
+// put the reason into result_url, where others have a URL, and some put a word such as SUCCEED
+// where the reason should be.
 func FailureText(text lax.Text) lax.Text {
 	if IsResultURL(string(text)) || Meaningful(strings.TrimSpace(string(text))) == "" {
 		return ""

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzIsResultURL: what is taken for a result is a data: URL, or an http or https
-// URL with a host.
+// FuzzIsResultURL checks that every result is a data: URL, or an http or https URL with a host.
 func FuzzIsResultURL(f *testing.F) {
 	for _, seed := range []string{
 		"", "http://", "http://h", "HTTPS://h/x", "httpx://h", "http:h", "http:///x", "http://[::1", "http://h:99999/", "http://\x00/", "http://a b/", "data:", "data:,", "DATA:x,y",
@@ -27,8 +26,8 @@ func FuzzIsResultURL(f *testing.F) {
 	})
 }
 
-// FuzzStatusWords: every word has a progression, and what is kept of a text
-// is bounded and valid.
+// FuzzStatusWords checks that every word has a progression, and that truncated texts are bounded
+// and valid.
 func FuzzStatusWords(f *testing.F) {
 	for _, seed := range []string{"", "queued", "SUCCESS", " Failed ", "in-progress", "IN_PROGRESS", "\xff", "é", "failed\x00", strings.Repeat("a", 5000), strings.Repeat("é", 3000), "\u0130", "ſuccess", "completed\n"} {
 		f.Add(seed)

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// record waits for a record of the audit log, and fails where there is more than one.
+// record waits for the audit record of a completed action and fails unless there is exactly one.
 func (b *browser) record(action, on string) {
 	b.t.Helper()
 	b.goTo("/console/audit")
@@ -29,7 +29,8 @@ func (b *browser) record(action, on string) {
 	}
 }
 
-// TestActionsAreDone, each by clicks, and then seen in the audit log.
+// TestActionsAreDone proves that cancelling a job and pausing and resuming a route work by click,
+// and that each is in the audit log once.
 func TestActionsAreDone(t *testing.T) {
 	t.Parallel()
 	w := start(t, withOperators, withTenants("acme"))
@@ -56,8 +57,8 @@ func TestActionsAreDone(t *testing.T) {
 	b.record("ResumeRoute", "sandbox-video")
 }
 
-// TestABulkAction: what a list shows is counted, cancelled and recorded, and its page says how far it
-// is; a job that has ended so is submitted again.
+// TestABulkAction proves that a bulk cancel covers exactly the listed jobs, shows its progress and
+// is recorded, and that a cancelled job can be submitted again.
 func TestABulkAction(t *testing.T) {
 	t.Parallel()
 	w := start(t, withOperators, withTenants("acme", "globex"), func(c *config.Config) {
@@ -88,8 +89,8 @@ func TestABulkAction(t *testing.T) {
 	b.shows("Repeats")
 }
 
-// TestTwoClicksAreOneAction: the second one of a double click, which comes while the first is
-// answered, does nothing.
+// TestTwoClicksAreOneAction proves that the second click of a double click, made before the first
+// is answered, does nothing.
 func TestTwoClicksAreOneAction(t *testing.T) {
 	t.Parallel()
 	w := start(t, withOperators)
@@ -119,7 +120,7 @@ func TestTwoClicksAreOneAction(t *testing.T) {
 	at := eval[map[string]float64](b, `document.querySelector("#drop button").getBoundingClientRect().toJSON()`)
 	click := func() {
 		for _, typ := range []input.DispatchMouseEventType{input.DispatchMouseEventTypeMousePressed, input.DispatchMouseEventTypeMouseReleased} {
-			// An action of chromedp would wait for the answer to the first click.
+			// A chromedp action would wait for the answer to the first click.
 			_, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: typ, X: at["x"] + 5, Y: at["y"] + 5, Button: input.MouseButtonLeft, ClickCount: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +139,8 @@ func TestTwoClicksAreOneAction(t *testing.T) {
 	b.record("DropDeadLetter", "letter "+seq)
 }
 
-// TestByKeyboardAlone: the search, the content and an action are reached, and done.
+// TestByKeyboardAlone proves that the search, the content and an action can be reached and used
+// with the keyboard.
 func TestByKeyboardAlone(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -155,7 +157,7 @@ func TestByKeyboardAlone(t *testing.T) {
 	}
 	b.press(kb.Enter)
 	b.until("focus in the content", `document.activeElement.id === "main" || location.hash === "#main"`)
-	for range 40 { // the summary of the route that is to be paused
+	for range 40 { // until the summary that pauses the route
 		b.press(kb.Tab)
 		if eval[bool](b, `document.activeElement.closest("#pause-video-sandbox-video") !== null`) {
 			break

@@ -13,18 +13,17 @@ import (
 	"github.com/genbus/genbus/test/npm"
 )
 
-// violation is what axe says of a rule that a page does not keep.
+// violation is an accessibility rule that a page breaks, as reported by axe.
 type violation struct {
 	ID, Help string
 	Nodes    []struct{ Target []any }
 }
 
-// accessible fails where a page does not keep the rules of WCAG 2.2, levels A and AA, that a
-// program can check.
+// accessible fails if a page breaks a rule of WCAG 2.2, level A or AA, that axe can check.
 func (b *browser) accessible(name, axe string) {
 	b.t.Helper()
 	if eval[bool](b, `typeof axe === "undefined"`) {
-		// The script is given to the browser itself, so that the page's policy says nothing of it.
+		// A script evaluated through the browser is exempt from the page's Content Security Policy.
 		if _, err := chromedp.Call(b.ctx, runtime.Evaluate, runtime.EvaluateParams{Expression: axe}); err != nil {
 			b.t.Fatal(err)
 		}
@@ -39,7 +38,7 @@ func (b *browser) accessible(name, axe string) {
 	}
 }
 
-// TestEveryViewIsAccessible, light and dark, on a screen and on a phone.
+// TestEveryViewIsAccessible checks every view, light on a screen and dark on a phone.
 func TestEveryViewIsAccessible(t *testing.T) {
 	t.Parallel()
 	dir := npm.Project(t, "axe")

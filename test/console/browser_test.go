@@ -21,10 +21,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds one wait for what a page is to show.
+// patience bounds one wait for page content.
 const patience = time.Minute
 
-// chromium is the path of the browser, or why there is none.
+// chromium returns the path of the browser, or why it is missing.
 var chromium = sync.OnceValues(func() (string, error) {
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
 	if path := os.Getenv("CHROMIUM"); path != "" {
@@ -38,15 +38,15 @@ var chromium = sync.OnceValues(func() (string, error) {
 	return "", fmt.Errorf("needs a Chromium, and there is no %s (README.md says how to get one)", strings.Join(names, ", "))
 })
 
-// running is the one process of the browser: a test has a context of its own in it, with its own
-// cookies. It is stopped by TestMain.
+// running is the browser process that all tests share. Each test has its own browser context and
+// cookies. TestMain stops it.
 var running struct {
 	sync.Mutex
 	ctx  context.Context
 	stop func()
 }
 
-// startChromium starts the browser, once.
+// startChromium starts the browser on first use. It skips the test without a Chromium.
 func startChromium(t *testing.T) context.Context {
 	t.Helper()
 	path, err := chromium()
@@ -73,17 +73,16 @@ func startChromium(t *testing.T) context.Context {
 	return ctx
 }
 
-// browser is one person's window. What no page may do at all fails the test: an exception of a
-// script, an error on the console, a violation of the policy, a dialog.
+// browser is a window with its own session. Exceptions, console errors, dialogs and violations of
+// the Content Security Policy fail the test.
 type browser struct {
 	t    *testing.T
 	ctx  context.Context
-	base string // of the service
+	base string // URL of the service
 
 	faults chan string
 }
 
-// open opens a window on a service.
 func open(t *testing.T, base string) *browser {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext())
@@ -101,7 +100,7 @@ func open(t *testing.T, base string) *browser {
 	return b
 }
 
-// hear notes what the browser reports. It must not wait.
+// hear records faults that the browser reports. It must not block.
 func (b *browser) hear(ev any) {
 	fault := ""
 	switch e := ev.(type) {
@@ -118,7 +117,7 @@ func (b *browser) hear(ev any) {
 			}
 		}
 	case *log.EventEntryAdded:
-		// An answer of 4xx is what some tests ask for, and verbose is advice.
+		// Some tests provoke 4xx responses. Verbose entries are advice.
 		if e.Entry.Level != log.EntryLevelVerbose && (e.Entry.Source != log.EntrySourceNetwork || strings.Contains(e.Entry.Text, "status of 5")) {
 			fault = fmt.Sprintf("%s %s: %s", e.Entry.Source, e.Entry.Level, e.Entry.Text)
 		}
@@ -133,11 +132,10 @@ func (b *browser) hear(ev any) {
 	}
 	select {
 	case b.faults <- fault:
-	default: // as many as that say enough
+	default: // the recorded faults are enough to fail the test
 	}
 }
 
-// do runs actions within the patience.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -147,13 +145,12 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// goTo opens a page.
 func (b *browser) goTo(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + path))
 }
 
-// leads does what leads to another page, and waits for that.
+// leads runs actions that open another page, and waits for that page.
 func (b *browser) leads(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -163,19 +160,18 @@ func (b *browser) leads(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// click clicks on what a CSS selector finds.
 func (b *browser) click(selector string) {
 	b.t.Helper()
 	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
-// press presses keys, whatever has the focus.
 func (b *browser) press(keys string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// slash presses "/" as a keyboard does: what takes the key has no character of it.
+// slash presses "/" without a separate char event, as a keyboard does. A char event would type the
+// character into the field that gets the focus.
 func (b *browser) slash() {
 	b.t.Helper()
 	for _, p := range []input.DispatchKeyEventParams{{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"}, {Type: input.DispatchKeyEventTypeKeyUp, Key: "/"}} {
@@ -185,7 +181,7 @@ func (b *browser) slash() {
 	}
 }
 
-// eval is the value of a JavaScript expression, which may be a promise.
+// eval returns the value of a JavaScript expression. It awaits promises.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -197,8 +193,8 @@ func eval[T any](b *browser, expression string) T {
 	return v
 }
 
-// until waits for a JavaScript expression to be true, on this page or on the next one. (Poll of
-// chromedp makes a function of a text, which the pages' policy forbids.)
+// until waits for a JavaScript expression to be true, on this page or the next one. chromedp's Poll
+// would compile a string into a function, which the pages' Content Security Policy forbids.
 func (b *browser) until(what, expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -213,27 +209,28 @@ func (b *browser) until(what, expression string) {
 		if err == nil {
 			return
 		}
-		// The page that was asked may be gone, and the next one is asked.
+		// The page may have been replaced during the wait. Ask the next one.
 		if _, gone := errors.AsType[*cdproto.Error](err); !gone || ctx.Err() != nil {
 			b.t.Fatalf("no %s: %v; %s", what, err, b.shown())
 		}
 	}
 }
 
-// shows waits for a text in the main part of the page.
+// shows waits for text in the main part of the page.
 func (b *browser) shows(text string) {
 	b.t.Helper()
 	b.until("text "+text, "document.querySelector('main').innerText.includes("+strconv.Quote(text)+")")
 }
 
-// live waits until the page is kept up to date, and marks it, so that a reload can be told.
+// live waits until the page receives updates, and marks the document so that sameDocument can
+// detect a reload.
 func (b *browser) live() {
 	b.t.Helper()
 	b.until("live page", `document.getElementById("live").textContent === "live"`)
 	eval[bool](b, `window.sameDocument = true`)
 }
 
-// sameDocument fails if the page was loaded since live.
+// sameDocument fails if the page was reloaded since live.
 func (b *browser) sameDocument() {
 	b.t.Helper()
 	if !eval[bool](b, `window.sameDocument === true`) {
@@ -241,7 +238,7 @@ func (b *browser) sameDocument() {
 	}
 }
 
-// shown is what the page has, for a failure.
+// shown describes the current page, for failure messages.
 func (b *browser) shown() string {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
@@ -252,13 +249,11 @@ func (b *browser) shown() string {
 	return fmt.Sprintf("the page is %.1500s", text)
 }
 
-// size makes the window as wide as a screen.
 func (b *browser) size(width int64) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, 900))
 }
 
-// scheme has pages be light or dark.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -269,7 +264,6 @@ func (b *browser) scheme(name string) {
 	}
 }
 
-// login logs in with an operator's key.
 func (b *browser) login(key string) *browser {
 	b.t.Helper()
 	b.goTo("/console/login")
@@ -279,7 +273,6 @@ func (b *browser) login(key string) *browser {
 	return b
 }
 
-// typed types into a field.
 func typed(selector, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SendKeys(chromedp.CSS(selector), text)
 }

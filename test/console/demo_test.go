@@ -15,15 +15,16 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// demo is a service that has some of everything: jobs in several states, a paused route, a key
-// that is refused, dead letters, and records of what operators did.
+// demo is a service with varied content: jobs in several states, a paused route, a refused upstream
+// key, dead letters and audit records.
 type demo struct {
 	*world
-	// finished and working are the pages of two jobs, and decision is that of a letter.
+	// Paths of pages. finished and working show jobs, decision shows a dead letter.
 	finished, working, decision string
 }
 
-// startDemo starts it, and waits until the jobs are where they are to be, with b.
+// startDemo starts a demo and waits until its jobs have reached their states. The returned browser
+// is logged in as the operator.
 func startDemo(t *testing.T) (*demo, *browser) {
 	t.Helper()
 	const studioKey = "studio-key"
@@ -71,7 +72,7 @@ func startDemo(t *testing.T) (*demo, *browser) {
 	return d, b
 }
 
-// orphanedLetter is of a video that its upstream has and no job follows.
+// orphanedLetter returns a dead letter of a video that the upstream accepted and no job follows.
 func orphanedLetter() *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
 		Kind: string(subject.Video), Tenant: "acme", Id: subject.JobID(subject.Video, "acme", "order-1001"), Time: timestamppb.Now(),
@@ -81,7 +82,7 @@ func orphanedLetter() *genbusv1.DeadLetter {
 	}
 }
 
-// views are the pages of the demo by their names, each with a text that it has when it is filled.
+// views lists the demo's pages, each with a text that it contains when filled.
 func (d *demo) views() []view {
 	return []view{
 		{"overview", "/console", "clips"},
@@ -102,5 +103,4 @@ func (d *demo) views() []view {
 	}
 }
 
-// view is one of the console's pages.
 type view struct{ name, path, text string }

@@ -15,10 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// hostile runs a script wherever it is taken for more than a text.
+// hostile runs a script if any page treats it as more than text.
 const hostile = `"><script>window.ran=1</script><img src=x onerror="window.ran=1">'` + "`${window.ran=1}`" + `{{.}}<a href="javascript:window.ran=1">`
 
-// harmless fails where a page has more elements than its own, or ran a script.
+// harmless fails if a page contains foreign elements or ran a script.
 func (b *browser) harmless(name string) {
 	b.t.Helper()
 	if eval[bool](b, `"ran" in window`) {
@@ -29,8 +29,8 @@ func (b *browser) harmless(name string) {
 	}
 }
 
-// TestHostileTextsDoNothing, whichever field they are in, in a page as it is loaded and in what
-// comes in later.
+// TestHostileTextsDoNothing proves that hostile text in any field runs no script, in loaded pages
+// and in live updates.
 func TestHostileTextsDoNothing(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -57,7 +57,7 @@ func TestHostileTextsDoNothing(t *testing.T) {
 	b.shows("orphaned_submission")
 	b.sameDocument()
 	b.harmless("the list of letters, as it is updated")
-	// And by a caller and an upstream themselves.
+	// The same texts, sent by a caller and an upstream.
 	refused := w.video(request{model: "sandbox-video", labels: "a=" + url.QueryEscape(hostile), behaviour: map[string]any{"status": 400, "message": hostile, "code": hostile}})
 	w.call(http.MethodPost, "/v1/video/generations", "", map[string]any{"model": "sandbox-video:" + "duration_ms=60000", "prompt": hostile}, "X-Request-Id", hostile)
 	b.goTo(refused)
@@ -82,7 +82,7 @@ func TestHostileTextsDoNothing(t *testing.T) {
 	b.harmless("what Try shows")
 }
 
-// TestTheBrowserReports: what no page may do would be noticed.
+// TestTheBrowserReports proves that the browser reports every fault that pages must not have.
 func TestTheBrowserReports(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t).base)

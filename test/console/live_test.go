@@ -6,12 +6,12 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// row is a script for the row of a job in a list.
 func row(job string) string {
 	return `document.querySelector('tbody a[href="` + job + `"]').closest("tr")`
 }
 
-// TestAJobIsSeenToGoOn in the list and on its page, without a reload.
+// TestAJobIsSeenToGoOn proves that the list and the job's page follow a job to its end without a
+// reload.
 func TestAJobIsSeenToGoOn(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -35,7 +35,7 @@ func TestAJobIsSeenToGoOn(t *testing.T) {
 	}
 }
 
-// TestWhatIsTypedStays, and what has the focus keeps it, while rows come in above.
+// TestWhatIsTypedStays proves that typed text and the focus survive updates that add rows above.
 func TestWhatIsTypedStays(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -62,8 +62,8 @@ func TestWhatIsTypedStays(t *testing.T) {
 	b.sameDocument()
 }
 
-// TestAnOpenChoiceBecomesNoOther: who is about to cancel a job that ends in this moment is not
-// offered, in the same place, to erase it.
+// TestAnOpenChoiceBecomesNoOther proves that if a job ends while its cancel choice is open, the
+// erase choice does not open in its place.
 func TestAnOpenChoiceBecomesNoOther(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -79,7 +79,7 @@ func TestAnOpenChoiceBecomesNoOther(t *testing.T) {
 	}
 }
 
-// TestAChatIsRead on its page as it comes, by operators who read bodies.
+// TestAChatIsRead proves that operators with permission to read bodies see a reply as it arrives.
 func TestAChatIsRead(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *config.Config) { c.OperatorsReadBodies = true })

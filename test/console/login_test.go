@@ -6,8 +6,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestLoginAndLogout: a page is shown after the login that was asked for it, and none after the
-// logout.
+// TestLoginAndLogout proves that a requested page opens after the login, and that none opens after
+// the logout.
 func TestLoginAndLogout(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t, withOperators).base)
@@ -26,7 +26,8 @@ func TestLoginAndLogout(t *testing.T) {
 	b.until("login once more", `location.pathname === "/console/login" && document.getElementById("key")`)
 }
 
-// TestWhoOnlyReadsIsOfferedNoAction on any page.
+// TestWhoOnlyReadsIsOfferedNoAction proves that no page offers an action to an operator with a
+// read-only key.
 func TestWhoOnlyReadsIsOfferedNoAction(t *testing.T) {
 	t.Parallel()
 	d, _ := startDemo(t)

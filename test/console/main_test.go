@@ -1,5 +1,5 @@
-// Package console_test uses the operators' console as a person does, in a real browser. What
-// the console answers to each request is tested in internal/api/console.
+// Package console_test uses the operators' console in a real browser. Package internal/api/console
+// tests the answers to single requests.
 package console_test
 
 import (

@@ -17,12 +17,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var screenshots = flag.String("screenshots", "", "directory where the pictures of docs/console.md are written")
+var screenshots = flag.String("screenshots", "", "directory where the pictures of docs/operator.md are written")
 
-// maxPicture is how large a picture of the documents may be, in bytes.
+// maxPicture is the size limit of one picture in bytes.
 const maxPicture = 80 << 10
 
-// TestScreenshots makes the pictures of docs/console.md, where -screenshots asks for them.
+// TestScreenshots writes the pictures of docs/operator.md if -screenshots is set.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("makes pictures; give -screenshots a directory")
@@ -43,7 +43,6 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// picture writes a view, light and dark.
 func (d *demo) picture(b *browser, v view, suffix string) {
 	b.t.Helper()
 	b.goTo(v.path)
@@ -76,7 +75,8 @@ func (d *demo) picture(b *browser, v view, suffix string) {
 	}
 }
 
-// paletted is a picture with the 256 colours that it has most of; others become the nearest one.
+// paletted reduces a picture to its 256 most frequent colours. Other pixels get the nearest of
+// these.
 func paletted(t *testing.T, data []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(data))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTryAChat: its text comes in piece by piece.
+// TestTryAChat proves that the reply of a chat arrives in pieces.
 func TestTryAChat(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t).base)
@@ -31,7 +31,7 @@ func TestTryAChat(t *testing.T) {
 	b.shows("completed")
 }
 
-// TestTryAVideo: it is followed to its end, and can be played.
+// TestTryAVideo proves that a video is followed to its end and can be played.
 func TestTryAVideo(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t).base)
@@ -42,7 +42,8 @@ func TestTryAVideo(t *testing.T) {
 	b.plays()
 }
 
-// TestTryAVideoOfEveryProtocol: the form sends what the model's route takes.
+// TestTryAVideoOfEveryProtocol proves that the form sends a request that the model's route accepts,
+// for each protocol.
 func TestTryAVideoOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t).base)
@@ -55,14 +56,14 @@ func TestTryAVideoOfEveryProtocol(t *testing.T) {
 	}
 }
 
-// plays waits for a player that has loaded its video.
+// plays waits for a player that has loaded the video.
 func (b *browser) plays() {
 	b.t.Helper()
 	b.until("player", `!document.getElementById("try-video").hidden`)
 	b.until("video", `document.getElementById("try-video").duration > 0`)
 }
 
-// TestTryIsRefused says why.
+// TestTryIsRefused proves that Try shows the code of a refused request.
 func TestTryIsRefused(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t).base)
@@ -72,7 +73,8 @@ func TestTryIsRefused(t *testing.T) {
 	b.shows("model_not_found")
 }
 
-// TestTryWithAKey: where tenants have keys, one is asked for, and with it the answers come.
+// TestTryWithAKey proves that Try works with a tenant key, and keeps the key out of the command
+// shown.
 func TestTryWithAKey(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t, withOperators, withTenants("acme")).base).login(opsKey)
@@ -88,7 +90,8 @@ func TestTryWithAKey(t *testing.T) {
 	b.shows("The player sends no key")
 }
 
-// TestTheCurlCommandWorks as it is shown, whatever the prompt has in it.
+// TestTheCurlCommandWorks proves that the command shown works unchanged with shell metacharacters
+// in the prompt.
 func TestTheCurlCommandWorks(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")

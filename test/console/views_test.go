@@ -13,10 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// widths are those of a phone and of a screen.
+// widths are the widths of a phone and a screen in pixels.
 var widths = []int64{390, 1280}
 
-// fits fails where a page is wider than its window.
+// fits fails if a page is wider than a phone or a screen.
 func (b *browser) fits(name string) {
 	b.t.Helper()
 	for _, width := range widths {
@@ -32,7 +32,8 @@ func (b *browser) fits(name string) {
 	}
 }
 
-// TestEveryViewIsShown, with something in it, on a screen and on a phone.
+// TestEveryViewIsShown proves that every filled view appears without an alert and fits a phone and
+// a screen.
 func TestEveryViewIsShown(t *testing.T) {
 	t.Parallel()
 	d, b := startDemo(t)
@@ -46,7 +47,7 @@ func TestEveryViewIsShown(t *testing.T) {
 	}
 }
 
-// TestEveryViewIsEmpty says so, and what to do, where there is nothing yet.
+// TestEveryViewIsEmpty proves that each view of a service without routes and jobs explains itself.
 func TestEveryViewIsEmpty(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t, func(c *config.Config) { c.Upstreams, c.Routes, c.Sandbox.Enabled = nil, nil, false }).base)
@@ -70,7 +71,8 @@ func TestEveryViewIsEmpty(t *testing.T) {
 	}
 }
 
-// TestEveryViewSaysWhatIsWrong, and keeps what was typed, so that it can be put right.
+// TestEveryViewSaysWhatIsWrong proves that views report invalid parameters and keep the typed
+// filter for correction.
 func TestEveryViewSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t).base)
@@ -96,7 +98,8 @@ func TestEveryViewSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTenThousandJobs are listed page by page, and names that are as long as may be fit.
+// TestTenThousandJobs proves that 10,000 jobs are listed page by page and that names of the maximum
+// length fit.
 func TestTenThousandJobs(t *testing.T) {
 	t.Parallel()
 	const jobs = 10_000
@@ -134,7 +137,7 @@ func TestTenThousandJobs(t *testing.T) {
 	}
 }
 
-// ended is the last event of a job that failed with a text.
+// ended returns the last event of a failed job whose upstream ID, status and error are text.
 func ended(t *testing.T, item *genbusv1.WorkItem, upstream, key, text string) task.Event {
 	t.Helper()
 	v, ok := task.FromWork(item).Job.(*genbusv1.VideoTask)

@@ -25,22 +25,21 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Keys of withKeys.
+// Keys set by withOperators.
 const (
 	opsKey    = "gb_operator-key-0123456789"
 	viewerKey = "gb_viewer-key-0123456789"
 )
 
-// world is a service in this process, and its upstream.
 type world struct {
 	t    *testing.T
-	base string // of HTTP
+	base string // URL
 	js   jetstream.JetStream
 	enc  publisher.Encoder
 }
 
-// start runs a service on free ports until the test ends, as `serve --sandbox` does but for what
-// is changed.
+// start runs a service on free ports until the test ends. It is configured like `serve --sandbox`
+// plus changes. Without a Chromium it skips the test.
 func start(t *testing.T, changes ...func(*config.Config)) *world {
 	t.Helper()
 	if _, err := chromium(); err != nil {
@@ -83,7 +82,6 @@ func start(t *testing.T, changes ...func(*config.Config)) *world {
 	return &world{t: t, base: "http://" + s.HTTPAddr().String(), js: js, enc: publisher.Encoder{Names: s.Names()}}
 }
 
-// startSandbox starts an upstream, and gives its address.
 func startSandbox(t *testing.T, o sandbox.Options) string {
 	t.Helper()
 	up, err := sandbox.Start("127.0.0.1:0", o)
@@ -94,7 +92,7 @@ func startSandbox(t *testing.T, o sandbox.Options) string {
 	return up.URL()
 }
 
-// withOperators configures one who acts, and one who only reads.
+// withOperators configures a key for actions and a read-only key.
 func withOperators(c *config.Config) {
 	c.OperatorKeys = []config.OperatorKey{
 		{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)},
@@ -102,7 +100,6 @@ func withOperators(c *config.Config) {
 	}
 }
 
-// withTenants configures a key for each tenant.
 func withTenants(names ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		for _, name := range names {
@@ -113,7 +110,8 @@ func withTenants(names ...string) func(*config.Config) {
 
 func keyOf(tenant string) string { return "gb_" + tenant + "-key-0123456789" }
 
-// call calls the API, and gives the answer's header and body.
+// call sends an API request and returns the header and body of the response. It fails unless the
+// status is 2xx.
 func (w *world) call(method, path, key string, body any, headers ...string) (http.Header, []byte) {
 	w.t.Helper()
 	data, err := json.Marshal(body)
@@ -146,14 +144,12 @@ func (w *world) call(method, path, key string, body any, headers ...string) (htt
 	return res.Header, answer
 }
 
-// request is a job that a tenant asks for.
 type request struct {
 	tenant, model, labels, id string
-	// behaviour is how the sandbox treats it.
+	// behaviour tells the sandbox how to treat the request.
 	behaviour map[string]any
 }
 
-// caller is the key and the headers of a request.
 func (q request) caller() (key string, headers []string) {
 	if q.tenant != "" {
 		key = keyOf(q.tenant)
@@ -167,7 +163,7 @@ func (q request) caller() (key string, headers []string) {
 	return key, headers
 }
 
-// video submits a video, and gives the job's page.
+// video submits a video and returns the path of the job's page.
 func (w *world) video(q request) string {
 	w.t.Helper()
 	key, headers := q.caller()
@@ -177,7 +173,7 @@ func (w *world) video(q request) string {
 	return w.page("video", q.tenant, h)
 }
 
-// chat submits a chat for which no one waits, and gives the job's page.
+// chat submits a queued chat and returns the path of the job's page.
 func (w *world) chat(q request) string {
 	w.t.Helper()
 	key, headers := q.caller()
@@ -203,10 +199,9 @@ func jobPath(kind, tenant, id string) string {
 	return fmt.Sprintf("/console/jobs/%s/%s/%s", kind, tenant, id)
 }
 
-// idOf is the id of a job's page.
 func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// letter stores a dead letter, and gives its sequence.
+// letter stores a dead letter and returns its sequence.
 func (w *world) letter(l *genbusv1.DeadLetter) uint64 {
 	w.t.Helper()
 	data, err := proto.Marshal(l)
@@ -220,8 +215,8 @@ func (w *world) letter(l *genbusv1.DeadLetter) uint64 {
 	return ack.Sequence
 }
 
-// events stores events in the log as writers of jobs do, without any job: so there are as many
-// as wanted, with whatever they say.
+// events publishes events directly to the log, without running jobs. This allows any number of
+// events with any content.
 func (w *world) events(all ...task.Event) {
 	w.t.Helper()
 	for _, e := range all {

@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// bufferedAnswer is how much of an answer is kept before it is sent in chunks.
+// bufferedAnswer is the length in bytes beyond which an answer is sent in chunks.
 const bufferedAnswer = 64 << 10
 
-// answer is the http.ResponseWriter that the sandbox writes to. A short answer is
-// kept until finish and sent with its length; one that is flushed, or long, goes
-// out as it comes. The first error sticks.
+// answer is the http.ResponseWriter of the sandbox. It keeps a short answer until finish and sends
+// it with its length. An answer that is flushed or long goes out as it is written. The first error
+// sticks.
 type answer struct {
 	ctx  context.Context
 	req  *http.Request
@@ -24,12 +24,12 @@ type answer struct {
 
 	header  http.Header
 	status  int
-	body    bytes.Buffer // what is not sent yet
-	copy    bytes.Buffer // what the handler has written, when copied is set
+	body    bytes.Buffer // not sent yet
+	copy    bytes.Buffer // everything written, if copied is set
 	copied  bool
-	hold    bool             // nothing is sent
-	sent    func(status int) // told of the status line
-	stream  bool             // the head is sent
+	hold    bool             // send nothing
+	sent    func(status int) // called with the status line
+	stream  bool             // the head was sent
 	chunked bool
 	events  int
 	err     error
@@ -39,13 +39,13 @@ func newAnswer(ctx context.Context, to io.Writer, r *http.Request, p plan) *answ
 	return &answer{ctx: ctx, req: r, plan: p, out: outlet{ctx: ctx, to: to, wait: p.wait, drip: p.drip}, header: http.Header{}}
 }
 
-// Header is as http.ResponseWriter has it.
+// Header implements http.ResponseWriter.
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader is as http.ResponseWriter has it.
+// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
 
-// Write keeps or sends p.
+// Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	if a.copied {
@@ -58,7 +58,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), a.err
 }
 
-// FlushError sends what is kept. In a stream of events it follows each of them.
+// FlushError sends the kept data. The sandbox calls it after each event of a stream.
 func (a *answer) FlushError() error {
 	a.WriteHeader(http.StatusOK)
 	if a.hold {
@@ -72,7 +72,7 @@ func (a *answer) FlushError() error {
 	return a.err
 }
 
-// produced is all that the handler has written.
+// produced returns everything that the handler has written.
 func (a *answer) produced() []byte {
 	if a.copied {
 		return a.copy.Bytes()
@@ -80,7 +80,7 @@ func (a *answer) produced() []byte {
 	return a.body.Bytes()
 }
 
-// pass sends what is kept, after the head.
+// pass sends the kept data, after the head.
 func (a *answer) pass() {
 	if !a.stream {
 		a.stream = true
@@ -110,14 +110,13 @@ func (a *answer) send(p []byte) {
 	}
 }
 
-// sendHead sends the status line and the headers.
 func (a *answer) sendHead() {
 	if a.req.Close || !a.req.ProtoAtLeast(1, 1) {
 		a.header.Set("Connection", "close")
 	}
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "HTTP/1.1 %03d %s\r\n", a.status, http.StatusText(a.status))
-	_ = a.header.Write(&head) // into memory
+	_ = a.header.Write(&head) // never fails in memory
 	head.WriteString("\r\n")
 	if a.sent != nil {
 		a.sent(a.status)
@@ -125,8 +124,8 @@ func (a *answer) sendHead() {
 	a.send(head.Bytes())
 }
 
-// finish sends the rest; nil when the whole answer was written while the client
-// was there. A client that leaves at the last byte has had it all.
+// finish sends the rest. It returns nil if the whole answer was written while the client was
+// connected. A client that disconnects at the last byte has received all of it.
 func (a *answer) finish() error {
 	a.WriteHeader(http.StatusOK)
 	if a.err == nil && a.ctx.Err() != nil {
@@ -170,7 +169,7 @@ func (a *answer) sendWhole() {
 	a.send(body)
 }
 
-// middle does what the plan wants in the middle of the answer.
+// middle acts on the plan in the middle of the answer.
 func (a *answer) middle() {
 	switch {
 	case a.err != nil || a.plan.end == whole:

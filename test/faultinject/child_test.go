@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// childEnv makes the test binary a child of the process tests.
+// childEnv is the environment variable that turns the test binary into a child process. Its value
+// selects the child's behaviour.
 const childEnv = "FAULTTEST_CHILD"
 
-// beChild is the child: it acts as it is told and gives its exit status.
+// beChild runs the child and returns its exit status.
 func beChild(act string) int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -22,7 +23,7 @@ func beChild(act string) int {
 	case "fail":
 		fmt.Println("cannot go on:", arg)
 		return 3
-	case "beat": // a line every few milliseconds
+	case "beat": // prints a line every few milliseconds
 		for {
 			select {
 			case <-time.After(2 * time.Millisecond):
@@ -32,7 +33,7 @@ func beChild(act string) int {
 				return 0
 			}
 		}
-	default: // the leash
+	default: // leash: runs until stdin ends
 		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 			return 1
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// controls are the paths by which another process uses an Upstream.
+// controls returns the handler through which other processes use an Upstream.
 func (u *Upstream) controls() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /faultinject/ledger", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.MarshalWrite(w, u.Record()) // a client that has left is noticed by its connection
+		_ = json.MarshalWrite(w, u.Record()) // a client that disconnects shows on its connection
 	})
 	mux.HandleFunc("PUT /faultinject/mix", func(w http.ResponseWriter, r *http.Request) {
 		var m Mix
@@ -31,7 +31,7 @@ func (u *Upstream) controls() http.Handler {
 	return mux
 }
 
-// ReadRecord reads the ledger of the Upstream at url, of this or another process.
+// ReadRecord reads the ledger of the Upstream at url, in this or another process.
 func ReadRecord(ctx context.Context, url string) (Record, error) {
 	var r Record
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/faultinject/ledger", nil)
@@ -52,6 +52,5 @@ func ReadRecord(ctx context.Context, url string) (Record, error) {
 	return r, nil
 }
 
-// oneShot keeps no connection, so that what it asks is always asked of the server
-// that is there now.
+// oneShot keeps no connections, so that each request reaches the server that listens now.
 var oneShot = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -22,7 +22,7 @@ func TestLedgerOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Zones and clocks of this process do not travel.
+	// JSON carries neither time zones nor monotonic clocks.
 	if diff := cmp.Diff(u.Record(), got, cmpopts.EquateApproxTime(0), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}

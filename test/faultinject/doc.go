@@ -1,25 +1,22 @@
-// Package faultinject makes trouble for a whole genbus: an upstream that
-// misbehaves and keeps a ledger, network links that can be cut, processes that
-// can be killed, and a cluster of real broker nodes made of them. It judges
-// nothing; what must hold under the trouble is the matter of package check.
+// Package faultinject causes faults for a whole genbus deployment. It has an upstream that
+// misbehaves and keeps a ledger, network links that can be cut, processes that can be killed, and a
+// cluster of real broker nodes built from these. Package check decides what must hold under the
+// faults.
 //
-// It is for tests and for cmd/soak. It takes contexts and returns errors, so that
-// both can use it.
+// Tests and cmd/soak both use it, so it takes contexts and returns errors.
 //
-// # What is not simulated
+// # Not simulated
 //
-// Power loss is not; test/powercut cuts the power. SIGKILL ends a process but not
-// the kernel, so everything that a process has written survives, synced or not:
-// what the tests show holds for crashes of processes and for cut networks, and says
-// nothing of whether a write reached the disk. Clocks do not jump, disks do not fill
-// or lie, and bytes are never changed on their way.
+// Power loss is simulated by test/powercut only. SIGKILL ends a process but not the kernel, so
+// everything that the process has written survives, synced or not. Test results are valid for
+// crashed processes and cut networks, but do not show whether a write reached the disk. The package
+// does not change clocks, fill disks or corrupt bytes on the way.
 //
 // # Replaying
 //
-// What an [Upstream] does to a request depends on its seed, on the kind of the
-// request, on the Idempotency-Key (of a poll: that of the task's create), and on
-// how many such requests came before; not on the order in which requests of
-// different jobs arrive. The same seed with the same mix therefore meets the same
-// job with the same faults. When processes are killed and links are cut is up to
-// the caller.
+// What an [Upstream] does to a request depends on its seed, on the kind of the request, on the
+// Idempotency-Key (for a poll, the key of the task's create), and on the number of earlier requests
+// of that kind and key. It does not depend on the order in which requests of different jobs arrive.
+// Therefore the same seed and mix give the same job the same faults. The caller decides when to
+// kill processes and cut links.
 package faultinject

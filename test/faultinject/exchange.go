@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/brief"
 )
 
-// movedPath is where redirects point to.
+// movedPath is the prefix of redirect targets.
 const movedPath = "/faultinject/moved"
 
 var (
@@ -22,7 +22,7 @@ var (
 	errGone = errors.New("the client has left")
 )
 
-// exchange is one request and what becomes of it.
+// exchange is one request and its answer.
 type exchange struct {
 	wire     *wire
 	req      *http.Request
@@ -31,10 +31,10 @@ type exchange struct {
 	body     []byte
 	nth      int
 	decision Decision
-	post     *Post // nil for what is not in the ledger
+	post     *Post // nil if the ledger does not record the request
 }
 
-// run answers the request; an error means that the connection must be reset.
+// run answers the request. An error means that the connection must be reset.
 func (x *exchange) run() error {
 	u := x.wire.upstream
 	if path, moved := strings.CutPrefix(x.req.URL.Path, movedPath); moved {
@@ -50,7 +50,7 @@ func (x *exchange) run() error {
 	return x.noted(x.req.URL.Path, x.meet)
 }
 
-// moved serves a request that has followed a redirect.
+// moved serves a request that followed a redirect.
 func (x *exchange) moved(path string) error {
 	followed := x.req.URL.Path
 	x.req.URL.Path, x.req.URL.RawPath = path, ""
@@ -63,7 +63,7 @@ func (x *exchange) moved(path string) error {
 	})
 }
 
-// noted answers a request by answer, and keeps the ledger of a create or chat.
+// noted runs answer. It records creates and chats in the ledger.
 func (x *exchange) noted(path string, answer func() error) error {
 	l := x.wire.upstream.ledger
 	if x.op == OpCreate || x.op == OpChat {
@@ -75,7 +75,7 @@ func (x *exchange) noted(path string, answer func() error) error {
 	return err
 }
 
-// count counts the request and gives the name under which it does.
+// count counts the request and returns the name under which it is counted.
 func (x *exchange) count() (string, error) {
 	name, err := x.name()
 	if err != nil {
@@ -86,7 +86,7 @@ func (x *exchange) count() (string, error) {
 	return name, nil
 }
 
-// decide says what the request meets.
+// decide chooses the fault of the request.
 func (x *exchange) decide() error {
 	name, err := x.count()
 	if err != nil {
@@ -99,8 +99,8 @@ func (x *exchange) decide() error {
 	return nil
 }
 
-// name is what a request is counted under. A body is read before its time only
-// where the headers do not tell it.
+// name returns the name under which a request is counted. It reads the body only if the headers do
+// not have the name.
 func (x *exchange) name() (string, error) {
 	if x.op == OpPoll {
 		if id := polledID(x.req); id != "" {
@@ -118,14 +118,13 @@ func (x *exchange) name() (string, error) {
 	return Marker(x.body), nil
 }
 
-// marked notes the marker of what has been read of a body.
+// marked records the marker of the part of the body read so far.
 func (x *exchange) marked(body []byte) {
 	if m := Marker(body); m != "" {
 		x.wire.upstream.ledger.update(x.post, func(p *Post) { p.Marker = m })
 	}
 }
 
-// read reads the body, once.
 func (x *exchange) read() error {
 	if x.body != nil {
 		return nil
@@ -145,12 +144,11 @@ func (x *exchange) read() error {
 	return nil
 }
 
-// good answers well.
 func (x *exchange) good(h http.Handler) error {
 	return x.serve(h, plan{})
 }
 
-// meet lets the request meet its fault.
+// meet applies the chosen fault.
 func (x *exchange) meet() error {
 	if err := x.decide(); err != nil {
 		return err
@@ -184,7 +182,7 @@ func (x *exchange) meet() error {
 	return x.serve(x.wire.upstream.sandbox, x.plan())
 }
 
-// serve lets h answer as p says.
+// serve lets h answer according to p.
 func (x *exchange) serve(h http.Handler, p plan) error {
 	if err := x.read(); err != nil {
 		return err
@@ -196,11 +194,11 @@ func (x *exchange) serve(h http.Handler, p plan) error {
 		x.learn(a)
 		return err
 	}
-	x.learn(a) // before the client learns it: its checks read this
+	x.learn(a) // before finish, because a client that has its answer may check the ledger at once
 	return a.finish()
 }
 
-// replace lets the sandbox take the work on and answers something else.
+// replace lets the sandbox accept the request, but sends a different answer.
 func (x *exchange) replace() error {
 	ctx, stop := x.wire.watch(x.wire.upstream.ctx)
 	defer stop()
@@ -219,7 +217,7 @@ func (x *exchange) replace() error {
 	return a.finish()
 }
 
-// answer notes the status in the ledger as soon as it is sent.
+// answer returns an answer that records its status in the ledger when it is sent.
 func (x *exchange) answer(ctx context.Context, p plan) *answer {
 	a := newAnswer(ctx, x.wire.conn, x.req, p)
 	a.sent = func(status int) { x.wire.upstream.ledger.update(x.post, func(p *Post) { p.Status = status }) }
@@ -234,7 +232,7 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// learn notes what the sandbox made of the request.
+// learn records whether the sandbox accepted the request.
 func (x *exchange) learn(a *answer) {
 	if x.post == nil || cmp.Or(a.status, http.StatusOK) >= 300 {
 		return
@@ -250,8 +248,8 @@ func (x *exchange) learn(a *answer) {
 	}
 }
 
-// call runs a handler; an error means that it has cut the connection, which the
-// sandbox does by a panic.
+// call runs a handler. An error means that the handler cut the connection, which the sandbox does
+// with a panic.
 func call(h http.Handler, a *answer, r *http.Request) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -5,79 +5,78 @@ import "slices"
 // Op is the kind of a request to the upstream.
 type Op string
 
-// The requests that can meet a fault.
+// The kinds of requests that can have a fault.
 const (
-	OpCreate Op = "create" // a video create, in any protocol
-	OpPoll   Op = "poll"   // a read of a video task, in any protocol
-	OpChat   Op = "chat"   // a chat completion
+	OpCreate Op = "create" // video create, in any protocol
+	OpPoll   Op = "poll"   // read of a video task, in any protocol
+	OpChat   Op = "chat"   // chat completion
 )
 
 // Fault is what an Upstream does to a request.
 type Fault string
 
-// The faults. Where "accepted" is said of one, the work was taken on and is paid
-// for: a create has made its task, a chat has run to its end.
+// The faults. "Accepted" means that the work was accepted and is paid for: a create has created its
+// task, a chat has run to its end.
 const (
-	// None is good behaviour.
+	// None answers without a fault.
 	None Fault = ""
-	// Latency answers well, but late by up to Timing.Latency.
+	// Latency answers correctly, but up to Timing.Latency late.
 	Latency Fault = "latency"
-	// Drip answers well, in pieces of a few bytes with Timing.Drip between them.
+	// Drip answers correctly, in pieces of a few bytes with Timing.Drip between them.
 	Drip Fault = "drip"
 
-	// TooMany answers 429, TooManyLater with Retry-After: 1. Nothing is accepted.
+	// TooMany answers 429, TooManyLater adds Retry-After: 1. Not accepted.
 	TooMany      Fault = "429"
 	TooManyLater Fault = "429_retry_after"
-	// BadGateway and Unavailable answer 502 and 503. Nothing is accepted, which the
-	// caller cannot know.
+	// BadGateway and Unavailable answer 502 and 503. Not accepted, but the caller cannot know this.
 	BadGateway  Fault = "502"
 	Unavailable Fault = "503"
 	// InternalAfter answers 500. Accepted.
 	InternalAfter Fault = "500_accepted"
-	// Redirect answers 307 with another path of this upstream, below movedPath. A
-	// request that arrives there is counted like every other and served well.
+	// Redirect answers 307 with another path of this upstream, below movedPath. A request to that
+	// path is counted like any other and answered without a fault.
 	Redirect Fault = "redirect"
 
-	// ResetBefore resets the connection with the headers read and the body unread, of which
-	// something has arrived.
+	// ResetBefore resets the connection when the headers are read and the body has begun to arrive,
+	// but is unread.
 	ResetBefore Fault = "reset_before"
-	// ResetDuring resets it with half of the body read.
+	// ResetDuring resets the connection when half of the body is read.
 	ResetDuring Fault = "reset_during"
-	// ResetAccepted resets it instead of an answer. Accepted.
+	// ResetAccepted resets the connection instead of answering. Accepted.
 	ResetAccepted Fault = "reset_accepted"
-	// CutAnswer resets it in the middle of the answer; of a stream, after some
-	// events. Accepted.
+	// CutAnswer resets the connection in the middle of the answer, or after some events of a
+	// stream. Accepted.
 	CutAnswer Fault = "cut_answer"
 
-	// HTML answers 200 with a page, TruncatedJSON with the start of the good answer
-	// (its Content-Length fits), Binary with random bytes, GzipBomb with 256 MiB of
-	// spaces behind Content-Encoding: gzip. Accepted.
+	// HTML answers 200 with a page, TruncatedJSON with the beginning of the correct answer and a
+	// matching Content-Length, Binary with random bytes, and GzipBomb with 256 MiB of spaces as
+	// Content-Encoding: gzip. Accepted.
 	HTML          Fault = "html"
 	TruncatedJSON Fault = "truncated_json"
 	Binary        Fault = "binary"
 	GzipBomb      Fault = "gzip_bomb"
 
-	// TaskNeverEnds, TaskLate, TaskBackwards and TaskFails answer a create well and
-	// make a task that runs for a week; that completes Timing.Late after the create;
-	// whose words go from running to waiting to running to completed; that fails.
+	// TaskNeverEnds, TaskLate, TaskBackwards and TaskFails answer a create correctly. The task then
+	// runs for a week; completes Timing.Late after the create; reports running, waiting, running
+	// and completed; or fails.
 	TaskNeverEnds Fault = "task_never_ends"
 	TaskLate      Fault = "task_late"
 	TaskBackwards Fault = "task_backwards"
 	TaskFails     Fault = "task_fails"
 
-	// NotFound, PollErrors and PollGarbage answer some polls of a task in a row with
-	// 404, with 5xx, and with what is no answer.
+	// NotFound, PollErrors and PollGarbage answer several consecutive polls of a task with 404,
+	// with 5xx, or with an invalid answer.
 	NotFound    Fault = "404"
 	PollErrors  Fault = "poll_errors"
 	PollGarbage Fault = "poll_garbage"
 
-	// StreamStall stops a chat's answer in its middle and leaves the connection
-	// open, OversizedLine makes one line of it 48 MiB long.
+	// StreamStall stops a chat's answer in the middle and keeps the connection open. OversizedLine
+	// makes one line of the answer 48 MiB long.
 	StreamStall   Fault = "stream_stall"
 	OversizedLine Fault = "oversized_line"
 )
 
-// answerFaults can meet every op.
+// answerFaults apply to every op.
 var answerFaults = []Fault{
 	Latency, Drip, TooMany, TooManyLater, BadGateway, Unavailable, InternalAfter, Redirect,
 	ResetBefore, ResetDuring, ResetAccepted, CutAnswer, HTML, TruncatedJSON, Binary, GzipBomb,
@@ -89,10 +88,10 @@ var opFaults = map[Op][]Fault{
 	OpChat:   slices.Concat(answerFaults, []Fault{StreamStall, OversizedLine}),
 }
 
-// outages meet outageLength polls of a task in a row.
+// outages affect outageLength consecutive polls of a task.
 var outages = []Fault{NotFound, PollErrors, PollGarbage}
 
 const outageLength = 5
 
-// FaultsOf lists the faults that op can meet, always in the same order.
+// FaultsOf lists the faults that apply to op, always in the same order.
 func FaultsOf(op Op) []Fault { return slices.Clone(opFaults[op]) }

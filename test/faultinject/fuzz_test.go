@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzAnswers reads whatever an upstream or a client may send.
+// FuzzAnswers parses arbitrary bodies of clients and upstreams.
 func FuzzAnswers(f *testing.F) {
 	for _, seed := range []string{
 		videoBody, chatBody, streamBody,
@@ -27,7 +27,7 @@ func FuzzAnswers(f *testing.F) {
 		if id := taskIDOf(body); id != "" && !bytes.ContainsRune(body, '{') {
 			t.Errorf("an id %q without an object", id)
 		}
-		// A stream of one event holds what its data holds.
+		// A stream of one event has the content of its data.
 		if text := contentIn(body); text != "" && !bytes.ContainsAny(body, "\n") && contentOf(append([]byte("data: "), body...)) != text {
 			t.Errorf("%q is lost in a stream", strings.ToValidUTF8(text, "?"))
 		}

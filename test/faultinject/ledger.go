@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ledger keeps what an Upstream has seen. It is safe for concurrent use.
+// ledger records what an Upstream has seen. It is safe for concurrent use.
 type ledger struct {
 	mu      sync.Mutex
-	posts   []*Post // in the order of their arrival
+	posts   []*Post // in order of arrival
 	tasks   []PaidTask
-	origins map[string]string // of each task: what its polls are counted under
-	seen    map[string]int    // requests by op and key
+	origins map[string]string // by task ID: the name under which its polls are counted
+	seen    map[string]int    // number of requests by op and key
 	faults  map[string]int
 	polls   int64
 }
@@ -23,7 +23,7 @@ func newLedger() *ledger {
 	return &ledger{origins: map[string]string{}, seen: map[string]int{}, faults: map[string]int{}}
 }
 
-// next counts a request of a key, from 1.
+// next counts a request of a key and returns its number, from 1.
 func (l *ledger) next(op Op, key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +35,6 @@ func (l *ledger) next(op Op, key string) int {
 	return l.seen[name]
 }
 
-// decided counts a fault.
 func (l *ledger) decided(op Op, f Fault) {
 	if f == None {
 		return
@@ -45,7 +44,7 @@ func (l *ledger) decided(op Op, f Fault) {
 	l.faults[string(op)+"/"+string(f)]++
 }
 
-// add keeps a post; the caller changes it by update alone from here on.
+// add records a post. Callers must change it only through update.
 func (l *ledger) add(p Post) *Post {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +52,7 @@ func (l *ledger) add(p Post) *Post {
 	return &p
 }
 
-// update changes a post, unless it is nil.
+// update changes a post. A nil post is ignored.
 func (l *ledger) update(p *Post, change func(*Post)) {
 	if p == nil {
 		return
@@ -63,8 +62,8 @@ func (l *ledger) update(p *Post, change func(*Post)) {
 	change(p)
 }
 
-// paid notes that a post has made a task. A task that the sandbox has given before,
-// for the same key, is noted once.
+// paid records the task of a post. A task that the sandbox returns again for the same key is
+// recorded once.
 func (l *ledger) paid(p *Post, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,9 +77,9 @@ func (l *ledger) paid(p *Post, id string) {
 	l.tasks = append(l.tasks, PaidTask{ID: id, Key: p.Key, Marker: p.Marker, Time: time.Now(), Fault: p.Fault})
 }
 
-// origin is what the polls of a task are counted under: the key of its create, so
-// that a seed meets the same job's polls with the same faults; for an unknown id
-// the id.
+// origin returns the name under which the polls of a task are counted. It derives from the key of
+// the create, so that a seed gives the polls of the same job the same faults. For an unknown task
+// it is the ID.
 func (l *ledger) origin(id string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,7 @@ func (l *ledger) origin(id string) string {
 	return id
 }
 
-// read lets look at what is kept; nothing of it may be held on to.
+// read calls look under the lock. look must not retain anything.
 func (l *ledger) read(look func(*ledger)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

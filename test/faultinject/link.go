@@ -13,17 +13,16 @@ import (
 type CutMode int
 
 const (
-	// Blackhole holds every byte and every close, both ways, as a network does that
-	// drops packets: no side is notified. New connections are accepted and hear nothing.
-	// What was held is delivered by Heal.
+	// Blackhole holds all bytes and closes in both directions, like a network that drops packets.
+	// No side is notified. New connections are accepted but silent. Heal delivers everything held.
 	Blackhole CutMode = iota
-	// Reset resets every connection, and new ones as they come, which some clients
-	// see as a failed dial and some as a failed first read.
+	// Reset resets every connection, including new ones. A client may see this as a failed dial or
+	// as a failed first read.
 	Reset
 )
 
-// Link is a TCP proxy from an address of its own to one target, which can be cut,
-// healed and slowed. It is safe for concurrent use.
+// Link is a TCP proxy to one target that can be cut, healed and slowed. It is safe for concurrent
+// use.
 type Link struct {
 	target   string
 	listener net.Listener
@@ -31,18 +30,17 @@ type Link struct {
 
 	mu      sync.Mutex
 	cut     bool
-	mode    CutMode       // valid when cut
+	mode    CutMode       // valid if cut
 	pass    chan struct{} // closed while bytes may pass
-	after   []byte        // what holds the answers once it is sent; nil for nothing
-	held    chan struct{} // closed when it is sent; nil with after
+	after   []byte        // text after which answers are held; nil for none
+	held    chan struct{} // closed when the text is sent; nil without after
 	answers chan struct{} // closed while answers may pass
 	delay   time.Duration
 	pipes   map[*pipe]struct{} // nil once closed
 }
 
-// NewLink listens on a free port of 127.0.0.1 and forwards to target, such as
-// "127.0.0.1:4222". The target is dialled for each connection; one that cannot be
-// reached resets it.
+// NewLink listens on a free port of 127.0.0.1 and forwards to target, such as "127.0.0.1:4222". It
+// dials the target for each connection, and resets the connection if that fails.
 func NewLink(target string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,10 +56,10 @@ func NewLink(target string) (*Link, error) {
 	return l, nil
 }
 
-// Addr is the address to connect to, such as "127.0.0.1:40222".
+// Addr returns the address to connect to, such as "127.0.0.1:40222".
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Conns is the number of connections, those that are held included.
+// Conns returns the number of connections, including held ones.
 func (l *Link) Conns() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +81,7 @@ func (l *Link) Cut(mode CutMode) {
 	}
 }
 
-// Heal ends a cut. A delay stays.
+// Heal ends a cut. It keeps the delay.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,17 +91,17 @@ func (l *Link) Heal() {
 	}
 }
 
-// Delay adds d to the way of each byte, in each direction; 0 ends it.
+// Delay delays each byte by d in each direction. 0 ends the delay.
 func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay = d
 }
 
-// HoldAnswers holds what the target sends, on every connection, from the moment at which
-// text is on its way to the target until ReleaseAnswers: the target acts on the text, and
-// no client learns of it. The text is not empty. The returned channel is closed at that
-// moment, and never where the answers are released before it, or another text is named.
+// HoldAnswers holds all data from the target, on every connection, once text is on its way to the
+// target, until ReleaseAnswers. The target acts on the text, but no client receives its answer.
+// text must not be empty. The returned channel is closed when the hold begins. It stays open if the
+// hold is released or replaced before that.
 func (l *Link) HoldAnswers(text []byte) (held <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +109,7 @@ func (l *Link) HoldAnswers(text []byte) (held <-chan struct{}) {
 	return l.held
 }
 
-// ReleaseAnswers delivers what HoldAnswers has held, and ends it.
+// ReleaseAnswers delivers what HoldAnswers has held, and ends the hold.
 func (l *Link) ReleaseAnswers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +119,8 @@ func (l *Link) ReleaseAnswers() {
 	}
 }
 
-// sending is called with what a connection is about to send: data, and before it the end
-// of what it sent last. It returns the end of both, in which a text may begin.
+// sending inspects data that a connection is about to send. tail is the end of its earlier data.
+// sending returns the new tail, in which a text may begin.
 func (l *Link) sending(tail, data []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +130,7 @@ func (l *Link) sending(tail, data []byte) []byte {
 	}
 	if bytes.Contains(sent, l.after) && !isClosed(l.held) {
 		close(l.held)
-		if isClosed(l.answers) { // an earlier text may hold them already
+		if isClosed(l.answers) { // an earlier text may already hold them
 			l.answers = make(chan struct{})
 		}
 	}
@@ -148,15 +146,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// answerGate is closed while answers may pass.
+// answerGate returns a channel that is closed while answers may pass.
 func (l *Link) answerGate() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.answers
 }
 
-// Close stops listening, resets every connection and waits. It may be called
-// twice.
+// Close stops listening, resets every connection and waits for them to end. It may be called twice.
 func (l *Link) Close() error {
 	err := l.listener.Close()
 	l.mu.Lock()
@@ -180,7 +177,7 @@ func (l *Link) accept() {
 			return
 		}
 		if err != nil {
-			continue // a client that left before it was accepted
+			continue // the client disconnected before the accept
 		}
 		p := newPipe(l, conn)
 		if l.track(p) {
@@ -191,7 +188,7 @@ func (l *Link) accept() {
 	}
 }
 
-// track notes a connection; false when it is to be reset.
+// track adds a connection. It returns false if the connection must be reset.
 func (l *Link) track(p *pipe) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,14 +205,14 @@ func (l *Link) forget(p *pipe) {
 	delete(l.pipes, p)
 }
 
-// gate is closed while bytes may pass.
+// gate returns a channel that is closed while bytes may pass.
 func (l *Link) gate() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pass
 }
 
-// due is when a byte that is here now arrives.
+// due returns when a byte received now is delivered.
 func (l *Link) due() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

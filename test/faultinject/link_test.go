@@ -12,7 +12,8 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// echo is a server that gives back what it hears, and closes when its client does.
+// echo starts an echo server and returns its address. The server closes a connection when the
+// client does.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +64,7 @@ func dialLink(t *testing.T, l *Link) net.Conn {
 	return conn
 }
 
-// hear reads as many bytes as text has, within a time.
+// hear reads as many bytes as text has within a time, and fails if they differ.
 func hear(conn net.Conn, text string, within time.Duration) error {
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
@@ -78,7 +79,7 @@ func hear(conn net.Conn, text string, within time.Duration) error {
 	return nil
 }
 
-// quiet is a time in which an open link would have answered long ago.
+// quiet is longer than an open link needs to answer.
 const quiet = 150 * time.Millisecond
 
 func isSilent(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
@@ -91,7 +92,7 @@ func TestLinkCarries(t *testing.T) {
 	if err := hear(conn, "hello", patience); err != nil {
 		t.Fatal(err)
 	}
-	// A half-close reaches the server, and its close comes back.
+	// A half-close reaches the server, and the server's close comes back.
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestLinkCarries(t *testing.T) {
 	await(t, "the end of the connection", func() bool { return l.Conns() == 0 })
 }
 
-// TestLinkCarriesMuch: more than the link holds, both ways at once.
+// TestLinkCarriesMuch proves that a link carries more than it buffers, both ways at once.
 func TestLinkCarriesMuch(t *testing.T) {
 	t.Parallel()
 	conn := dialLink(t, newTestLink(t, echo(t)))
@@ -146,7 +147,7 @@ func TestBlackhole(t *testing.T) {
 	}
 }
 
-// TestBlackholeHoldsCloses: the other side learns of a close when the link heals.
+// TestBlackholeHoldsCloses proves that a close reaches the other side only after the heal.
 func TestBlackholeHoldsCloses(t *testing.T) {
 	t.Parallel()
 	target, err := net.Listen("tcp", "127.0.0.1:0")
@@ -172,7 +173,7 @@ func TestBlackholeHoldsCloses(t *testing.T) {
 	}
 }
 
-// TestBlackholeForgetsLeavers: a client that gave up before the heal never reaches
+// TestBlackholeForgetsLeavers proves that a client that disconnects during the cut never reaches
 // the target.
 func TestBlackholeForgetsLeavers(t *testing.T) {
 	t.Parallel()
@@ -184,7 +185,7 @@ func TestBlackholeForgetsLeavers(t *testing.T) {
 	await(t, "its end", func() bool { return l.Conns() == 0 })
 }
 
-// refusal is how a link refuses a connection: while it is dialled, or at once after.
+// refusal returns the error of a refused connection, from the dial or the first read.
 func refusal(l *Link) error {
 	conn, err := net.Dial("tcp", l.Addr())
 	if err != nil {
@@ -232,8 +233,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestAnswersAreHeld: from a text on, also one that comes in two pieces, the target hears
-// everything and its answers wait.
+// TestAnswersAreHeld proves that a text, even in two pieces, holds the target's answers on every
+// connection until the release, while the target receives everything.
 func TestAnswersAreHeld(t *testing.T) {
 	t.Parallel()
 	l := newTestLink(t, echo(t))
@@ -275,7 +276,7 @@ func TestAnswersAreHeld(t *testing.T) {
 	}
 }
 
-// TestReleaseBeforeTheText: a hold that was called off says nothing, and holds nothing.
+// TestReleaseBeforeTheText proves that a hold released early has no effect.
 func TestReleaseBeforeTheText(t *testing.T) {
 	t.Parallel()
 	l := newTestLink(t, echo(t))

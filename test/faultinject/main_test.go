@@ -19,10 +19,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m})
 }
 
-// patience bounds what a test waits for.
+// patience bounds the waits of tests.
 const patience = time.Minute
 
-// await asks again until it is so.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -9,16 +9,16 @@ import (
 	"slices"
 )
 
-// Weights are the chances of faults, each from 0 to 1. What their sum leaves to 1
-// is the chance of good behaviour.
+// Weights are the probabilities of faults, each from 0 to 1. The rest up to 1 is the probability of
+// no fault.
 type Weights map[Fault]float64
 
-// Mix says which faults the requests of each kind meet, and how often. Nil means
-// good behaviour. As JSON: {"create":{"429":0.1}}.
+// Mix holds the faults of each kind of request and their probabilities. Nil means no faults. As
+// JSON: {"create":{"429":0.1}}.
 type Mix map[Op]Weights
 
-// Evenly is a mix of all faults, each as likely as the others of its op; share is
-// the chance that a request meets any of them.
+// Evenly returns a mix of all faults, with equal probabilities within an op. share is the
+// probability that a request has any fault.
 func Evenly(share float64) Mix {
 	m := Mix{}
 	for op, faults := range opFaults {
@@ -30,8 +30,8 @@ func Evenly(share float64) Mix {
 	return m
 }
 
-// Validate refuses unknown ops, faults that the op cannot meet, and chances
-// outside of 0 to 1, one by one and in sum.
+// Validate rejects unknown ops, faults that do not apply to the op, and probabilities or sums
+// outside of 0 to 1.
 func (m Mix) Validate() error {
 	for op, weights := range m {
 		sum := 0.0
@@ -59,22 +59,22 @@ func (m Mix) clone() Mix {
 	return out
 }
 
-// Decision is what one request meets.
+// Decision is the fault of one request.
 type Decision struct {
-	// Fault is None for good behaviour.
+	// Fault is None for a request without a fault.
 	Fault Fault
-	// Part says how much of the fault there is, from 0 to 1: how late, how far into
-	// the answer, which of several kinds.
+	// Part is the degree of the fault, from 0 to 1: how late, how far into the answer, or which
+	// variant.
 	Part float64
 }
 
-// Decide says what the n-th request (from 1) of key meets. It depends on nothing
-// but its arguments.
+// Decide returns the fault of the n-th request of key, counted from 1. The result depends only on
+// the arguments.
 func (m Mix) Decide(seed uint64, op Op, key string, n int) Decision {
 	if op == OpPoll {
 		window := (n - 1) / outageLength
 		if d := m.draw(outages, seed, op, key+" outage", window); d.Fault != None {
-			// Not the same garbage for the whole window.
+			// Vary the garbage within the window.
 			d.Part = generator(seed, op, key+" kind", n).Float64()
 			return d
 		}

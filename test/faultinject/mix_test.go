@@ -13,7 +13,7 @@ func TestDecideIsRepeatable(t *testing.T) {
 	met := map[Fault]bool{}
 	for _, op := range []Op{OpCreate, OpPoll, OpChat} {
 		differs := false
-		// Backwards the second time: the order of the questions does not matter.
+		// The second mix is asked in reverse, because the order must not matter.
 		for i := 999; i >= 0; i-- {
 			key, n := fmt.Sprint("key", i/10), 1+i%10
 			d := mix.Decide(7, op, key, n)
@@ -50,7 +50,7 @@ func TestDecideKeepsTheChances(t *testing.T) {
 		share float64
 	}{
 		{OpCreate, ResetAccepted, 0.1}, {OpCreate, TooMany, 0.3}, {OpCreate, None, 0.6},
-		{OpPoll, NotFound, 0.2}, {OpPoll, Latency, 0.08}, // of the polls without an outage
+		{OpPoll, NotFound, 0.2}, {OpPoll, Latency, 0.08}, // in the polls without an outage
 		{OpChat, None, 1},
 	} {
 		if got := counts[want.op][want.fault] / n; math.Abs(got-want.share) > 0.02 {

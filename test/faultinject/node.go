@@ -14,27 +14,27 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// nodeEnv holds a nodeSpec as JSON in the environment of a node's process.
+// nodeEnv is the environment variable that holds the nodeSpec of a node's process as JSON.
 const nodeEnv = "FAULTTEST_NODE"
 
 const (
 	nodeStart = 30 * time.Second
-	// unreachable is what nodes tell each other to connect to: nothing listens
-	// there. NoAdvertise alone keeps addresses from clients, not from routes, and a
-	// route that goes around its Link cannot be cut.
+	// unreachable is the address that nodes advertise. Nothing listens there. NoAdvertise alone
+	// hides addresses from clients but not from routes, and a route that bypasses its Link could
+	// not be cut.
 	unreachable = "127.0.0.1:1"
 
-	// routePool is the server's own default. Each route carries other accounts, one
-	// more the system's, and while one of them is missing, messages are lost.
+	// routePool is the server's default. Each of these routes carries different accounts, and one
+	// more carries the system account. Messages are lost while any of them is missing.
 	routePool     = 3
 	routesPerPair = routePool + 1
 
 	nodeMemory  = 256 << 20
 	nodeStore   = 16 << 30
-	nodePayload = 8 << 20 // by default, as the embedded server of genbus has it
+	nodePayload = 8 << 20 // default, as for the embedded server of genbus
 )
 
-// nodeSpec says what one node is.
+// nodeSpec configures one node.
 type nodeSpec struct {
 	Name       string   `json:"name"`
 	Dir        string   `json:"dir"`
@@ -46,9 +46,9 @@ type nodeSpec struct {
 	MaxPayload int      `json:"max_payload"`
 }
 
-// MaybeServeNode is a node of Nodes, and does not return, in a process that Nodes
-// has started; in any other it does nothing. Nodes runs this very program again,
-// so main and TestMain call it before anything else.
+// MaybeServeNode runs a node and does not return if this process was started by Nodes. Otherwise it
+// does nothing. Nodes starts the current program again, so main and TestMain must call
+// MaybeServeNode first.
 func MaybeServeNode() {
 	raw, ok := os.LookupEnv(nodeEnv)
 	if !ok {
@@ -61,7 +61,7 @@ func MaybeServeNode() {
 	os.Exit(0)
 }
 
-// serveNode runs a server until a signal comes, or its parent is gone.
+// serveNode runs a server until a signal arrives or the parent process ends.
 func serveNode(raw string) error {
 	var spec nodeSpec
 	if err := json.Unmarshal([]byte(raw), &spec); err != nil {
@@ -75,7 +75,7 @@ func serveNode(raw string) error {
 	end := make(chan os.Signal, 2)
 	signal.Notify(end, syscall.SIGTERM, os.Interrupt)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // the leash; it ends with the parent
+		_, _ = io.Copy(io.Discard, os.Stdin) // the leash ends with the parent
 		end <- syscall.SIGTERM
 	}()
 	s.Start()

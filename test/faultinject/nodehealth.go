@@ -12,11 +12,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// healthEvery is the time between two looks at a cluster.
 const healthEvery = 100 * time.Millisecond
 
-// view is what one node says of the cluster (/jsz). Only the leader of a group
-// knows how its replicas are.
+// view is one node's view of the cluster (/jsz). Only the leader of a group knows the state of its
+// replicas.
 type view struct {
 	Meta     *group `json:"meta_cluster"`
 	Accounts []struct {
@@ -31,7 +30,6 @@ type view struct {
 	} `json:"account_details"`
 }
 
-// group is a Raft group.
 type group struct {
 	Leader   string `json:"leader"`
 	Replicas []peer `json:"replicas"`
@@ -43,7 +41,7 @@ type peer struct {
 	Offline bool   `json:"offline"`
 }
 
-// groups are all groups that the node has a part in, by name; the meta group is "".
+// groups returns the groups of the node by name. The name of the meta group is "".
 func (v view) groups() map[string]*group {
 	out := map[string]*group{"": v.Meta}
 	for _, a := range v.Accounts {
@@ -57,8 +55,8 @@ func (v view) groups() map[string]*group {
 	return out
 }
 
-// ask reads from the node's monitoring port, which no link leads to: the harness
-// sees what the node's neighbours do not.
+// ask reads from the node's monitoring port. No link leads there, so the harness can reach isolated
+// nodes.
 func (n *node) ask(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+local(n.spec.Monitor)+path, nil)
 	if err != nil {
@@ -76,7 +74,7 @@ func (n *node) ask(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// answers says whether the node's JetStream runs, alone or not.
+// answers checks that the node's JetStream is enabled, even without a cluster.
 func (n *node) answers(ctx context.Context) error {
 	_, err := n.ask(ctx, "/healthz?js-enabled-only=true")
 	return err
@@ -94,8 +92,8 @@ func (n *node) view(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// neighbours are the names of the nodes that this one has routes to, in order, once
-// for each route.
+// neighbours returns the sorted names of the nodes that this node has routes to, once for each
+// route.
 func (n *node) neighbours(ctx context.Context) ([]string, error) {
 	body, err := n.ask(ctx, "/routez")
 	if err != nil {
@@ -117,9 +115,9 @@ func (n *node) neighbours(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// WaitHealthy waits until all nodes run, have routes to each other, agree on a meta
-// leader, and every stream and consumer has a leader whose replicas are current. The error says what was
-// missing when ctx ended.
+// WaitHealthy waits until all nodes run, have all routes and agree on a meta leader, and until
+// every stream and consumer has a leader with current replicas. If ctx ends first, the error names
+// the missing condition.
 func (n *Nodes) WaitHealthy(ctx context.Context) error {
 	for {
 		missing := n.healthy(ctx)
@@ -157,7 +155,7 @@ func (n *Nodes) healthy(ctx context.Context) error {
 	return n.complete(views)
 }
 
-// wellLed says what a group that one node names is missing.
+// wellLed checks that the group named by one node has a leader that knows it, and current replicas.
 func wellLed(what string, g *group, views map[string]view) error {
 	if g == nil || g.Leader == "" {
 		return fmt.Errorf("%s has no leader", nameOf(what))
@@ -174,7 +172,7 @@ func wellLed(what string, g *group, views map[string]view) error {
 	return nil
 }
 
-// complete says whether the meta group has all nodes.
+// complete checks that the meta group has all nodes.
 func (n *Nodes) complete(views map[string]view) error {
 	for _, v := range views {
 		if have := len(views[v.Meta.Leader].Meta.Replicas) + 1; have != len(n.nodes) {
@@ -191,9 +189,9 @@ func nameOf(group string) string {
 	return group
 }
 
-// LeaderOf finds the node that leads a stream with a replica on every node, or with
-// an empty name the meta group. It is the one that more than half of all nodes
-// name, so that a leader who is cut off and does not know it yet is not believed.
+// LeaderOf finds the node that leads a stream with a replica on every node. An empty name means the
+// meta group. The leader is the node named by a majority, because an isolated leader may not know
+// yet that it lost its lead.
 func (n *Nodes) LeaderOf(ctx context.Context, stream string) (int, error) {
 	votes := map[string]int{}
 	for _, node := range n.nodes {

@@ -11,15 +11,13 @@ import (
 )
 
 const (
-	// probeStream exists for a moment at the start of a cluster.
+	// probeStream exists briefly when a cluster starts.
 	probeStream = "FAULTTEST_PROBE"
-	// probeTry bounds one attempt to make it and to delete it.
-	probeTry = 5 * time.Second
+	probeTry    = 5 * time.Second
 )
 
-// probe waits until a stream with a replica on every node can be made: nodes that
-// are healthy by themselves have not yet told each other how much room they have,
-// and until then the meta leader takes them for offline.
+// probe waits until a stream with a replica on every node can be created. Healthy nodes may not
+// have told each other their capacity yet, and until then the meta leader considers them offline.
 func (n *Nodes) probe(ctx context.Context) error {
 	nc, err := nats.Connect(n.ClientURLs(), nats.RetryOnFailedConnect(true))
 	if err != nil {

@@ -30,15 +30,14 @@ type NodesOptions struct {
 	MaxPayload int
 }
 
-// Nodes is a JetStream cluster of nats-server processes on this machine. Its
-// clients and its routes go through Links, one for the clients of each node and
-// one for each pair of nodes in each direction, and the nodes know of no other
-// way to each other. It is safe for concurrent use.
+// Nodes is a JetStream cluster of nats-server processes on this machine. Clients and routes go
+// through Links: one for the clients of each node, and one for each pair of nodes in each
+// direction. The nodes know no addresses that bypass them. Nodes is safe for concurrent use.
 type Nodes struct {
 	nodes  []*node
 	routes []route
 
-	mu sync.Mutex // over what is cut
+	mu sync.Mutex // guards what is cut
 }
 
 // node is one server and the link of its clients.
@@ -51,14 +50,14 @@ type node struct {
 	clientsCut bool
 }
 
-// route is the link on which one node connects to another.
+// route is a node's link to another node.
 type route struct {
 	from, to *node
 	link     *Link
 }
 
-// StartNodes starts a cluster and waits until it is healthy and takes streams. The program must call
-// MaybeServeNode first of all.
+// StartNodes starts a cluster and waits until it is healthy and accepts streams. The program must
+// call MaybeServeNode first.
 func StartNodes(ctx context.Context, o NodesOptions) (*Nodes, error) {
 	o.N = cmp.Or(o.N, 3)
 	if o.N < 2 {
@@ -81,8 +80,8 @@ func StartNodes(ctx context.Context, o NodesOptions) (*Nodes, error) {
 	return n, nil
 }
 
-// prepare gives each node its ports and its links. The ports stay the same over
-// restarts, so that the links do.
+// prepare assigns ports and links to each node. Ports stay the same over restarts, because the
+// links depend on them.
 func (n *Nodes) prepare(o NodesOptions) error {
 	ports, err := freeport.Ports(3 * o.N)
 	if err != nil {
@@ -110,7 +109,7 @@ func (n *Nodes) prepare(o NodesOptions) error {
 	return nil
 }
 
-// route links one node to another; a node needs none to itself.
+// route links one node to another. It does nothing if they are the same.
 func (n *Nodes) route(from, to *node) error {
 	if from == to {
 		return nil
@@ -144,13 +143,13 @@ func (n *Nodes) start(ctx context.Context, dir string) error {
 	return group.Wait()
 }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (n *Nodes) Len() int { return len(n.nodes) }
 
-// ClientURL is where clients reach node i, through its link.
+// ClientURL returns the URL of node i for clients, through its link.
 func (n *Nodes) ClientURL(i int) string { return "nats://" + n.nodes[i].clients.Addr() }
 
-// ClientURLs are those of all nodes, separated by commas.
+// ClientURLs returns the client URLs of all nodes, separated by commas.
 func (n *Nodes) ClientURLs() string {
 	urls := make([]string, 0, len(n.nodes))
 	for i := range n.nodes {
@@ -159,17 +158,17 @@ func (n *Nodes) ClientURLs() string {
 	return strings.Join(urls, ",")
 }
 
-// Process is node i's, for the signals that are not here.
+// Process returns the process of node i, for other signals.
 func (n *Nodes) Process(i int) *Process { return n.nodes[i].process }
 
-// Kill ends node i at once (SIGKILL).
+// Kill kills node i (SIGKILL).
 func (n *Nodes) Kill(i int) error { return n.nodes[i].process.Kill() }
 
-// Restart starts node i again, on what it had stored, and waits until it answers;
-// it may still be catching up, see WaitHealthy.
+// Restart starts node i again with its stored data and waits until it answers. The node may still
+// be catching up, see WaitHealthy.
 func (n *Nodes) Restart(ctx context.Context, i int) error { return n.nodes[i].process.Restart(ctx) }
 
-// Close kills the nodes and closes the links. The directories stay.
+// Close kills the nodes and closes the links. It keeps the directories.
 func (n *Nodes) Close() error {
 	var errs []error
 	for _, node := range n.nodes {
@@ -184,5 +183,4 @@ func (n *Nodes) Close() error {
 	return errors.Join(errs...)
 }
 
-// local is the address of a port of this machine.
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -13,7 +13,6 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// world is a cluster with one stream of three replicas, and a client of it.
 type world struct {
 	t     *testing.T
 	nodes *Nodes
@@ -67,7 +66,6 @@ func (w *world) connect(urls string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// publish waits until a message is stored.
 func (w *world) publish(js jetstream.JetStream) {
 	w.t.Helper()
 	await(w.t, "a stored message", func() bool {
@@ -89,7 +87,6 @@ func (w *world) leader() int {
 	return at
 }
 
-// leads says whether a node believes that it leads the stream.
 func (w *world) leads(i int) bool {
 	n := w.nodes.nodes[i]
 	v, err := n.view(w.t.Context())
@@ -109,7 +106,8 @@ func (w *world) healthy() {
 	}
 }
 
-// TestNodes: isolation isolates, the rest goes on, and what comes back catches up.
+// TestNodes proves that each fault affects only its target, that the cluster keeps working, and
+// that a returning node catches up.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*world){"isolation": (*world).isolate, "kill": (*world).kill, "clients cut off": (*world).cutClients} {
@@ -117,7 +115,7 @@ func TestNodes(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.publish(w.js)
-			// No client is told of an address that avoids its link.
+			// Servers must not tell clients addresses that bypass the links.
 			if others := w.nc.DiscoveredServers(); len(others) > 0 {
 				t.Errorf("the servers advertise %v", others)
 			}
@@ -151,7 +149,6 @@ func (w *world) isolate() {
 	alone.Close()
 }
 
-// routes are the names of the nodes that a node has routes to.
 func (w *world) routes(i int) []string {
 	w.t.Helper()
 	names, err := w.nodes.nodes[i].neighbours(w.t.Context())
@@ -161,7 +158,6 @@ func (w *world) routes(i int) []string {
 	return slices.Compact(names)
 }
 
-// between are the links of a pair of nodes.
 func (w *world) between(a, b int) []*Link {
 	pair := []*node{w.nodes.nodes[a], w.nodes.nodes[b]}
 	var links []*Link
@@ -173,8 +169,8 @@ func (w *world) between(a, b int) []*Link {
 	return links
 }
 
-// restartUnlinked restarts a node that has no link to one of the others. The third
-// tells that one of it, who would connect to it directly if it were told where.
+// restartUnlinked restarts a node without a link to one of the others. The third node tells that
+// one about it, and the two would connect directly if they knew an address.
 func (w *world) restartUnlinked(ctx context.Context, at int) {
 	w.t.Helper()
 	other, third := (at+1)%3, (at+2)%3

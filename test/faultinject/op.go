@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// opOf is the kind of a request, read from its line alone; empty for what never
-// meets a fault, such as files.
+// opOf returns the kind of a request from its request line, or "" for a request that never has a
+// fault, such as one for a file.
 func opOf(r *http.Request) Op {
 	path := strings.TrimPrefix(r.URL.Path, "/kling")
 	switch {
@@ -25,7 +25,7 @@ func opOf(r *http.Request) Op {
 	}
 }
 
-// creates are the paths of the creates, without the vendor's prefix.
+// creates are the paths of creates without a vendor prefix.
 var creates = map[string]bool{
 	"/v1/video/generations":   true,
 	"/v1/videos":              true,
@@ -46,7 +46,7 @@ func jimengOp(action string) Op {
 	}
 }
 
-// polledID is the id of the task that a GET reads; empty where the path has none.
+// polledID returns the ID of the task read by a GET, or "" if the path has none.
 func polledID(r *http.Request) string {
 	path := strings.TrimPrefix(r.URL.Path, "/kling")
 	for _, prefix := range []string{"/v1/video/generations/", "/v1/videos/text2video/", "/v1/videos/image2video/", "/v1/videos/"} {
@@ -57,8 +57,7 @@ func polledID(r *http.Request) string {
 	return ""
 }
 
-// taskIDOf finds the id in an answer to a create, and in Jimeng's poll, of any
-// protocol.
+// taskIDOf returns the task ID in an answer to a create or in a Jimeng poll, in any protocol.
 func taskIDOf(body []byte) string {
 	var answer struct {
 		ID     string `json:"id"`

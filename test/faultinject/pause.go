@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pause waits for d, or until ctx ends; false then.
+// Pause waits for d. It returns false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,13 +11,12 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// heldChunks bounds what one direction of a pipe holds, in reads of at most
-	// pipeBuffer bytes.
+	// heldChunks is the number of reads, of at most pipeBuffer bytes each, that one direction of a
+	// pipe holds.
 	heldChunks = 64
 	pipeBuffer = 32 << 10
 )
 
-// pipe is one connection over a Link.
 type pipe struct {
 	link *Link
 	near net.Conn
@@ -28,7 +27,7 @@ type pipe struct {
 	ended bool
 }
 
-// chunk is what one read gave: bytes, or the error that ended the direction.
+// chunk is the result of one read: bytes, or the error that ended the direction.
 type chunk struct {
 	due  time.Time
 	data []byte
@@ -39,13 +38,13 @@ func newPipe(l *Link, near net.Conn) *pipe {
 	return &pipe{link: l, near: near, done: make(chan struct{})}
 }
 
-// run carries the connection to its end. The target is dialled only when the link
-// is open, because a cut network does not carry the handshake either.
+// run carries the connection until it ends. It dials the target only while the link is open,
+// because a cut network does not carry the handshake either.
 func (p *pipe) run() {
 	defer p.link.forget(p)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer p.end(true) // the readers are waited for after this
+	defer p.end(true) // ends the readers, so that wg.Wait can return
 	out := make(chan chunk, heldChunks)
 	left := make(chan struct{})
 	wg.Go(func() {
@@ -66,11 +65,11 @@ func (p *pipe) run() {
 	both.Go(func() { p.write(far, out, p.link.gate) })
 	both.Go(func() { p.write(p.near, back, p.link.gate, p.link.answerGate) })
 	both.Wait()
-	p.end(false) // in good order, when nothing has ended it before
+	p.end(false) // orderly, unless the pipe has already ended
 }
 
-// opened waits until the link is open; false when the client left before, or the
-// pipe ended.
+// opened waits until the link is open. It returns false if the client disconnects first or the pipe
+// ends.
 func (p *pipe) opened(left <-chan struct{}) bool {
 	select {
 	case <-p.link.gate():
@@ -102,8 +101,8 @@ func (p *pipe) dial() (net.Conn, bool) {
 	return far, true
 }
 
-// read hands on what comes from one end, with the time at which it may arrive. seen is
-// called with each piece before it is handed on.
+// read passes on what one end sends, with the time of its delivery. It calls seen with each piece
+// first.
 func (p *pipe) read(from net.Conn, to chan<- chunk, seen func([]byte)) {
 	buf := make([]byte, pipeBuffer)
 	for {
@@ -128,7 +127,7 @@ func (p *pipe) give(to chan<- chunk, c chunk) bool {
 	}
 }
 
-// write delivers to one end until the other has closed, while all gates are open.
+// write delivers to one end until the other closes. It waits while a gate is shut.
 func (p *pipe) write(to net.Conn, from <-chan chunk, gates ...func() <-chan struct{}) {
 	for {
 		var c chunk
@@ -154,7 +153,7 @@ func (p *pipe) write(to net.Conn, from <-chan chunk, gates ...func() <-chan stru
 	}
 }
 
-// arrives waits until a chunk has made its way; false when the pipe ended.
+// arrives waits until a chunk may be delivered. It returns false if the pipe ends.
 func (p *pipe) arrives(c chunk, gates []func() <-chan struct{}) bool {
 	if wait := time.Until(c.due); wait > 0 {
 		timer := time.NewTimer(wait)
@@ -175,7 +174,7 @@ func (p *pipe) arrives(c chunk, gates []func() <-chan struct{}) bool {
 	return true
 }
 
-// half closes one direction, as the sender has.
+// half closes one direction, as the sender did.
 func (p *pipe) half(to net.Conn) {
 	if tcp, ok := to.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 		return
@@ -183,7 +182,7 @@ func (p *pipe) half(to net.Conn) {
 	p.end(true)
 }
 
-// end closes both ends, by a reset or in good order. The first one counts.
+// end closes both connections, by a reset or in order. Only the first call has an effect.
 func (p *pipe) end(reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +196,7 @@ func (p *pipe) end(reset bool) {
 			continue
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok && reset {
-			_ = tcp.SetLinger(0) // on failure the close below is an ordinary one
+			_ = tcp.SetLinger(0) // on failure, Close below is an ordinary close
 		}
 		_ = conn.Close()
 	}

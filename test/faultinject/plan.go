@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// end is how an answer goes on after its middle.
+// end is how an answer continues after its middle.
 type end int
 
 const (
@@ -17,24 +17,22 @@ const (
 	oversized
 )
 
-// plan is how the bytes of an answer leave.
+// plan controls how the bytes of an answer are sent.
 type plan struct {
 	wait time.Duration // before the first byte
-	drip time.Duration // between two pieces; 0: at once
+	drip time.Duration // between pieces; 0: no pauses
 	end  end
-	part float64 // where the middle is, from 0 to 1
+	part float64 // position of the middle, from 0 to 1
 }
 
-// event is the event of a stream after which its middle is, from 1.
+// event returns the number of the event after which the middle of a stream is, from 1.
 func (p plan) event() int { return 1 + int(p.part*8) }
 
-// of is where the middle of n bytes is, before the last.
+// of returns the position of the middle of n bytes, before the last byte.
 func (p plan) of(n int) int { return int(p.part * float64(max(n-1, 0))) }
 
-// dripPiece is how many bytes of a dripping answer come at a time.
 const dripPiece = 16
 
-// outlet writes to the client, late and in pieces where it is told to.
 type outlet struct {
 	ctx        context.Context
 	to         io.Writer
@@ -60,7 +58,7 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pause waits for d, or fails when the client has left.
+// pause waits for d. It fails if the client disconnects first.
 func (o *outlet) pause(d time.Duration) error {
 	if d > 0 && !Pause(o.ctx, d) {
 		return errGone
@@ -68,12 +66,10 @@ func (o *outlet) pause(d time.Duration) error {
 	return nil
 }
 
-// oversizedLine is how long the line of an OversizedLine is, in bytes: more than
-// any client should keep.
+// oversizedLine is the length of an OversizedLine in bytes, more than a client should keep.
 const oversizedLine = 48 << 20
 
-// oversize sends an endless line: as an event of a stream, else wherever the
-// answer is.
+// oversize sends an oversized line: an event of a stream, or the same text inside another answer.
 func (a *answer) oversize() {
 	a.chunk([]byte("data: {\"x\":\""))
 	piece := bytes.Repeat([]byte("x"), 64<<10)

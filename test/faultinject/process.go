@@ -11,35 +11,32 @@ import (
 )
 
 const (
-	// readyEvery is the time between two questions whether a process is ready.
 	readyEvery = 20 * time.Millisecond
-	// readyTry bounds one of them.
-	readyTry = 2 * time.Second
-	// logTail is how much of a log an error shows, in bytes.
+	readyTry   = 2 * time.Second
+	// logTail is the length of the log's end in an error, in bytes.
 	logTail = 2 << 10
 )
 
-// Spec says how a process is started.
+// Spec configures a process.
 type Spec struct {
-	// Path is the program, Args are its arguments without its name.
+	// Path is the program. Args are its arguments without the program name.
 	Path string
 	Args []string
-	// Env is the whole environment. Default nil: that of this process.
+	// Env is the whole environment. Default nil: the environment of this process.
 	Env []string
-	// Dir is the working directory. Default: that of this process.
+	// Dir is the working directory. Default: the directory of this process.
 	Dir string
-	// Log is a file that stdout and stderr are appended to, over all starts. Default:
-	// discarded.
+	// Log is a file to which all runs append stdout and stderr. Default: discarded.
 	Log string
-	// Ready is asked again until it says nil. Default nil: ready once started.
+	// Ready is called until it returns nil. Default nil: ready once started.
 	Ready func(ctx context.Context) error
-	// Leash makes stdin a pipe that ends when this process does, so that a child
-	// that reads it does not outlive us.
+	// Leash makes stdin a pipe that ends with this process, so that a child that reads it does not
+	// outlive this process.
 	Leash bool
 }
 
-// Process is a child process that is started, ended and started again. It is safe
-// for concurrent use; its signals need Linux or macOS.
+// Process is a child process that can be started again after it ends. It is safe for concurrent
+// use. Its signals need Linux or macOS.
 type Process struct {
 	spec Spec
 
@@ -49,16 +46,15 @@ type Process struct {
 	run *run
 }
 
-// run is one life of a Process.
 type run struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error // valid once ended is closed
 }
 
-// Start starts a process and waits until it is ready. The process does not depend
-// on ctx afterwards. One that ends or is not ready before ctx ends is killed, and
-// the error shows the end of its log.
+// Start starts a process and waits until it is ready. After that, the process does not depend on
+// ctx. If the process ends early or is not ready before ctx ends, Start kills it and returns an
+// error with the end of its log.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{spec: s}
 	if err := p.Restart(ctx); err != nil {
@@ -67,8 +63,8 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// Restart kills the process if it runs, starts it again and waits until it is
-// ready, as Start does. Two restarts happen one after the other.
+// Restart kills the process if it runs, starts it again and waits like Start. Concurrent restarts
+// run one at a time.
 func (p *Process) Restart(ctx context.Context) error {
 	p.restarting.Lock()
 	defer p.restarting.Unlock()
@@ -100,7 +96,7 @@ func launch(s Spec) (*run, error) {
 		cmd.Stdout, cmd.Stderr = log, log
 	}
 	if s.Leash {
-		// Nothing is written; the pipe closes with the process at either end.
+		// Nothing is written. The pipe closes when either process ends.
 		if _, err := cmd.StdinPipe(); err != nil {
 			return nil, err
 		}
@@ -127,7 +123,6 @@ func (r *run) alive() bool {
 	}
 }
 
-// await asks until the process is ready.
 func (p *Process) await(ctx context.Context, r *run) error {
 	for p.spec.Ready != nil {
 		try, cancel := context.WithTimeout(ctx, readyTry)
@@ -152,7 +147,7 @@ func (p *Process) now() *run {
 	return p.run
 }
 
-// Pid is the process id of the current life, or of the last one.
+// Pid returns the process ID of the current or last run, or 0.
 func (p *Process) Pid() int {
 	if r := p.now(); r != nil {
 		return r.cmd.Process.Pid
@@ -160,14 +155,14 @@ func (p *Process) Pid() int {
 	return 0
 }
 
-// Running says whether the process has not ended. A stopped one runs.
+// Running reports whether the process has not ended. A stopped process is running.
 func (p *Process) Running() bool {
 	r := p.now()
 	return r != nil && r.alive()
 }
 
-// Wait waits until the process has ended: nil for status 0, otherwise an error
-// that wraps *exec.ExitError; ctx's error when it ends before.
+// Wait waits until the process ends. It returns nil for status 0, an error that wraps
+// *exec.ExitError otherwise, and the error of ctx if that ends first.
 func (p *Process) Wait(ctx context.Context) error {
 	r := p.now()
 	if r == nil {
@@ -184,8 +179,8 @@ func (p *Process) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the process at once (SIGKILL), a stopped one too, and waits until it
-// is gone. One that has ended is no error.
+// Kill kills the process (SIGKILL), even a stopped one, and waits until it has ended. It returns
+// nil if the process has already ended.
 func (p *Process) Kill() error {
 	r := p.now()
 	if r == nil {
@@ -209,7 +204,6 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// tail is the end of a log.
 func tail(path string) string {
 	if path == "" {
 		return "its log was discarded"

@@ -28,7 +28,6 @@ func testSpec(t *testing.T, act string) Spec {
 	}
 }
 
-// beats counts the lines of a log.
 func beats(log string) int {
 	b, err := os.ReadFile(log)
 	if err != nil {
@@ -60,7 +59,7 @@ func TestProcessIsKilled(t *testing.T) {
 	if !p.Running() {
 		t.Fatal("it does not run")
 	}
-	for range 2 { // the second is no error
+	for range 2 { // the second has no effect
 		if err := p.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +98,7 @@ func TestProcessStopsAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := -1
-	await(t, "the silence", func() bool { // where Stop does not wait, the signal takes a moment
+	await(t, "the silence", func() bool { // where Stop does not wait, the signal takes effect later
 		last := before
 		before = beats(spec.Log)
 		return !Pause(t.Context(), quiet) || last == before
@@ -148,7 +147,7 @@ func TestProcessThatIsNeverReady(t *testing.T) {
 	}
 }
 
-// TestLeash: a child on a leash sees its stdin open while we live.
+// TestLeash proves that a child on a leash has its stdin open while this process runs.
 func TestLeash(t *testing.T) {
 	t.Parallel()
 	p := start(t, Spec{Path: os.Args[0], Env: append(os.Environ(), childEnv+"=leash"), Leash: true})

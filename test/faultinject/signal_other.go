@@ -9,14 +9,14 @@ import (
 
 var errSignals = errors.New("faultinject: processes cannot be signalled on " + runtime.GOOS + "; use Linux or macOS")
 
-// Terminate is an error on this system.
+// Terminate fails on this system.
 func (p *Process) Terminate() error { return errSignals }
 
-// Reload is an error on this system.
+// Reload fails on this system.
 func (p *Process) Reload() error { return errSignals }
 
-// Stop is an error on this system.
+// Stop fails on this system.
 func (p *Process) Stop() error { return errSignals }
 
-// Continue is an error on this system.
+// Continue fails on this system.
 func (p *Process) Continue() error { return errSignals }

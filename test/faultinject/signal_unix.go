@@ -4,16 +4,15 @@ package faultinject
 
 import "syscall"
 
-// Terminate asks the process to end (SIGTERM). It does not wait; a stopped process
-// hears of it when it goes on.
+// Terminate asks the process to end (SIGTERM) and does not wait. A stopped process gets the signal
+// after Continue.
 func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
 
 // Reload asks the process to read its configuration again (SIGHUP).
 func (p *Process) Reload() error { return p.signal(syscall.SIGHUP) }
 
-// Stop stops the process where it is (SIGSTOP), until Continue. Its connections
-// stay open. On Linux all its threads stand still when Stop returns; elsewhere they
-// may run on for a moment.
+// Stop stops the process (SIGSTOP) until Continue. Its connections stay open. On Linux, all of its
+// threads have stopped when Stop returns. Elsewhere, they may run for a moment longer.
 func (p *Process) Stop() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -21,5 +20,5 @@ func (p *Process) Stop() error {
 	return p.awaitStopped()
 }
 
-// Continue lets a stopped process go on (SIGCONT).
+// Continue resumes a stopped process (SIGCONT).
 func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitStopped waits until the process is stopped, or has ended. kill(2) returns when the
-// signal is pending, and threads run on until one of them gets a processor and handles it.
+// awaitStopped waits until the process has stopped or ended. kill(2) returns when the signal is
+// pending, and threads run until one of them gets a processor and handles it.
 func (p *Process) awaitStopped() error {
 	pid := p.Pid()
 	for {
-		// WNOWAIT leaves the state, and the exit, to Wait and to the next Stop. WEXITED: without
-		// it nothing would wake this wait where the process is killed meanwhile.
+		// WNOWAIT leaves the state and the exit status to Wait and the next Stop. Without WEXITED,
+		// a kill during this wait would not end it.
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 		switch {
 		case err == nil:

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// contentOf is the text of a chat's answer, whole or streamed, as far as it goes.
+// contentOf returns the text of a chat's answer, whole or streamed, even if it is incomplete.
 func contentOf(answer []byte) string {
 	if bytes.HasPrefix(bytes.TrimSpace(answer), []byte("{")) {
 		return contentIn(answer)
@@ -21,7 +21,7 @@ func contentOf(answer []byte) string {
 	return text.String()
 }
 
-// contentIn is the content of one completion or chunk; empty where there is none.
+// contentIn returns the content of one completion or chunk, or "".
 func contentIn(data []byte) string {
 	type content struct {
 		Content string `json:"content"`

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// refusal is the handler for faults that accept nothing; nil for the others.
+// refusal returns the handler of a fault that does not accept the request, or nil.
 func (x *exchange) refusal() http.Handler {
 	switch x.decision.Fault {
 	case TooMany:
@@ -35,7 +35,6 @@ func (x *exchange) refusal() http.Handler {
 	}
 }
 
-// kind picks one of n.
 func (x *exchange) kind(n int) int { return min(int(x.decision.Part*float64(n)), n-1) }
 
 func refuse(status int, header http.Header) http.HandlerFunc {
@@ -47,8 +46,7 @@ func refuse(status int, header http.Header) http.HandlerFunc {
 	}
 }
 
-// taskBehaviour is the sandbox's Behaviour for faults of the task itself, as JSON;
-// empty for the others.
+// taskBehaviour returns the sandbox Behaviour for faults of the task itself as JSON, or "".
 func (x *exchange) taskBehaviour() string {
 	switch x.decision.Fault {
 	case TaskNeverEnds:
@@ -64,7 +62,7 @@ func (x *exchange) taskBehaviour() string {
 	}
 }
 
-// backwards are the words of the protocol that was called.
+// backwards returns a Behaviour with status words of the request's protocol.
 func (x *exchange) backwards() string {
 	path := x.req.URL.Path
 	switch {
@@ -77,7 +75,7 @@ func (x *exchange) backwards() string {
 	}
 }
 
-// plan is how a good answer leaves.
+// plan returns how to send the sandbox's answer.
 func (x *exchange) plan() plan {
 	timing := x.wire.upstream.timing
 	p := plan{part: x.decision.Part}
@@ -97,7 +95,7 @@ func (x *exchange) plan() plan {
 	return p
 }
 
-// replaces says whether the fault accepts and then answers something else.
+// replaces reports whether the fault accepts the request and sends a different answer.
 func (x *exchange) replaces() bool {
 	switch x.decision.Fault {
 	case InternalAfter, ResetAccepted, HTML, TruncatedJSON, Binary, GzipBomb, PollGarbage:
@@ -107,7 +105,7 @@ func (x *exchange) replaces() bool {
 	}
 }
 
-// replacement is what is answered instead of held.
+// replacement returns the handler of the answer to send instead of held.
 func (x *exchange) replacement(held *answer) http.HandlerFunc {
 	fault := x.decision.Fault
 	if fault == PollGarbage {
@@ -134,11 +132,11 @@ func body(contentType, encoding string, b []byte) http.HandlerFunc {
 		if encoding != "" {
 			w.Header().Set("Content-Encoding", encoding)
 		}
-		_, _ = w.Write(b) // a client that has left is noticed by finish
+		_, _ = w.Write(b) // finish notices a client that has disconnected
 	}
 }
 
-// noise is the same for the same decision.
+// noise returns the same bytes for the same decision.
 func (x *exchange) noise() []byte {
 	r := rand.New(rand.NewPCG(uint64(x.decision.Part*(1<<53)), 0))
 	b := make([]byte, 512)
@@ -148,12 +146,12 @@ func (x *exchange) noise() []byte {
 	return b
 }
 
-// gzipBomb is 256 MiB of spaces, which may stand before any JSON. A gzip file may
-// have many members, so one of them is made, and repeated.
+// gzipBomb returns 256 MiB of spaces, which may precede any JSON. A gzip file may have many
+// members, so one is compressed and repeated.
 var gzipBomb = sync.OnceValue(func() []byte {
 	var member bytes.Buffer
 	w := gzip.NewWriter(&member)
-	_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<20)) // into memory
+	_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<20)) // never fails in memory
 	_ = w.Close()
 	return bytes.Repeat(member.Bytes(), 256)
 })

@@ -16,12 +16,12 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// Timing says how long the faults of an Upstream last. Zero fields: the defaults.
+// Timing configures how long the faults of an Upstream last. Zero fields have the defaults.
 type Timing struct {
-	// Latency is the most that Latency adds. Default 2s.
+	// Latency is the longest delay of the fault Latency. Default 2s.
 	Latency time.Duration
-	// Late is when a TaskLate ends, counted from its create: more than the deadline
-	// of the route that is to miss it. Default 5m.
+	// Late is when a TaskLate completes, counted from its create. It must be beyond the deadline of
+	// the route. Default 5m.
 	Late time.Duration
 	// Drip is the time between two pieces of a Drip. Default 50ms.
 	Drip time.Duration
@@ -38,23 +38,22 @@ func (t Timing) withDefaults() Timing {
 type UpstreamOptions struct {
 	// Addr is the address to listen on. Default "127.0.0.1:0": a free port.
 	Addr string
-	// Seed, with Faults, says which request meets which fault.
+	// Seed and Faults decide the fault of each request.
 	Seed uint64
 	// Faults is the first mix. Default: none.
 	Faults Mix
-	// Timing says how long faults last.
+	// Timing configures how long faults last.
 	Timing Timing
-	// Sandbox configures the model behind the faults. With RepeatCreates every
-	// accepted POST makes a task of its own, as at most real upstreams; without it
-	// a repeated Idempotency-Key is given its first task, and paid once. Faults
-	// that a request asks of the sandbox itself are not in the ledger.
+	// Sandbox configures the model behind the faults. With RepeatCreates, every accepted POST
+	// creates a task, as most real upstreams do. Without it, a repeated Idempotency-Key returns its
+	// first task, which is paid once. The ledger does not record faults that a request asks of the
+	// sandbox.
 	Sandbox sandbox.Options
 }
 
-// Upstream is a sandbox behind a server that misbehaves. The server reads its TCP
-// connections itself, so that its ledger holds what was on the wire and not what
-// a client or a server's library made of it. It speaks HTTP/1.1. It is safe for
-// concurrent use.
+// Upstream is a sandbox behind a server that misbehaves. The server reads its TCP connections
+// directly, so that the ledger records the requests on the wire before any library interprets them.
+// It speaks HTTP/1.1. It is safe for concurrent use.
 type Upstream struct {
 	listener net.Listener
 	sandbox  *sandbox.Sandbox
@@ -85,7 +84,7 @@ func NewUpstream(o UpstreamOptions) (*Upstream, error) {
 		ledger: newLedger(), conns: map[*wire]struct{}{},
 	}
 	u.control = u.controls()
-	u.ctx, u.cancel = context.WithCancel(context.Background()) // it lives until Close, longer than the call that starts it
+	u.ctx, u.cancel = context.WithCancel(context.Background()) // lives until Close, longer than this call
 	mix := o.Faults.clone()
 	u.mix.Store(&mix)
 	u.wg.Go(u.accept)
@@ -99,7 +98,7 @@ func (u *Upstream) accept() {
 			return
 		}
 		if err != nil {
-			continue // a client that left before it was accepted
+			continue // the client disconnected before the accept
 		}
 		u.wg.Go(func() { u.serve(newWire(u, conn)) })
 	}
@@ -115,7 +114,7 @@ func (u *Upstream) serve(w *wire) {
 	delete(u.conns, w)
 }
 
-// track notes a connection; false when the upstream is closed.
+// track adds a connection. It returns false if the upstream is closed.
 func (u *Upstream) track(w *wire) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -125,11 +124,11 @@ func (u *Upstream) track(w *wire) bool {
 	return u.conns != nil
 }
 
-// URL is the base address, such as "http://127.0.0.1:8090".
+// URL returns the base URL, such as "http://127.0.0.1:8090".
 func (u *Upstream) URL() string { return "http://" + u.listener.Addr().String() }
 
-// SetMix changes the faults of the requests that arrive from now on. The counts of
-// requests go on, so a seed replays a run only with the same changes.
+// SetMix changes the faults of requests from now on. The request counts continue, so a seed replays
+// a run only with the same changes.
 func (u *Upstream) SetMix(m Mix) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -139,32 +138,32 @@ func (u *Upstream) SetMix(m Mix) error {
 	return nil
 }
 
-// Record gives a copy of all that was seen so far.
+// Record returns a copy of everything seen so far.
 func (u *Upstream) Record() Record { return u.ledger.record() }
 
-// Ledger gives the creates and chats that arrived, in the order of their arrival.
+// Ledger returns the creates and chats in order of arrival.
 func (u *Upstream) Ledger() []Post { return u.ledger.record().Posts }
 
-// Tasks gives the tasks that were made, in order.
+// Tasks returns the created tasks in order.
 func (u *Upstream) Tasks() (tasks []PaidTask) {
 	u.ledger.read(func(l *ledger) { tasks = slices.Clone(l.tasks) })
 	return tasks
 }
 
-// FaultCounts counts the faults that were decided, by "op/fault".
+// FaultCounts returns the numbers of chosen faults, by "op/fault".
 func (u *Upstream) FaultCounts() (counts map[string]int) {
 	u.ledger.read(func(l *ledger) { counts = maps.Clone(l.faults) })
 	return counts
 }
 
-// Polls counts the reads of tasks.
+// Polls returns the number of task reads.
 func (u *Upstream) Polls() (polls int64) {
 	u.ledger.read(func(l *ledger) { polls = l.polls })
 	return polls
 }
 
-// Close stops listening, resets every connection and waits for the requests in
-// hand. It may be called twice.
+// Close stops listening, resets every connection and waits for running requests. It may be called
+// twice.
 func (u *Upstream) Close() error {
 	u.cancel()
 	u.sandbox.Close()

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// outcome is what one fault must look like to the client and in the ledger.
+// outcome is the effect of one fault on the client and the ledger.
 type outcome struct {
 	fault    Fault
-	status   int // 0: none came
+	status   int // 0: none received
 	cut      bool
 	accepted bool
 	answered bool
@@ -72,7 +72,7 @@ func TestFaultsOfCreatesAndChats(t *testing.T) {
 	}
 }
 
-// checkAccepted compares a post with what the sandbox has made of it.
+// checkAccepted compares a post with the sandbox's own counts.
 func checkAccepted(t *testing.T, u *Upstream, op Op, p Post) {
 	t.Helper()
 	stats := u.sandbox.Stats()
@@ -148,7 +148,7 @@ func TestTasksThatMisbehave(t *testing.T) {
 	}
 }
 
-// TestBackwards: the words of such a task in the order in which they come.
+// TestBackwards proves that the status words of such a task appear in the intended order.
 func TestBackwards(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{
@@ -205,8 +205,8 @@ func TestFaultsOfPolls(t *testing.T) {
 	}
 }
 
-// TestPollsFollowTheKey: the ids of tasks are random, and yet a seed meets the
-// polls of the same job with the same faults.
+// TestPollsFollowTheKey proves that a seed gives the polls of the same job the same faults,
+// although task IDs are random.
 func TestPollsFollowTheKey(t *testing.T) {
 	t.Parallel()
 	statuses := func() string {

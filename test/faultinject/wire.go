@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// maxBody bounds the body of a request, in bytes.
 const maxBody = 64 << 20
 
-// wire is one connection of a client, read by nothing else.
+// wire is one client connection. Nothing else reads from it.
 type wire struct {
 	upstream *Upstream
 	conn     net.Conn
@@ -26,12 +25,12 @@ func newWire(u *Upstream, conn net.Conn) *wire {
 	return &wire{upstream: u, conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}
 }
 
-// serve answers one request after another until the connection is of no more use.
+// serve answers requests until the connection cannot be used again.
 func (w *wire) serve() {
 	for {
 		req, err := http.ReadRequest(w.in)
 		if err != nil {
-			return // the client has left, or speaks no HTTP/1
+			return // the client disconnected or does not speak HTTP/1
 		}
 		x := &exchange{wire: w, req: req, arrived: time.Now()}
 		if err := x.run(); err != nil || req.Close || !req.ProtoAtLeast(1, 1) {
@@ -41,25 +40,23 @@ func (w *wire) serve() {
 	}
 }
 
-// finish closes the connection: in good order after a good answer.
+// finish closes the connection, in order after a good answer.
 func (w *wire) finish(err error) {
 	if err != nil {
 		w.reset()
 		return
 	}
-	_ = w.conn.Close() // the answer is written; nothing is lost
+	_ = w.conn.Close() // the answer is written, so nothing is lost
 }
 
-// reset ends the connection with a TCP reset.
 func (w *wire) reset() {
 	if tcp, ok := w.conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // on failure, or when closed already, the close below is an ordinary one
+		_ = tcp.SetLinger(0) // on failure, Close below is an ordinary close
 	}
 	_ = w.conn.Close()
 }
 
-// body reads the whole body of a request, so that nothing of it is left before the
-// next one.
+// body reads the whole body of a request, because the next request follows it.
 func (w *wire) body(req *http.Request) ([]byte, error) {
 	if req.Header.Get("Expect") == "100-continue" {
 		if _, err := io.WriteString(w.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
@@ -73,42 +70,41 @@ func (w *wire) body(req *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// half reads the first half of a body, or what has arrived where it is not known how
-// long it is.
+// half reads the first half of a body. If the length is unknown, it returns the part that has
+// arrived.
 func (w *wire) half(req *http.Request) []byte {
 	size := req.ContentLength / 2
 	if size <= 0 {
 		return w.arrived(req)
 	}
 	var b bytes.Buffer
-	_, _ = io.CopyN(&b, req.Body, min(size, maxBody)) // a client that left earlier has sent less
+	_, _ = io.CopyN(&b, req.Body, min(size, maxBody)) // a client that disconnected has sent less
 	return b.Bytes()
 }
 
-// awaitBody waits until the body begins to arrive. A client may send the headers by
-// themselves; were the connection reset then, the client's connection might take nothing of
-// the body, and the client would know that nothing was accepted.
+// awaitBody waits until the body begins to arrive. A client may send the headers separately. After
+// a reset at that point it may be unable to write any of the body, and would know that nothing was
+// accepted.
 func (w *wire) awaitBody(req *http.Request) {
 	if req.ContentLength == 0 {
 		return
 	}
-	_ = w.conn.SetReadDeadline(time.Now().Add(awaitBodyFor)) // without it the reset is as good
-	_, _ = w.in.Peek(1)                                      // what came is in the buffer, or the client has left
+	_ = w.conn.SetReadDeadline(time.Now().Add(awaitBodyFor)) // if this fails, the reset works without it
+	_, _ = w.in.Peek(1)                                      // the data stays in the buffer; a disconnect needs no action
 }
 
-// awaitBodyFor bounds the wait for a body.
 const awaitBodyFor = 5 * time.Second
 
-// arrived is what has come with the headers; it waits for nothing.
+// arrived returns the part of the body that arrived with the headers. It does not wait.
 func (w *wire) arrived(req *http.Request) []byte {
-	b, _ := w.in.Peek(w.in.Buffered()) // never more than there is
+	b, _ := w.in.Peek(w.in.Buffered()) // never asks for more than there is
 	if req.ContentLength >= 0 && int64(len(b)) > req.ContentLength {
 		b = b[:req.ContentLength]
 	}
 	return b
 }
 
-// watch ends the context when the client leaves. Nothing else may read until stop
+// watch returns a context that ends when the client disconnects. Nothing else may read until stop
 // has returned.
 func (w *wire) watch(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
@@ -120,7 +116,7 @@ func (w *wire) watch(parent context.Context) (ctx context.Context, stop func()) 
 		}
 	}()
 	return ctx, func() {
-		_ = w.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the Peek; a closed connection has done so
+		_ = w.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the Peek; on a closed connection it has already returned
 		<-done
 		cancel()
 		_ = w.conn.SetReadDeadline(time.Time{})

@@ -11,7 +11,6 @@ import (
 	"testing"
 )
 
-// seedWhere finds a seed that a mix answers as wanted.
 func seedWhere(t *testing.T, so func(seed uint64) bool) uint64 {
 	t.Helper()
 	for seed := range uint64(10000) {
@@ -23,8 +22,8 @@ func seedWhere(t *testing.T, so func(seed uint64) bool) uint64 {
 	return 0
 }
 
-// TestResendsAreCounted: net/http sends a POST with an Idempotency-Key again by
-// itself when a reused connection dies. The caller sees one call; the wire saw two.
+// TestResendsAreCounted proves that the ledger has both posts when net/http resends a POST with an
+// Idempotency-Key after a reused connection fails. The caller sees one call.
 func TestResendsAreCounted(t *testing.T) {
 	t.Parallel()
 	mix := Mix{OpCreate: {ResetBefore: 0.5}}
@@ -33,13 +32,13 @@ func TestResendsAreCounted(t *testing.T) {
 	})
 	u := newUpstream(t, UpstreamOptions{Seed: seed})
 	c := newClient(t, nil)
-	if r := get(t, c, u.URL()+"/v1/models"); r.err != nil { // makes a connection to be reused
+	if r := get(t, c, u.URL()+"/v1/models"); r.err != nil { // opens a connection for reuse
 		t.Fatal(r.err)
 	}
 	if err := u.SetMix(mix); err != nil {
 		t.Fatal(err)
 	}
-	// A body that can be had again, as most have it.
+	// net/http needs a body that it can read again.
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL()+paths[OpCreate], bytes.NewReader([]byte(videoBody)))
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +52,7 @@ func TestResendsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRedirectsAreCounted: a client that follows 307 sends the POST again.
+// TestRedirectsAreCounted proves that a POST sent again after a 307 is in the ledger.
 func TestRedirectsAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -84,7 +83,6 @@ func TestRedirectsAreCounted(t *testing.T) {
 	}
 }
 
-// rawConn is a connection on which the test writes what it likes.
 func rawConn(t *testing.T, u *Upstream) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(u.URL(), "http://"))
@@ -95,7 +93,6 @@ func rawConn(t *testing.T, u *Upstream) net.Conn {
 	return conn
 }
 
-// request is a POST as it is on the wire.
 func request(key, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: upstream\r\nIdempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		paths[OpCreate], key, len(body), body)
@@ -128,8 +125,8 @@ func TestPipelinedRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// TestHalfRequestsAreCounted: once the headers are here, it is a post, whatever
-// becomes of its body; before, it is nothing.
+// TestHalfRequestsAreCounted proves that a request is a post once its headers have arrived,
+// whatever happens to its body, but not before.
 func TestHalfRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	u, _ := newTestUpstream(t, nil)
@@ -148,7 +145,8 @@ func TestHalfRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// TestAPostWithoutItsBody is told from one of which some of the body has arrived.
+// TestAPostWithoutItsBody proves that a post without any body is distinguished from one with part
+// of its body.
 func TestAPostWithoutItsBody(t *testing.T) {
 	t.Parallel()
 	for name, some := range map[string]int{"none of it": 0, "a byte of it": 1} {
@@ -166,8 +164,8 @@ func TestAPostWithoutItsBody(t *testing.T) {
 	}
 }
 
-// TestMarkersOfUnreadBodies: what came with the headers is looked at even where the
-// body is not read.
+// TestMarkersOfUnreadBodies proves that the ledger has the marker of a body that arrived but was
+// not read.
 func TestMarkersOfUnreadBodies(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []Fault{ResetBefore, ResetDuring} {
@@ -183,7 +181,7 @@ func TestMarkersOfUnreadBodies(t *testing.T) {
 	}
 }
 
-// TestKeylessAreCountedByMarker: an inline chat has no key.
+// TestKeylessAreCountedByMarker proves that inline chats, which have no key, are counted by marker.
 func TestKeylessAreCountedByMarker(t *testing.T) {
 	t.Parallel()
 	mix := Mix{OpChat: {ResetBefore: 0.5}}

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// newTestUpstream starts an upstream that is closed with the test, and a client
-// that does not follow redirects and sends nothing twice.
+// newTestUpstream starts an upstream until the test ends. The returned client follows no redirects
+// and resends nothing.
 func newTestUpstream(t *testing.T, mix Mix) (*Upstream, *http.Client) {
 	t.Helper()
 	u := newUpstream(t, UpstreamOptions{
@@ -45,7 +45,6 @@ func newClient(t *testing.T, redirect func(*http.Request, []*http.Request) error
 	return &http.Client{Transport: transport, CheckRedirect: redirect, Timeout: patience}
 }
 
-// always is a mix of one fault.
 func always(op Op, f Fault) Mix {
 	if f == None {
 		return nil
@@ -59,10 +58,9 @@ const (
 	streamBody = `{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"hello mark=m1"}]}`
 )
 
-// paths are where each op is asked for.
 var paths = map[Op]string{OpCreate: "/v1/video/generations", OpChat: "/v1/chat/completions"}
 
-// reply is what a client got: as much of it as came, and the error that ended it.
+// reply is a possibly incomplete answer and the error that ended it.
 type reply struct {
 	status int
 	header http.Header
@@ -70,8 +68,7 @@ type reply struct {
 	err    error
 }
 
-// post sends a body once: it cannot be had again, so that net/http does not
-// resend it.
+// post sends a body once. net/http does not resend it, because the body cannot be read again.
 func post(t *testing.T, c *http.Client, url, key, body string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.NopCloser(strings.NewReader(body)))
@@ -105,7 +102,7 @@ func send(c *http.Client, req *http.Request, key string) reply {
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), err: err}
 }
 
-// only waits until the ledger holds one post that has ended.
+// only waits until the only post of the ledger has ended, and returns it.
 func only(t *testing.T, u *Upstream) Post {
 	t.Helper()
 	await(t, "the end of the post", func() bool {
@@ -119,7 +116,7 @@ func only(t *testing.T, u *Upstream) Post {
 	return posts[0]
 }
 
-// create makes a task on a well-behaved upstream and gives its id.
+// create creates a task on an upstream without faults and returns its ID.
 func create(t *testing.T, u *Upstream, c *http.Client, key string) string {
 	t.Helper()
 	r := post(t, c, u.URL()+paths[OpCreate], key, videoBody)

@@ -1,10 +1,9 @@
-// Package freeport gives ports of this machine to servers that tests and tools start,
-// and start again, at the same address.
+// Package freeport allocates local ports for servers that tests and tools start and restart at the
+// same address.
 //
-// A server that is started once listens on port 0 and says where. What is started again
-// must know its port beforehand, and no process may take it while the server is down. A port
-// that the system had chosen is no such port: once it is let go, the system gives it to
-// the next server that asks for any, or to an outgoing connection.
+// A server that starts once can listen on port 0. One that restarts must know its port in advance,
+// and no other process may take the port while the server is down. A port chosen by the system is
+// unsuitable: once closed, the system may give it to the next server or to an outgoing connection.
 package freeport
 
 import (
@@ -16,25 +15,24 @@ import (
 	"syscall"
 )
 
-// Ports are taken from below those that Linux, macOS and Windows choose by themselves.
-// Each process has blocks of them for itself: who listens on the first port of a block
-// has the others.
+// Ports come from below the ephemeral ranges of Linux, macOS and Windows. Each process reserves
+// whole blocks: listening on the first port of a block reserves the others.
 const (
 	firstPort = 20000
-	lastPort  = 32000 // not included
+	lastPort  = 32000 // exclusive
 	blockSize = 200
 )
 
-// ErrNone is the error of a machine on which all blocks are taken.
+// ErrNone means that every block is reserved.
 var ErrNone = errors.New("no ports are free between " + strconv.Itoa(firstPort) + " and " + strconv.Itoa(lastPort))
 
 var process = allocator{search: firstPort}
 
-// Ports are n ports of 127.0.0.1 on which no process listens, and that no other call
-// returns, in this process or in another that asks this package.
+// Ports returns n ports of 127.0.0.1 with no listener. Neither this process nor another user of
+// this package gets them again while this process runs.
 func Ports(n int) ([]int, error) { return process.ports(n) }
 
-// Addrs are n addresses like 127.0.0.1:20001, whose ports are those of [Ports].
+// Addrs returns n addresses such as 127.0.0.1:20001 with ports from [Ports].
 func Addrs(n int) ([]string, error) {
 	ports, err := Ports(n)
 	addrs := make([]string, len(ports))
@@ -44,13 +42,13 @@ func Addrs(n int) ([]string, error) {
 	return addrs, err
 }
 
-// allocator has blocks until the process ends, since what it gave is never given back.
+// allocator keeps its blocks until the process ends, because ports are never given back.
 type allocator struct {
 	mu     sync.Mutex
 	locks  []net.Listener
-	next   int // the next port to be given
-	end    int // of the block
-	search int // where the next block is looked for
+	next   int // next port to try
+	end    int // of the current block, exclusive
+	search int // first port of the next block to try
 }
 
 func (a *allocator) ports(n int) ([]int, error) {
@@ -77,7 +75,7 @@ func (a *allocator) takeBlock() error {
 		a.search += blockSize
 		lock, err := listen(first)
 		if err != nil {
-			continue // another process has it
+			continue // another process has reserved it
 		}
 		a.locks = append(a.locks, lock)
 		a.next, a.end = first+1, first+blockSize
@@ -86,8 +84,8 @@ func (a *allocator) takeBlock() error {
 	return ErrNone
 }
 
-// isFree tells the ports that a server of this machine has had all along. No process is
-// forked meanwhile: until it executes its program it would keep the port open.
+// isFree reports whether no server listens on port. It holds the fork lock, because a child forked
+// during the check would keep the port open until it executes its program.
 func isFree(port int) bool {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// asksForPorts makes this test binary a process that asks for ports, prints them and
-// keeps them until its input ends.
+// asksForPorts names the environment variable that makes this test binary request ports, print them
+// and keep them until its input ends.
 const asksForPorts = "GENBUS_TEST_ASKS_FOR_PORTS"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// ask starts a process that asks for ports.
+// ask starts a process that keeps ports until the test ends, and returns their addresses.
 func ask(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -55,7 +55,7 @@ func ask(t *testing.T) []string {
 	return strings.Fields(strings.Trim(line, "[]\n"))
 }
 
-// newAllocator is one that gives its blocks back when the test ends.
+// newAllocator returns an allocator whose blocks are freed when the test ends.
 func newAllocator(t *testing.T, search int) *allocator {
 	a := &allocator{search: search}
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func newAllocator(t *testing.T, search int) *allocator {
 
 func TestNoPortIsGivenTwice(t *testing.T) {
 	t.Parallel()
-	own, err := newAllocator(t, firstPort).ports(blockSize) // more than a block has
+	own, err := newAllocator(t, firstPort).ports(blockSize) // more than one block has
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestAllBlocksAreTaken(t *testing.T) {
 	}
 }
 
-// TestAddressesCanBeListenedOn holds an address to what net understands.
+// TestAddressesCanBeListenedOn proves that net.Listen accepts each address and keeps it unchanged.
 func TestAddressesCanBeListenedOn(t *testing.T) {
 	t.Parallel()
 	addrs, err := Addrs(2)

@@ -7,8 +7,7 @@ import (
 
 var floats = []float64{0, -1, 5, 0.1, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64, 1e300, math.Copysign(0, -1)}
 
-// Addresses are URLs that a service must not fetch for anybody, and such as are
-// no URLs.
+// Addresses are URLs that a service must not fetch for a caller, and malformed URLs.
 var Addresses = []string{
 	"http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/latest/", "http://metadata.google.internal/computeMetadata/v1/", "http://168.63.129.16/", "http://100.100.100.200/",
 	"file:///etc/passwd", "gopher://127.0.0.1:25/_x", "dict://127.0.0.1:11211/stat", "ftp://127.0.0.1/x", "javascript:alert(1)", "jar:http://127.0.0.1!/x", "data:,", "data:text/html,<script>",
@@ -17,9 +16,8 @@ var Addresses = []string{
 	"http://" + strings.Repeat("a", 300) + ".example/", "http://x/" + strings.Repeat("a", 9000), "\xff\xfe", "HTTP://[::ffff:7f00:1]/", "http://xn--/", "http://。/",
 }
 
-// Inward gives forms of URL that lead to this machine's own port, by way of
-// every way to write its address. None is on the origin "http://127.0.0.1:port"
-// as an upstream of another port has it.
+// Inward returns URLs that reach port on this machine, one for each way to write its address. None
+// has the origin of an upstream on another port.
 func Inward(port string) []string {
 	var out []string
 	for _, host := range []string{

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Answer is what a hostile upstream says to one request.
+// Answer is a hostile upstream's answer to one request.
 type Answer struct {
 	Name  string
 	Steps []Step
-	// Reset ends the connection as if the host had died, and not in order.
+	// Reset ends the connection with a TCP reset.
 	Reset bool
-	// Silent is true when it says nothing of what became of the request: no client
-	// may take it for a refusal.
+	// Silent means that the answer does not reveal what became of the request. No client may take
+	// it for a refusal.
 	Silent bool
 }
 
 // Step is a part of an answer.
 type Step struct {
 	Bytes []byte
-	// Times is how often the bytes are sent; 0 is once.
+	// Times is how often Bytes is sent. 0 means once.
 	Times int
-	// Pause is how long nothing is sent after them, each time.
+	// Pause is the wait after each time.
 	Pause time.Duration
 }
 
-// Call names what the upstream was asked.
+// Call is the kind of a request to the upstream.
 type Call string
 
-// The calls.
+// The kinds of requests.
 const (
 	CallCreate  Call = "create"
 	CallPoll    Call = "poll"
@@ -38,8 +38,8 @@ const (
 	CallContent Call = "content"
 )
 
-// Respond gives an answer to a call of a protocol. Where says where the addresses
-// lead that the answer sends genbus to, such as those of Inward; it may be empty.
+// Respond returns an answer to a call of a protocol. where holds addresses to which the answer
+// directs genbus, for example from Inward. It may be empty.
 func Respond(s *Source, call Call, kind Kind, id string, where []string) Answer {
 	switch {
 	case s.Chance(35):
@@ -58,8 +58,8 @@ func Respond(s *Source, call Call, kind Kind, id string, where []string) Answer 
 	}
 }
 
-// Good gives the answer to a call that leads on: a task that is accepted, or one
-// that has completed with a result at that place.
+// Good returns a valid answer to a call: an accepted task for a create, and a completed task whose
+// result is at place for a poll.
 func Good(call Call, kind Kind, id, place string) Answer {
 	return ok("application/json", "good", goodBody(call, kind, id, place))
 }
@@ -94,7 +94,7 @@ func goodBody(call Call, kind Kind, id, place string) string {
 	}
 }
 
-// answerBody breaks the body of a good answer.
+// answerBody returns a valid body with one defect.
 func answerBody(s *Source, call Call, kind Kind, id string, where []string) (name, body string) {
 	good := goodBody(call, kind, id, One(s, append([]string{"http://x.example/1.mp4"}, append(where, Addresses...)...)))
 	switch s.N(12) {
@@ -123,7 +123,7 @@ func answerBody(s *Source, call Call, kind Kind, id string, where []string) (nam
 	}
 }
 
-// wrongField puts a wrong value in the place of one that follows a colon.
+// wrongField replaces the value of one member by a wrong one.
 func wrongField(s *Source, good string) (name, body string) {
 	parts := strings.Split(good, `":`)
 	i := 1 + s.N(len(parts)-1)
@@ -135,7 +135,6 @@ func wrongField(s *Source, good string) (name, body string) {
 	return "a wrong field", strings.Join(parts, `":`)
 }
 
-// contents answers a request for a file.
 func contents(s *Source, where []string) Answer {
 	to := One(s, append(where, Addresses...))
 	line := strings.NewReplacer("\r", "%0d", "\n", "%0a", "\x00", "%00").Replace(to)

@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// wire makes an answer that is hostile below what it says: its framing, its
-// length, or its time.
+// wire makes an answer whose framing, length or timing is hostile.
 type wire struct {
 	large bool
 	make  func(s *Source, call Call, where []string) Answer
 }
 
-// fixed gives an answer of these bytes.
+// fixed returns a wire that sends these bytes.
 func fixed(name, text string) wire {
 	return wire{make: func(*Source, Call, []string) Answer {
 		return Answer{Name: name, Steps: []Step{{Bytes: []byte(text)}}}
 	}}
 }
 
-// silent gives an answer of these bytes that says nothing of the request.
+// silent is fixed for an answer that does not reveal what became of the request.
 func silent(name, text string) wire {
 	return wire{make: func(*Source, Call, []string) Answer {
 		return Answer{Name: name, Silent: true, Steps: []Step{{Bytes: []byte(text)}}}
 	}}
 }
 
-// long gives an answer of a head and a body that comes in many pieces.
+// long returns a wire with a body of about times bytes, sent in pieces of 64 KiB.
 func long(name, head, piece string, times int) wire {
 	return wire{large: true, make: func(*Source, Call, []string) Answer {
 		return Answer{Name: name, Steps: []Step{{Bytes: []byte(head)}, {Bytes: bytes.Repeat([]byte(piece), 64<<10/len(piece)), Times: times / (64 << 10)}}}
@@ -92,7 +91,7 @@ func redirects(s *Source, _ Call, where []string) Answer {
 		"HTTP/1.1 %d X\r\nLocation: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", One(s, []int{300, 301, 302, 303, 304, 307, 308}), to)}}}
 }
 
-// drip sends a byte now and then, for longer than anybody should wait.
+// drip sends a byte every 50 ms for 20 s, longer than a client should wait.
 func drip(s *Source, _ Call, _ []string) Answer {
 	head := One(s, []string{jsonHead, eventsHead, "HTTP/1.1 200 OK\r\nX-Slow: "})
 	return Answer{Name: "a slow drip", Silent: true, Steps: []Step{{Bytes: []byte(head)}, {Bytes: []byte(" "), Times: 400, Pause: 50 * time.Millisecond}}}
@@ -102,7 +101,7 @@ func reset(s *Source, _ Call, _ []string) Answer {
 	return Answer{Name: "a reset", Silent: true, Reset: true, Steps: []Step{{Bytes: []byte(jsonHead[:s.N(len(jsonHead)+1)])}}}
 }
 
-// stream gives the answer to a streamed chat.
+// stream returns an answer to a streamed chat.
 func stream(s *Source) Answer {
 	const first = `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"he"}}]}` + "\n\n"
 	const last = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// CreateMethod is the gRPC method that makes a video task.
+// CreateMethod is the gRPC method that creates a video task.
 const CreateMethod = "/genbus.v1.VideoService/CreateVideoTask"
 
-// Connection gives the bytes of one hostile HTTP/2 connection to the gRPC
-// server. They are sent without regard to what it says.
+// Connection returns the bytes of one hostile HTTP/2 connection to the gRPC server. They do not
+// depend on the server's answers.
 func Connection(s *Source, t Target) Input {
 	c := One(s, connections)
 	for c.large && !s.Chance(10) {
@@ -25,7 +25,6 @@ func Connection(s *Source, t Target) Input {
 	return Input{Name: "connection: " + strings.TrimPrefix(c.name, "!"), Bytes: h.b}
 }
 
-// h2 is a connection while it is made.
 type h2 struct {
 	s *Source
 	t Target
@@ -36,14 +35,14 @@ func (h *h2) frame(kind, flags byte, stream uint32, payload []byte) {
 	h.b = Frame(h.b, kind, flags, stream, payload)
 }
 
-// call opens a stream with a good header, and with more fields.
+// call opens a stream with a valid header and additional fields.
 func (h *h2) call(stream uint32, more ...string) {
 	h.frame(FrameHeaders, FlagEndHeaders, stream, CallHeader(nil, CreateMethod, h.t.Authorization, more...))
 }
 
 func (h *h2) data(stream uint32, payload []byte) { h.frame(FrameData, FlagEnd, stream, payload) }
 
-// oneCall opens a stream with these fields and a message, and ends it.
+// oneCall opens a stream with additional fields, sends a message and ends the stream.
 func oneCall(message func(h *h2) []byte, more ...string) func(*h2) {
 	return func(h *h2) {
 		h.call(1, more...)
@@ -51,8 +50,8 @@ func oneCall(message func(h *h2) []byte, more ...string) func(*h2) {
 	}
 }
 
-// connection makes the frames of one. One whose name begins with "!" makes the
-// preface too.
+// connection makes the frames of one connection. If the name begins with "!", it also makes the
+// preface.
 type connection struct {
 	name  string
 	large bool
@@ -63,7 +62,7 @@ func bytesOf(text string) func(*h2) { return func(h *h2) { h.b = append(h.b, tex
 
 func empty(*h2) []byte { return Envelope(nil, false, nil) }
 
-// block opens a stream with a header block of the caller's.
+// block opens a stream with this header block.
 func block(fields ...string) func(*h2) {
 	return func(h *h2) {
 		var b []byte
@@ -84,16 +83,15 @@ func repeated(n int, do func(h *h2, i int)) func(*h2) {
 
 func clientStream(i int) uint32 { return uint32(2*i + 1) }
 
-// connections are all of them. A seed means the same input as long as their order stays.
+// connections lists all connections. Changing the order changes the input of every seed.
 var connections = slices.Concat(prefaces, frameOrders, headerBlocks, messages)
 
-// pingOf is a ping that marks the end of an input.
 func pingOf(mark uint64) []byte {
 	return Frame(nil, FramePing, 0, 0, binary.BigEndian.AppendUint64(nil, mark))
 }
 
-// EndMark is a ping to send behind a connection's bytes: when its answer comes,
-// all of them were read. Its payload is Mark.
+// EndMark returns a ping to send after a connection's bytes. The answer to it shows that all of
+// them were read. Its payload is Mark.
 func EndMark() []byte { return pingOf(Mark) }
 
 // Mark is the payload of EndMark.

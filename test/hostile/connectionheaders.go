@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// headerBlocks are headers that are wrong, as HPACK, as HTTP/2 or as those of a call.
+// headerBlocks are headers that are invalid for HPACK, HTTP/2 or gRPC.
 var headerBlocks = []connection{
 	{"HPACK that is none", false, func(h *h2) { h.frame(FrameHeaders, FlagEndHeaders, 1, h.s.Bytes(200)) }},
 	{"an HPACK index beyond the table", false, func(h *h2) { h.frame(FrameHeaders, FlagEndHeaders, 1, []byte{0xff, 0xff, 0xff, 0xff, 0x0f}) }},
@@ -53,10 +53,10 @@ var oddMethods = []string{
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.health.v1.Health/Watch",
 }
 
-// hpackBomb refers thousands of times to one long entry of the table.
+// hpackBomb refers 10,000 times to one long entry of the table.
 func hpackBomb(h *h2) {
 	b := CallHeader(nil, CreateMethod, h.t.Authorization)
-	b = append(b, 0x40) // with indexing, a new name
+	b = append(b, 0x40) // literal with incremental indexing, new name
 	b = hpackText(hpackText(b, "bomb"), strings.Repeat("a", 3900))
 	b = append(b, bytes.Repeat([]byte{0x80 | 62}, 10_000)...)
 	h.frame(FrameHeaders, FlagEndHeaders, 1, b)

@@ -5,7 +5,7 @@ import (
 	"compress/gzip"
 )
 
-// messages are calls with a good header, and what follows it.
+// messages are calls with a valid header and a hostile continuation.
 var messages = []connection{
 	{"a message of 4 GiB", false, oneCall(func(*h2) []byte { return []byte{0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3} })},
 	{"a message beyond the limit", false, oneCall(func(*h2) []byte { return []byte{0, 2, 0, 0, 1, 1, 2, 3} })},
@@ -26,13 +26,13 @@ var messages = []connection{
 	{"good bye", false, func(h *h2) { h.call(1); h.frame(FrameGoAway, 0, 0, make([]byte, 8)); h.data(1, empty(h)) }},
 }
 
-// GzipBomb is n bytes of zero, compressed.
+// GzipBomb returns n zero bytes, compressed.
 func GzipBomb(n int) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	zeros := make([]byte, 64<<10)
 	for ; n > 0; n -= len(zeros) {
-		_, _ = w.Write(zeros) // a buffer takes everything
+		_, _ = w.Write(zeros) // never fails
 	}
 	_ = w.Close()
 	return b.Bytes()

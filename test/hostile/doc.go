@@ -1,14 +1,13 @@
-// Package hostile makes malformed and malicious inputs, for tests of every way
-// in: HTTP requests, JSON and form bodies, header values, signatures, HTTP/2
-// frames, gRPC and NATS messages, and the answers of an upstream. It sends
-// nothing, and it does not judge what comes back.
+// Package hostile generates malformed and malicious inputs for tests of every ingress: HTTP
+// requests, JSON and form bodies, headers, signatures, HTTP/2 frames, gRPC and NATS messages, and
+// answers of an upstream. It does not send inputs or judge the results.
 //
-// Every input follows from a seed, an entrance and a number alone, so that one
-// that has done harm can be made again without the others:
+// An input depends only on a seed, an entrance and a number, so one that caused a failure can be
+// generated again on its own:
 //
 //	s := hostile.At(seed, "http", 4711)
 //	in := hostile.Request(s, target)
 //
-// Inputs are at most a few MiB, and rarely more than a few KiB: what they cost is
-// to be paid by who receives them.
+// Most inputs have a few KiB and none more than a few MiB, because the cost of an input should fall
+// on its receiver.
 package hostile

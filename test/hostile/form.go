@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Form gives a multipart/form-data body for POST /v1/videos, and its
-// Content-Type.
+// Form returns a multipart/form-data body for POST /v1/videos, and its Content-Type.
 func Form(s *Source, t Target) (in Input, contentType string) {
 	form := One(s, forms)
 	for form.large && !s.Chance(8) {
@@ -20,8 +19,7 @@ func Form(s *Source, t Target) (in Input, contentType string) {
 
 const boundary = "XXhostileXX"
 
-// formOf makes a body of the parts of a form that is right, and may change the
-// Content-Type.
+// formOf makes a hostile body from the parts of a valid form. It may change the Content-Type.
 type formOf struct {
 	name  string
 	large bool
@@ -36,7 +34,7 @@ func part(disposition, headers, content string) string {
 	return "Content-Disposition: " + disposition + "\r\n" + headers + "\r\n" + content
 }
 
-// joined is the body of parts, as it should be.
+// joined returns a valid body of these parts.
 func joined(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -45,12 +43,12 @@ func joined(parts ...string) string {
 	return b.String() + "--" + boundary + "--\r\n"
 }
 
-// with gives a form with one part more.
+// with returns a maker that adds parts.
 func with(more ...string) func(*Source, []string, *string) string {
 	return func(_ *Source, parts []string, _ *string) string { return joined(append(parts, more...)...) }
 }
 
-// typed gives the same form under another Content-Type.
+// typed returns a maker that changes only the Content-Type.
 func typed(contentType string) func(*Source, []string, *string) string {
 	return func(_ *Source, parts []string, as *string) string {
 		*as = contentType

@@ -2,7 +2,7 @@ package hostile
 
 import "encoding/binary"
 
-// Preface is what every HTTP/2 client says first.
+// Preface is the first data of every HTTP/2 client.
 const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // Types of HTTP/2 frames.
@@ -21,12 +21,11 @@ const (
 
 // Flags of HTTP/2 frames.
 const (
-	FlagEnd        byte = 0x1 // the end of a stream; of a ping and of settings: an answer
+	FlagEnd        byte = 0x1 // ends a stream; acknowledges pings and settings
 	FlagEndHeaders byte = 0x4
 )
 
-// Frame appends an HTTP/2 frame. Its length is that of the payload, also where no
-// receiver takes one as long.
+// Frame appends an HTTP/2 frame. The payload may be longer than a receiver allows.
 func Frame(dst []byte, kind, flags byte, stream uint32, payload []byte) []byte {
 	n := len(payload)
 	dst = append(dst, byte(n>>16), byte(n>>8), byte(n), kind, flags)
@@ -34,8 +33,7 @@ func Frame(dst []byte, kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(dst, payload...)
 }
 
-// Field appends a header field as HPACK writes it without any table or
-// compression.
+// Field appends a header field to an HPACK block, as a literal without indexing or Huffman coding.
 func Field(dst []byte, name, value string) []byte {
 	return hpackText(hpackText(append(dst, 0), name), value)
 }
@@ -55,8 +53,8 @@ func hpackNumber(dst []byte, n int) []byte {
 	return append(dst, byte(n))
 }
 
-// CallHeader appends the header block of a gRPC call. More is more fields, name after
-// value.
+// CallHeader appends the header block of a gRPC call. more holds additional fields as alternating
+// names and values.
 func CallHeader(dst []byte, method, authorization string, more ...string) []byte {
 	fields := append([]string{
 		":method", "POST", ":scheme", "http", ":path", method, ":authority", "hostile.example", "content-type", "application/grpc", "te", "trailers",
@@ -68,7 +66,7 @@ func CallHeader(dst []byte, method, authorization string, more ...string) []byte
 	return dst
 }
 
-// Envelope appends a message as gRPC frames it.
+// Envelope appends a message in gRPC framing.
 func Envelope(dst []byte, compressed bool, message []byte) []byte {
 	flag := byte(0)
 	if compressed {

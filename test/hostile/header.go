@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Header gives one hostile line of a request's header, its name and its value.
-// The value may hold anything but CR, LF and NUL.
+// Header returns the name and the value of one hostile header. The value may contain any bytes
+// except CR, LF and NUL.
 func Header(s *Source) (name, value string) {
 	h := One(s, headers)
 	if s.Chance(25) {
@@ -17,7 +17,7 @@ func Header(s *Source) (name, value string) {
 	return h.name, One(s, h.values)
 }
 
-// header are values of one header's own grammar that break it.
+// header holds values that violate the grammar of one header.
 type header struct {
 	name   string
 	values []string
@@ -85,8 +85,8 @@ func manyLabels(n int) string {
 	return strings.Join(pairs, ",")
 }
 
-// Query gives a hostile query, without the question mark. It holds no white
-// space and no control characters.
+// Query returns a hostile query without the question mark. It contains no white space and no
+// control characters.
 func Query(s *Source) string {
 	if s.Chance(30) {
 		return One(s, queries)
@@ -117,7 +117,7 @@ var parameters = []header{
 	{"request.video.model", []string{"x"}}, {"id", []string{"x"}},
 }
 
-// tokens are page tokens and resume tokens that genbus never returned.
+// tokens are page tokens and resume tokens that genbus never issued.
 var tokens = []string{
 	"", "x", "AQ", "AQAAAAA", "====", "%00", strings.Repeat("A", 20_000), base64.RawURLEncoding.EncodeToString([]byte(`{"c":9223372036854775807,"i":"video_aaaaaaaaaaaaaaaaaaaaaaaaaa"}`)),
 	base64.RawURLEncoding.EncodeToString([]byte(`{"c":-9223372036854775808,"i":"*"}`)), base64.RawURLEncoding.EncodeToString([]byte(`{"c":1e99,"i":">"}`)),

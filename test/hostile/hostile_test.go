@@ -19,7 +19,7 @@ var target = hostile.Target{
 	Chats: []string{"chat_aaaaaaaaaaaaaaaaaaaaaaaaaa"}, Marker: "mark",
 }
 
-// generators are all of them, by what they are for.
+// generators are all generators, by name.
 var generators = map[string]func(s *hostile.Source) any{
 	"request":    func(s *hostile.Source) any { return hostile.Request(s, target) },
 	"json":       func(s *hostile.Source) any { return hostile.JSON(s, hostile.One(s, hostile.Kinds), target) },
@@ -35,7 +35,7 @@ var generators = map[string]func(s *hostile.Source) any{
 	},
 }
 
-// TestInputsFollowFromTheSeed, so that one that has done harm can be made again.
+// TestInputsFollowFromTheSeed proves that the same seed, name and number give the same input.
 func TestInputsFollowFromTheSeed(t *testing.T) {
 	t.Parallel()
 	for name, generate := range generators {
@@ -48,7 +48,7 @@ func TestInputsFollowFromTheSeed(t *testing.T) {
 				if !reflect.DeepEqual(first, again) {
 					t.Fatalf("input %d is another one the second time", i)
 				}
-				seen[sha256.Sum256(fmt.Appendf(nil, "%s", first))] = true // bytes as text: printed as numbers they take the race detector seconds
+				seen[sha256.Sum256(fmt.Appendf(nil, "%s", first))] = true // %s, because printing bytes as numbers takes seconds under the race detector
 			}
 			if len(seen) < n/6 {
 				t.Errorf("only %d of %d inputs differ", len(seen), n)
@@ -57,7 +57,8 @@ func TestInputsFollowFromTheSeed(t *testing.T) {
 	}
 }
 
-// TestWrongMembersAreAllDifferent, and none is missing.
+// TestWrongMembersAreAllDifferent proves that WrongMember has a distinct, non-empty body for each
+// number.
 func TestWrongMembersAreAllDifferent(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -73,7 +74,7 @@ func TestWrongMembersAreAllDifferent(t *testing.T) {
 	}
 }
 
-// TestGoodBodiesAreGood: what a generator breaks was whole before.
+// TestGoodBodiesAreGood proves that the bodies that generators break are whole.
 func TestGoodBodiesAreGood(t *testing.T) {
 	t.Parallel()
 	for _, e := range hostile.Creates {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind is what a body is for: one of the four video protocols, or a chat.
+// Kind is the API of a body: one of the four video protocols, or chat.
 type Kind string
 
 // The kinds.
@@ -18,13 +18,13 @@ const (
 	Chat    Kind = "chat"
 )
 
-// Kinds lists all of them.
+// Kinds lists all kinds.
 var Kinds = []Kind{Primary, Videos, Kling, Jimeng, Chat}
 
-// member is one member of a body, its value as JSON.
+// member is one member of a body. Its value is JSON.
 type member struct{ name, value string }
 
-// good gives the members of a body that is right.
+// good returns the members of a valid body.
 func (k Kind) good(t Target) []member {
 	prompt := strconv.Quote("a cat " + t.Marker)
 	switch k {
@@ -41,7 +41,7 @@ func (k Kind) good(t Target) []member {
 	}
 }
 
-// members are all that the kind's interface knows.
+// members returns the names that the kind's API knows.
 func (k Kind) members() []string {
 	switch k {
 	case Videos:
@@ -63,7 +63,7 @@ func (k Kind) members() []string {
 	}
 }
 
-// wrongValues are values that few members may have.
+// wrongValues are JSON values that few members accept.
 var wrongValues = []string{
 	`null`, `true`, `false`, `0`, `-1`, `-0`, `1.5`, `1e400`, `1E-400`, `9223372036854775808`, strings.Repeat("9", 2000), `0.` + strings.Repeat("1", 2000), `""`, `" "`, `"x"`,
 	`"\u0000"`, `"\ud83d"`, `"\udc00\ud800"`, `"\r\nX-Injected: 1"`, `"\nlevel=ERROR msg=forged injected=1"`, `"*"`, `"a.b.>"`, `"http://169.254.169.254/latest/meta-data/"`,
@@ -72,8 +72,8 @@ var wrongValues = []string{
 	`{"type":"function"}`, `"` + strings.Repeat("A", 70_000) + `"`, strings.Repeat("[", 250) + strings.Repeat("]", 250),
 }
 
-// WrongMembers is how many bodies WrongMember makes: every member of every kind
-// with each wrong value.
+// WrongMembers returns the number of bodies of WrongMember: each member of each kind with each
+// wrong value.
 func WrongMembers() int {
 	n := 0
 	for _, k := range Kinds {
@@ -82,7 +82,7 @@ func WrongMembers() int {
 	return n
 }
 
-// WrongMember gives one of them: a body that is right but for one member.
+// WrongMember returns the body with this number, which is valid except for one member.
 func WrongMember(t Target, number int) (Kind, Input) {
 	for _, k := range Kinds {
 		all := k.members()

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// JSON gives a body of the kind that is broken, odd, or too much of something.
+// JSON returns a body of this kind that is malformed, unusual or excessive.
 func JSON(s *Source, k Kind, t Target) Input {
 	form := One(s, jsonForms)
-	// Large ones cost both sides; a few of them do.
+	// Large bodies are expensive for both sides, so most are skipped.
 	for form.large && !s.Chance(8) {
 		form = One(s, jsonForms)
 	}
 	return Input{Name: string(k) + ": " + form.name, Bytes: []byte(form.make(s, k.good(t)))}
 }
 
-// jsonForm makes a body of the members of one that is right.
+// jsonForm makes a body from the members of a valid one.
 type jsonForm struct {
 	name  string
 	large bool
@@ -88,7 +88,7 @@ var jsonForms = []jsonForm{
 	}},
 }
 
-// value gives a form that has a text in the place of one value.
+// value returns a form that replaces one value with text.
 func value(text string) func(*Source, []member) string {
 	return func(s *Source, m []member) string { return render(set(m, One(s, m).name, text)) }
 }
@@ -98,7 +98,7 @@ func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n)
 func manyMembers(n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, `,"k%d":0`, (i*7919)%n) // out of order, to be sorted
+		fmt.Fprintf(&b, `,"k%d":0`, (i*7919)%n) // out of order, which makes sorting costly
 	}
 	return "{" + b.String()[1:] + "}"
 }

@@ -9,14 +9,14 @@ import (
 type Note struct {
 	Name    string
 	Subject string
-	// Header is nil for none. The keys and values can be sent as they are: they
-	// hold no CR and no LF, and the keys no colon.
+	// Header may be nil. Keys and values contain no CR or LF, and keys no colon, so they can be
+	// sent unchanged.
 	Header map[string][]string
 	Data   []byte
 }
 
-// Notes makes messages for subjects that begin with prefix, such as
-// "genbus.request" or "genbus.call".
+// Notes returns a message on a subject that begins with prefix, such as "genbus.request" or
+// "genbus.call".
 func Notes(s *Source, t Target, prefix string) Note {
 	kind, word := One(s, Kinds), "video"
 	if kind == Chat {
@@ -57,12 +57,12 @@ func requestWire(s *Source, t Target, word string) []byte {
 	return VideoWire(s, t)
 }
 
-// tenants are last tokens of a subject that are no names of tenants.
+// tenants are last tokens of subjects that are not valid tenant names.
 var tenants = []string{
 	"_invalid", "a%b", "ключ", "\xc3\xa9", "a:b", "a/b", "..", "DEFAULT", strings.Repeat("t", 65), strings.Repeat("t", 2000), "$SYS", "a\x01b", "\u202e", "{}", "a,b", "a@b",
 }
 
-// headers adds some that mean something to genbus, to JetStream or to clients.
+// headers adds headers that mean something to genbus, JetStream or clients.
 func (n *Note) headers(s *Source) {
 	for range 1 + s.N(4) {
 		h := One(s, noteHeaders)
@@ -88,8 +88,8 @@ var noteHeaders = []header{
 	{"Nats-Marker-Reason", []string{"Purge"}}, {"Nats-Stalled-Consumer", []string{"x"}}, {"Nats-Consumer-Stalled", []string{"genbus.task.video.default.x"}},
 }
 
-// NATSLines gives hostile bytes of a NATS client connection, with messages on
-// subjects that begin with prefix.
+// NATSLines returns hostile bytes of a NATS client connection, with messages on subjects that begin
+// with prefix.
 func NATSLines(s *Source, t Target, prefix string) Input {
 	l := One(s, natsLines)
 	greeting := `CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}` + "\r\n"
@@ -110,7 +110,7 @@ func NATSLines(s *Source, t Target, prefix string) Input {
 
 var natsLines = []struct {
 	name, text string
-	hpub       string // a message's whole header block; text otherwise
+	hpub       string // header block of a message, sent instead of text
 }{
 	{"nothing", "", ""},
 	{"no operation", "XYZ\r\n", ""},

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// odd gives a request that breaks HTTP's own framing.
+// odd returns a request that violates HTTP framing.
 func odd(s *Source, t Target) Input {
 	form := One(s, framings)
 	for form.large && !s.Chance(10) {
@@ -17,14 +17,14 @@ func odd(s *Source, t Target) Input {
 	return Input{Name: "framing: " + form.name, Bytes: r.bytes(), Cut: r.cut}
 }
 
-// framing changes a POST with a good body.
+// framing changes a POST with a valid body.
 type framing struct {
 	name  string
 	large bool
 	make  func(s *Source, t Target, r *request)
 }
 
-// lengths gives a framing with other lines about the length of the body.
+// lengths replaces Content-Length by these lines.
 func lengths(lines ...string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) {
 		r.drop("Content-Length")
@@ -33,7 +33,7 @@ func lengths(lines ...string) func(*Source, Target, *request) {
 	}
 }
 
-// chunked gives a framing whose body comes in these chunks.
+// chunked replaces the body by these chunks.
 func chunked(chunks string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) {
 		r.drop("Content-Length")
@@ -42,12 +42,12 @@ func chunked(chunks string) func(*Source, Target, *request) {
 	}
 }
 
-// lines gives a framing with more header lines.
+// lines adds header lines.
 func lines(more ...string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) { r.add(more...) }
 }
 
-// raw gives a framing that is these bytes and nothing else.
+// raw replaces the whole request by these bytes.
 func raw(text string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) {
 		*r = request{whole: []byte(text), cut: true}

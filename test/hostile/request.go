@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Request gives one hostile HTTP/1 request, as the bytes of a connection. It
-// asks for the end of the connection wherever it can, so that its sender may
-// read to the end.
+// Request returns one hostile HTTP/1 request as the bytes of a connection. If possible, it asks the
+// server to close the connection, so that the sender can read to the end.
 func Request(s *Source, t Target) Input {
 	if s.Chance(40) {
 		return odd(s, t)
@@ -18,17 +17,16 @@ func Request(s *Source, t Target) Input {
 	return Input{Name: r.method + ": " + change.name, Bytes: r.bytes(), Cut: r.cut}
 }
 
-// request is a request that may be changed in every place.
 type request struct {
 	method, target, version string
 	header                  []string // whole lines
 	body                    string
 	cut                     bool
-	// whole are all bytes, where nothing of the above is there.
+	// whole replaces all fields above unless it is nil.
 	whole []byte
 }
 
-// bytes is the request with the header lines as they are.
+// bytes returns the request with unchanged header lines.
 func (r *request) bytes() []byte {
 	if r.whole != nil {
 		return r.whole
@@ -42,7 +40,7 @@ func (r *request) bytes() []byte {
 	return []byte(b.String())
 }
 
-// drop takes the lines of a header away.
+// drop removes the lines of a header.
 func (r *request) drop(name string) {
 	kept := r.header[:0]
 	for _, line := range r.header {
@@ -55,20 +53,19 @@ func (r *request) drop(name string) {
 
 func (r *request) add(lines ...string) { r.header = append(r.header, lines...) }
 
-// Endpoint is one path of the service that takes a body.
+// Endpoint is a path of the service that takes a body.
 type Endpoint struct {
 	Path string
 	Kind Kind
 }
 
-// Creates are the paths that make a job.
+// Creates lists the paths that create a job.
 var Creates = []Endpoint{
 	{"/v1/video/generations", Primary}, {"/v1/videos", Videos}, {"/kling/v1/videos/text2video", Kling}, {"/kling/v1/videos/image2video", Kling},
 	{"/jimeng/?Action=CVSync2AsyncSubmitTask&Version=2022-08-31", Jimeng}, {"/v1/chat/completions", Chat}, {"/genbus/v1/videos", Primary}, {"/genbus/v1/chats", Chat},
 }
 
-// reads are the paths that only read, with %v for a video's id and %c for a
-// chat's.
+// reads lists the paths that only read. %v is replaced by a video ID and %c by a chat ID.
 var reads = []string{
 	"/v1/video/generations/%v", "/v1/video/generations/%v/events", "/v1/videos", "/v1/videos/%v", "/v1/videos/%v/content", "/v1/models", "/v1/models/%v",
 	"/kling/v1/videos/text2video/%v", "/kling/v1/videos/text2video", "/kling/v1/videos/image2video/%v", "/genbus/v1/videos", "/genbus/v1/videos/%v", "/genbus/v1/videos/%v/events",
@@ -79,7 +76,6 @@ func read(s *Source, t Target) string {
 	return strings.NewReplacer("%v", t.video(s), "%c", t.chat(s)).Replace(One(s, reads))
 }
 
-// plain is a request with nothing wrong about it.
 func plain(s *Source, t Target) request {
 	if s.Chance(50) {
 		return t.get(read(s, t))
@@ -88,7 +84,7 @@ func plain(s *Source, t Target) request {
 	return t.post(e.Path, t.Body(e))
 }
 
-// Body is a body for a path, with nothing wrong about it.
+// Body returns a valid body for an endpoint.
 func (t Target) Body(e Endpoint) string {
 	body := render(e.Kind.good(t))
 	switch e.Path {
@@ -116,8 +112,7 @@ func (t Target) request(method, path string) request {
 	}
 }
 
-// Post is a whole request with a body of the caller's choice, and headers of
-// hostile values in some cases.
+// Post returns a whole POST request with this body. One in ten gets a hostile header.
 func Post(s *Source, t Target, path, contentType string, body []byte) []byte {
 	r := t.post(path, string(body))
 	r.drop("Content-Type")
@@ -131,7 +126,7 @@ func Post(s *Source, t Target, path, contentType string, body []byte) []byte {
 	return r.bytes()
 }
 
-// change is one thing that is hostile about an ordinary request.
+// change makes one part of a valid request hostile.
 type change struct {
 	name string
 	make func(s *Source, t Target, r *request)
@@ -167,7 +162,6 @@ var methods = []string{
 	"get", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "PRI", "GE T", "G\x00ET", "", "GET\r", "\xff", strings.Repeat("A", 3000), "POST", "GET,POST", "M-SEARCH", "QUERY",
 }
 
-// path gives a hostile path.
 func path(s *Source, t Target) string {
 	at := read(s, t)
 	if s.Chance(50) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Signature gives the header lines of a vendor's signature that is broken, or
-// that says something absurd and is signed with the right secret.
+// Signature returns the header lines of a vendor signature that is broken, or that is signed
+// correctly but has absurd content.
 func Signature(s *Source, t Target) []string {
 	if s.Chance(50) {
 		return []string{"Authorization: Bearer " + token(s, t)}
@@ -19,7 +19,6 @@ func Signature(s *Source, t Target) []string {
 	return hmacLines(s, t)
 }
 
-// token gives a JWT.
 func token(s *Source, t Target) string {
 	head := One(s, []string{
 		`{"alg":"HS256","typ":"JWT"}`, `{"alg":"HS256","typ":"JWT"}`, `{"alg":"none"}`, `{"alg":"RS256"}`, `{"alg":"hs256"}`, `{"alg":["HS256"]}`, `{"alg":"HS256","alg":"none"}`, `{"alg":"HS256","crit":["x"]}`,
@@ -35,7 +34,7 @@ func token(s *Source, t Target) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	signed := encode([]byte(head)) + "." + encode([]byte(claims))
 	mac := hmac.New(sha256.New, []byte(One(s, []string{t.SecretKey, t.SecretKey, "", "wrong"})))
-	_, _ = io.WriteString(mac, signed) // a hash takes everything
+	_, _ = io.WriteString(mac, signed) // never fails
 	whole := signed + "." + encode(mac.Sum(nil))
 	switch s.N(10) {
 	case 0:
@@ -51,7 +50,7 @@ func token(s *Source, t Target) string {
 	}
 }
 
-// hmacLines gives the headers of the other vendor's signature.
+// hmacLines returns the header lines of an HMAC signature.
 func hmacLines(s *Source, t Target) []string {
 	date := time.Now().UTC().Format("20060102T150405Z")
 	credential := t.AccessKey + "/" + date[:8] + "/cn-north-1/cv/request"

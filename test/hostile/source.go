@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// Source makes the choices of one input. It is not safe for concurrent use.
+// Source makes the random choices of one input. It is not safe for concurrent use.
 type Source struct{ r *rand.Rand }
 
-// At gives the choices of one input of an entrance: the same for the same three.
+// At returns the Source of one input of an entrance. It always makes the same choices for the same
+// arguments.
 func At(seed uint64, entrance string, number int) *Source {
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, entrance) // a hash takes everything
+	_, _ = io.WriteString(h, entrance) // never fails
 	return &Source{r: rand.New(rand.NewPCG(seed, h.Sum64()+uint64(number)))}
 }
 
-// N gives a number from 0 to n-1.
+// N returns a number from 0 to n-1.
 func (s *Source) N(n int) int { return s.r.IntN(n) }
 
-// Chance is true in percent of all cases.
+// Chance returns true with this probability.
 func (s *Source) Chance(percent int) bool { return s.r.IntN(100) < percent }
 
-// Bytes gives n bytes of anything.
+// Bytes returns n random bytes.
 func (s *Source) Bytes(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -32,30 +33,29 @@ func (s *Source) Bytes(n int) []byte {
 	return b
 }
 
-// One gives one of a list.
+// One returns a random element of list.
 func One[T any](s *Source, list []T) T { return list[s.r.IntN(len(list))] }
 
 // Input is one hostile input.
 type Input struct {
-	// Name says what is hostile about it, for the reader of a failure.
+	// Name describes the defect, for failure messages.
 	Name string
-	// Bytes are what goes over the connection, or the body.
+	// Bytes are the bytes to send or the body.
 	Bytes []byte
-	// Cut is true when more would have to come: its sender closes his side of the
-	// connection after it.
+	// Cut means that the input is incomplete: the sender closes its side of the connection after
+	// it.
 	Cut bool
 }
 
-// Target is what the generators know of the service, so that inputs get past its
-// door.
+// Target describes the service, so that inputs get past authentication.
 type Target struct {
-	// Authorization is the header's value of a tenant, such as "Bearer key".
+	// Authorization is the header value of a tenant, such as "Bearer key".
 	Authorization string
 	// AccessKey and SecretKey are a tenant's key pair.
 	AccessKey, SecretKey string
-	// Videos and Chats are the ids of jobs that the tenant has.
+	// Videos and Chats are IDs of the tenant's jobs.
 	Videos, Chats []string
-	// Marker is in every prompt, so that one that leaks can be found.
+	// Marker is part of every prompt, so that leaks can be found.
 	Marker string
 }
 
@@ -72,8 +72,7 @@ func anyOf(s *Source, list []string, otherwise string) string {
 	return One(s, list)
 }
 
-// Text returns a text that does harm where it is trusted. It may be of any
-// bytes.
+// Text returns text that does harm if trusted. It may be invalid UTF-8.
 func Text(s *Source) string {
 	if s.Chance(10) {
 		return strings.Repeat(One(s, texts), 1+s.N(200))
@@ -90,8 +89,7 @@ var texts = []string{
 	strings.Repeat("A", 5000), strings.Repeat("é", 100), ",", "=", "k=v", "k=v,k=v", ";", ":", "bytes=0-", "data:,", "data:image/png;base64,!!!!", "\"", "\\", "\\u0000", "[DONE]",
 }
 
-// HeaderText returns a hostile text that a header's line can carry as it is:
-// without CR, LF and NUL.
+// HeaderText returns hostile text without CR, LF and NUL, so that a header can carry it unchanged.
 func HeaderText(s *Source) string {
 	return strings.Map(func(c rune) rune {
 		if c == '\r' || c == '\n' || c == 0 {

@@ -11,7 +11,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Methods are the gRPC methods that a hostile message is sent to.
+// Methods lists the gRPC methods that receive hostile messages.
 var Methods = []string{
 	CreateMethod, "/genbus.v1.VideoService/GetVideoTask", "/genbus.v1.VideoService/ListVideoTasks", "/genbus.v1.VideoService/CancelVideoTask", "/genbus.v1.VideoService/WatchVideoTask",
 	"/genbus.v1.VideoService/DeleteVideoTask", "/genbus.v1.VideoService/DownloadVideo", "/genbus.v1.ChatService/CreateChatCompletion", "/genbus.v1.ChatService/StreamChatCompletion",
@@ -19,7 +19,7 @@ var Methods = []string{
 	"/genbus.v1.ModelService/ListModels", "/grpc.health.v1.Health/Check", "/genbus.v1.VideoService/NoSuchMethod", "/no.such.Service/Method",
 }
 
-// Message gives a hostile message for one of the Methods.
+// Message returns a hostile message for one of Methods.
 func Message(s *Source, t Target, method string) Input {
 	switch {
 	case s.Chance(25):
@@ -31,7 +31,7 @@ func Message(s *Source, t Target, method string) Input {
 	}
 }
 
-// messageFor is a message of legal Protobuf whose fields are hostile.
+// messageFor returns valid Protobuf with hostile fields.
 func messageFor(s *Source, t Target, method string) []byte {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	switch {
@@ -46,8 +46,7 @@ func messageFor(s *Source, t Target, method string) []byte {
 	}
 }
 
-// idWire is a message that begins with an id: field 1, and numbers and texts in
-// the fields behind it.
+// idWire returns a message with an ID in field 1, followed by numbers and texts.
 func idWire(s *Source, t Target) []byte {
 	id := One(s, []string{t.video(s), t.chat(s), Text(s), "", One(s, tokens)})
 	b := protowire.AppendString([]byte{0x0a}, id)
@@ -77,7 +76,7 @@ func listWire(s *Source) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, 5, protowire.BytesType), One(s, tokens))
 }
 
-// VideoWire is a genbus.v1.VideoRequest with something hostile about it.
+// VideoWire returns a hostile genbus.v1.VideoRequest.
 func VideoWire(s *Source, t Target) []byte {
 	kind := One(s, Kinds[:4])
 	m := &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: JSON(s, kind, t).Bytes}}
@@ -91,7 +90,7 @@ func VideoWire(s *Source, t Target) []byte {
 	return b
 }
 
-// ChatWire is a genbus.v1.ChatRequest with something hostile about it.
+// ChatWire returns a hostile genbus.v1.ChatRequest.
 func ChatWire(s *Source, t Target) []byte {
 	m := &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: JSON(s, Chat, t).Bytes}}
 	if s.Chance(40) {
@@ -108,11 +107,11 @@ func ChatWire(s *Source, t Target) []byte {
 	return b
 }
 
-// clean is a hostile text that Protobuf takes.
+// clean returns hostile text that is valid UTF-8, as Protobuf requires.
 func clean(s *Source) string { return strings.ToValidUTF8(Text(s), "?") }
 
 func typedVideo(s *Source, t Target) *genbusv1.VideoGeneration {
-	number := func() *int32 { return proto.Int32(int32(One(s, varints))) } // whatever is left of it
+	number := func() *int32 { return proto.Int32(int32(One(s, varints))) } // may overflow
 	v := &genbusv1.VideoGeneration{
 		Model:  One(s, []string{"sandbox-video", "sandbox-videos", "sandbox-kling", "sandbox-jimeng", clean(s)}),
 		Prompt: t.Marker + clean(s),
@@ -133,8 +132,8 @@ func typedVideo(s *Source, t Target) *genbusv1.VideoGeneration {
 	return v
 }
 
-// extras are the fields of a request other than its body, in the wire form so that
-// their texts need not be UTF-8: a request id, labels, a time and texts.
+// extras returns the fields of a request besides its body: a request ID, labels, a time and texts.
+// Encoded by hand, because the texts may be invalid UTF-8.
 func extras(s *Source, id, labels, expires protowire.Number, texts ...protowire.Number) []byte {
 	text := func(b []byte, field protowire.Number) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), Text(s))
@@ -161,7 +160,7 @@ func extras(s *Source, id, labels, expires protowire.Number, texts ...protowire.
 	return b
 }
 
-// marshal gives nothing for what cannot be written.
+// marshal returns nil if the message cannot be encoded.
 func marshal(m proto.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -170,7 +169,7 @@ func marshal(m proto.Message) []byte {
 	return b
 }
 
-// Wire breaks a Protobuf message.
+// Wire returns a broken copy of a Protobuf message.
 func Wire(s *Source, good []byte) []byte {
 	b := slices.Clone(good)
 	switch s.N(9) {
@@ -183,13 +182,13 @@ func Wire(s *Source, good []byte) []byte {
 			}
 		}
 		return b
-	case 2: // a length of 2^63 and beyond
+	case 2: // length of 2^63 or more
 		return binary.AppendUvarint(append(b, 0x0a), One(s, varints[5:]))
-	case 3: // a varint without an end
+	case 3: // unterminated varint
 		return append(b, []byte(strings.Repeat("\xff", 12))...)
-	case 4: // groups in groups
+	case 4: // nested groups
 		return append(b, []byte(strings.Repeat("\x0b", 11_000)+strings.Repeat("\x0c", 11_000))...)
-	case 5: // messages in messages
+	case 5: // nested messages
 		for range 2000 {
 			b = protowire.AppendBytes([]byte{0x0a}, b[:min(len(b), 30_000)])
 		}
@@ -199,9 +198,9 @@ func Wire(s *Source, good []byte) []byte {
 			b = protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(100+i), protowire.VarintType), 1)
 		}
 		return b
-	case 7: // field 0, and wire types that do not exist
+	case 7: // field 0 and unknown wire types
 		return append(b, 0x00, 0x0f, 0x06, 0x07)
-	default: // the same again and again
+	default: // repeated content
 		for range 50 {
 			b = append(b, good[:min(len(good), 30_000)]...)
 		}

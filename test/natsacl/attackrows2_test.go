@@ -6,7 +6,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// stealing is taking work, or settling what others hold.
+// stealing lists attempts to take work or to settle messages held by others.
 func stealing() (rows []attack) {
 	for _, user := range tenantUsers {
 		for stream, durable := range map[string]string{"GENBUS_WORK": "video-" + route, "GENBUS_REQUESTS": "intake-video"} {
@@ -24,7 +24,7 @@ func stealing() (rows []attack) {
 	return append(rows, attack{witness + attacker, "says +TERM to the victim's work", settle("+TERM"), isSent})
 }
 
-// settle settles the work item of the victim, which genbus holds.
+// settle settles the victim's work item, which genbus holds.
 func settle(word string) move {
 	return func(a *attempt) string {
 		if err := a.nc.Publish(a.work.Reply(), []byte(word)); err != nil {
@@ -34,7 +34,7 @@ func settle(word string) move {
 	}
 }
 
-// impersonating is answering for genbus, or to others.
+// impersonating lists attempts to answer in place of genbus, or to answer other clients.
 func impersonating() (rows []attack) {
 	for _, user := range tenantUsers {
 		for _, subj := range []string{
@@ -49,9 +49,8 @@ func impersonating() (rows []attack) {
 	return rows
 }
 
-// wholeAccount is what not even a user can do who may do anything in the tenant's
-// account, as long as its two streams are the copies. TestWhoMayStoreMayForge has
-// the rest.
+// wholeAccount lists what even a user without any limits in the tenant's account cannot do while
+// its only streams are the two copies. TestWhoMayStoreMayForge covers the rest.
 func wholeAccount() (rows []attack) {
 	me := witness + attacker
 	theirs := names.Task(subject.Video, victim, job)
@@ -95,7 +94,7 @@ func snapshotBody(api string) string {
 	return ""
 }
 
-// service is what a client with the password of the service cannot do.
+// service lists actions that the service's own user cannot perform.
 func service() (rows []attack) {
 	for _, subj := range []string{
 		names.Request(subject.Video, victim), names.Call(subject.Video, victim), names.LiveTask(subject.Video, victim, job), names.LiveChunk(victim, job),
@@ -109,7 +108,7 @@ func service() (rows []attack) {
 	for _, name := range append(genbusOnly, "GENBUS_TASKS", "GENBUS_CHUNKS") {
 		for _, api := range []string{"STREAM.DELETE", "STREAM.SNAPSHOT", "STREAM.RESTORE", "CONSUMER.LIST", "CONSUMER.NAMES"} {
 			if api == "CONSUMER.LIST" && (name == "GENBUS_WORK" || name == "GENBUS_WAIT") {
-				continue // by which it counts the jobs of its routes
+				continue // allowed: the service counts the jobs of its routes this way
 			}
 			rows = append(rows, attack{"service", "asks " + api + " of " + name, ask("$JS.API."+api+"."+name, ""), isRefused})
 		}

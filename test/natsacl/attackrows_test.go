@@ -18,10 +18,10 @@ const (
 
 var tenantUsers = []string{publisher, subscriber, app}
 
-// genbusOnly are the streams of which a tenant has no copy.
+// genbusOnly lists the streams that tenants have no copy of.
 var genbusOnly = []string{"GENBUS_REQUESTS", "GENBUS_WORK", "GENBUS_WAIT", "GENBUS_DEAD", "GENBUS_REJECTED", "GENBUS_USAGE", "GENBUS_OPS", "OBJ_GENBUS_BODIES_globex"}
 
-// forging is publishing what only genbus publishes, or another tenant.
+// forging lists attempts to publish what only genbus or another tenant may publish.
 func forging() (rows []attack) {
 	for _, tenant := range []string{victim, attacker} {
 		id := jobOf(tenant)
@@ -53,8 +53,8 @@ func forging() (rows []attack) {
 	return rows
 }
 
-// headers are the headers of JetStream, on the one subject of a stream that a
-// publisher has.
+// headers lists JetStream headers on a request, the only stored subject that a publisher may
+// publish to.
 func headers() (rows []attack) {
 	own, theirs := names.Request(subject.Video, attacker), names.Request(subject.Video, victim)
 	for _, row := range []struct {
@@ -91,8 +91,8 @@ func headers() (rows []attack) {
 	return rows
 }
 
-// answers are requests whose answer is to be delivered to others: NATS checks no
-// permission there.
+// answers lists requests that name a reply subject of someone else. NATS checks no permission for
+// it.
 func answers() (rows []attack) {
 	targets := []string{
 		names.Request(subject.Video, attacker), names.Call(subject.Video, attacker), "genbus.copy." + attacker, "genbus.origin.CONSUMER.RESET.GENBUS_TASKS." + attacker,
@@ -106,7 +106,7 @@ func answers() (rows []attack) {
 	for _, target := range targets {
 		delivered := isAnswered
 		if strings.HasPrefix(target, "$JS.") {
-			delivered = anything // the row before may have cost the attacker its own copy
+			delivered = anything // the previous row may have deleted the attacker's own copy
 		}
 		for _, user := range []string{publisher, app} {
 			rows = append(rows,
@@ -128,7 +128,7 @@ func answers() (rows []attack) {
 
 const spyConfig = `"ack_policy":"none","filter_subject":"genbus.task.>","inactive_threshold":1000000000`
 
-// deliver makes a consumer that pushes to a subject.
+// deliver creates a push consumer that delivers to target.
 func deliver(target string) move {
 	return func(a *attempt) string {
 		name := nuid.Next()
@@ -137,7 +137,7 @@ func deliver(target string) move {
 	}
 }
 
-// pullFor makes a consumer and has what it gives sent to a subject.
+// pullFor creates a consumer and pulls its messages to target.
 func pullFor(target string) move {
 	return func(a *attempt) string {
 		name := nuid.Next()
@@ -147,7 +147,7 @@ func pullFor(target string) move {
 	}
 }
 
-// reading is reading what belongs to others.
+// reading lists attempts to read the messages of others.
 func reading() (rows []attack) {
 	theirs, last := names.Task(subject.Video, victim, job), fmt.Sprintf(`{"last_by_subj":%q}`, names.Task(subject.Video, victim, job))
 	for _, user := range []string{subscriber, app} {
@@ -196,7 +196,7 @@ func reading() (rows []attack) {
 	return append(rows, attack{app, "listens to all inboxes", listen("_INBOX.>"), isListening})
 }
 
-// breaking is deleting, changing and emptying.
+// breaking lists attempts to delete, change or empty streams and consumers.
 func breaking() (rows []attack) {
 	for _, user := range tenantUsers {
 		for _, name := range append(genbusOnly, "GENBUS_TASKS", "GENBUS_CHUNKS") {

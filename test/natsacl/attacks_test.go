@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// attack is one row: what an attacker tries, and what they see. That nothing changed,
-// nothing reached a subject of others, and nothing of the victim was learned, is
-// checked for every row.
+// attack is one attempt and the outcome that the attacker must see. For each row the test also
+// checks that nothing changed, that nothing reached a foreign subject, and that the attacker
+// learned nothing of the victim.
 type attack struct {
 	as   string
 	name string
@@ -17,7 +17,7 @@ type attack struct {
 	want string
 }
 
-// TestAttacks is the list of what users of NATS cannot do.
+// TestAttacks proves that NATS users cannot exceed their permissions.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	for group, rows := range map[string][]attack{
@@ -46,7 +46,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// harmless checks what an attack has done.
+// harmless fails if an attack changed, reached or revealed anything.
 func (a *attempt) harmless(before map[string]string, row attack) {
 	a.t.Helper()
 	if found := a.trespasses(); len(found) > 0 {

@@ -15,22 +15,21 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// What an attacker sees of an attack. Numbers of JetStream's errors stand behind
-// "error", those of direct reads behind "status".
+// Outcomes that an attacker sees. "error" is followed by a JetStream error code, "status" by the
+// status of a direct get.
 const (
-	isRefused   = "refused"      // the server says: permissions violation
-	noResponder = "no responder" // nothing listens there in the attacker's account
+	isRefused   = "refused"      // the server reports a permissions violation
+	noResponder = "no responder" // the attacker's account has no listener there
 	isSilence   = "no answer"
 	isAnswered  = "answered"
-	isSent      = "sent" // allowed; that nothing came of it is what the test checks
+	isSent      = "sent" // allowed; the test checks that it had no effect
 	anything    = ""
 	isListening = "listening, and hears nothing"
 )
 
-// silence is how long an answer that should not come is waited for.
+// silence is the wait for an answer that should not come.
 const silence = 300 * time.Millisecond
 
-// waitFor is how long an attacker waits that is to see something.
 func waitFor(seen string) time.Duration {
 	if seen == isSilence || seen == anything {
 		return silence
@@ -38,23 +37,21 @@ func waitFor(seen string) time.Duration {
 	return patience
 }
 
-// attempt is one attacker at work.
 type attempt struct {
 	*stage
 	t      testing.TB
 	nc     *nats.Conn
-	wait   time.Duration // for an answer
-	gained bytes.Buffer  // all that the attacker was sent
+	wait   time.Duration
+	gained bytes.Buffer // all that the attacker received
 }
 
-// move is one attack. It returns what the attacker sees.
+// move runs one attack and returns the outcome that the attacker sees.
 type move func(a *attempt) string
 
-// send publishes; header are names and values by turns.
+// send publishes a message. header alternates names and values.
 func send(subj string, header ...string) move { return sendFor("", subj, header...) }
 
-// sendFor publishes and asks for the answer on a subject that is not the
-// attacker's.
+// sendFor publishes a message with any reply subject.
 func sendFor(reply, subj string, header ...string) move {
 	return func(a *attempt) string {
 		m := message(subj, "forged by the attacker", header)
@@ -75,7 +72,8 @@ func message(subj, data string, header []string) *nats.Msg {
 	return m
 }
 
-// outcome is refused where the server refused what was just sent.
+// outcome returns isRefused if the server refused anything on this connection, and otherwise its
+// argument.
 func (a *attempt) outcome(otherwise string) string {
 	switch err := refused(a.nc); {
 	case errors.Is(err, errPermission):
@@ -86,7 +84,7 @@ func (a *attempt) outcome(otherwise string) string {
 	return otherwise
 }
 
-// ask sends a request and waits for an answer.
+// ask sends a request and waits for the answer.
 func ask(subj, data string, header ...string) move {
 	return func(a *attempt) string {
 		inbox, err := a.nc.SubscribeSync(a.nc.NewInbox())
@@ -112,7 +110,6 @@ func ask(subj, data string, header ...string) move {
 	}
 }
 
-// read says what an answer of JetStream is.
 func (a *attempt) read(answer *nats.Msg) string {
 	a.gain(answer)
 	if status := answer.Header.Get("Status"); status != "" {
@@ -129,7 +126,7 @@ func (a *attempt) gain(m *nats.Msg) {
 	fmt.Fprintf(&a.gained, "%s %v %s\n", m.Subject, m.Header, m.Data)
 }
 
-// listen subscribes, and lets something of the victim happen.
+// listen subscribes and then triggers messages of the victim.
 func listen(subj string) move {
 	return func(a *attempt) string {
 		sub, err := a.nc.SubscribeSync(subj)
@@ -140,7 +137,7 @@ func listen(subj string) move {
 			return seen
 		}
 		a.happen()
-		// What was published is on its way before this is answered.
+		// The server answers this after it has sent the messages above.
 		if err := a.nc.FlushTimeout(patience); err != nil {
 			a.t.Fatal(err)
 		}
@@ -154,18 +151,18 @@ func listen(subj string) move {
 	}
 }
 
-// happen lets the victim be told of an event, and ask for a video.
+// happen publishes a call, a live event and a live chunk of the victim.
 func (a *attempt) happen() {
 	a.t.Helper()
 	nc := a.connect(a.t, victim+"-publisher")
 	defer nc.Close()
 	a.publish(nc, names.Call(subject.Video, victim))
 	a.publish(a.origin, names.LiveTask(subject.Video, victim, job))
-	a.publish(a.origin, names.LiveChunk(victim, job), "Nats-Expected-Stream", "none") // so that the victim's copy does not grow
-	a.trespasses()                                                                    // these were none
+	a.publish(a.origin, names.LiveChunk(victim, job), "Nats-Expected-Stream", "none") // keeps it out of the victim's copy
+	a.trespasses()                                                                    // discards the messages above
 }
 
-// readAll makes a consumer as it is written here, and takes all that it has.
+// readAll creates a consumer with this configuration and reads all of its messages.
 func readAll(name, config string) move {
 	return func(a *attempt) string {
 		spy := name + "." + nuid.Next()

@@ -11,9 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestAdministratorTakesBackups: docs/backup.md is the administrator's work. The log
-// is longer than what a server sends without an answer (8 MiB), so that the answers
-// count too.
+// TestAdministratorTakesBackups proves that the administrator has the permissions for
+// docs/deploy.md. The log exceeds the 8 MiB that a server sends without acknowledgements, so the
+// test covers these too.
 func TestAdministratorTakesBackups(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -25,7 +25,7 @@ func TestAdministratorTakesBackups(t *testing.T) {
 	for range events {
 		m := nats.NewMsg(names.Task("video", attacker, "video_1"))
 		m.Data = make([]byte, 1<<20)
-		_, _ = rand.Read(m.Data) // never fails; it cannot be compressed
+		_, _ = rand.Read(m.Data) // never fails; random data cannot be compressed
 		if _, err := b.Publish(ctx, m); err != nil {
 			t.Fatal(err)
 		}
@@ -48,5 +48,5 @@ func TestAdministratorTakesBackups(t *testing.T) {
 	if v := append(n.log.violations(), empty.log.violations()...); len(v) > 0 {
 		t.Errorf("refused: %v", v)
 	}
-	empty.ensure(t, limits) // the service takes the stream as its own
+	empty.ensure(t, limits) // the service accepts the restored stream
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// oneAccount is what deploy/nats would be without accounts: the same rights, in one.
+// oneAccount is deploy/nats without accounts: the same permissions within one account.
 const oneAccount = `
 jetstream { max_file_store: 100GB }
 accounts { GENBUS { jetstream: enabled, users: [
@@ -28,8 +28,8 @@ accounts { GENBUS { jetstream: enabled, users: [
 ] } }
 `
 
-// TestOneAccountWouldNotDo is why tenants are accounts: within one account,
-// permissions on subjects do not keep a client from another tenant's events.
+// TestOneAccountWouldNotDo proves that tenants need accounts: within one account, subject
+// permissions do not protect a tenant's events.
 func TestOneAccountWouldNotDo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,7 +50,8 @@ func TestOneAccountWouldNotDo(t *testing.T) {
 	t.Run("read", func(t *testing.T) { readInOneAccount(t, n, js) })
 }
 
-// forgeInOneAccount asks for an answer on the subject of another tenant's job.
+// forgeInOneAccount forges an event of the victim by naming its subject as the reply subject of a
+// request.
 func forgeInOneAccount(t *testing.T, n *node, js jetstream.JetStream) {
 	nc := n.connect(t, publisher)
 	forged := names.Task(subject.Video, victim, job)
@@ -69,8 +70,8 @@ func forgeInOneAccount(t *testing.T, n *node, js jetstream.JetStream) {
 	})
 }
 
-// readInOneAccount takes the victim's consumer: names of consumers cannot be told
-// apart by permissions.
+// readInOneAccount reads from the victim's consumer. Permissions cannot separate consumer names by
+// tenant.
 func readInOneAccount(t *testing.T, n *node, js jetstream.JetStream) {
 	if _, err := js.CreateConsumer(t.Context(), names.Tasks(), jetstream.ConsumerConfig{
 		Durable: "globex-events", FilterSubject: names.Task(subject.Video, victim, "*"),
@@ -90,15 +91,15 @@ func readInOneAccount(t *testing.T, n *node, js jetstream.JetStream) {
 	})
 }
 
-// TestWhoMayStoreMayForge is why no user of a tenant may make a stream, or publish
-// into one: what a consumer delivers keeps the subject under which it was stored,
-// also across an import.
+// TestWhoMayStoreMayForge proves that no tenant user may create a stream or publish into one: a
+// message keeps the subject under which it was stored when a consumer delivers it, even across an
+// import.
 func TestWhoMayStoreMayForge(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	nc := s.connect(t, witness+attacker)
 	js := stream(t, nc)
-	if err := js.DeleteStream(t.Context(), names.Chunks()); err != nil { // or there is no place for one more
+	if err := js.DeleteStream(t.Context(), names.Chunks()); err != nil { // the account allows two streams
 		t.Fatal(err)
 	}
 	forged := names.Call(subject.Video, victim)
@@ -120,16 +121,16 @@ func TestWhoMayStoreMayForge(t *testing.T) {
 	}
 }
 
-// TestLosingTheCopies is what users of a tenant can do to each other, and how the
-// copies are made again.
+// TestLosingTheCopies proves that a tenant's user can delete the tenant's own copy, and that an
+// administrator can create it again.
 func TestLosingTheCopies(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	before := s.glance()
 	nc := s.connect(t, subscriber)
 	js := stream(t, nc)
-	// A read that finds nothing is answered without a body, which is how a stream
-	// is asked to be deleted.
+	// A direct get that finds nothing is answered without a body. That answer is a valid request to
+	// delete a stream.
 	if err := nc.PublishRequest("$JS.API.DIRECT.GET.GENBUS_TASKS.nothing", "$JS.API.STREAM.DELETE.GENBUS_TASKS", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,8 @@ func TestLosingTheCopies(t *testing.T) {
 	s.await(attacker, 3)
 }
 
-// TestAnAccountImportsItsOwnNameOnly: a mistake in a tenant's file opens nothing.
+// TestAnAccountImportsItsOwnNameOnly proves that a wrong name in a tenant's file gives no access:
+// the server does not start.
 func TestAnAccountImportsItsOwnNameOnly(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -177,7 +179,8 @@ func TestAnAccountImportsItsOwnNameOnly(t *testing.T) {
 	}
 }
 
-// TestErasingFromACopy is what docs/nats-security.md says of it.
+// TestErasingFromACopy proves that a tenant's administrator can erase a job from the tenant's copy
+// as docs/nats-security.md describes.
 func TestErasingFromACopy(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -195,7 +198,8 @@ func TestErasingFromACopy(t *testing.T) {
 	s.await(victim, 3)
 }
 
-// TestNoPasswordNoServer: a password that is missing is not an empty one.
+// TestNoPasswordNoServer proves that the server does not start with a password variable unset, and
+// that clients need the right password.
 func TestNoPasswordNoServer(t *testing.T) {
 	t.Parallel()
 	dir := deploy(t)

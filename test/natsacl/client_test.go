@@ -15,12 +15,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// patience is how long a test waits for what must come.
+// patience bounds the wait for an expected result.
 const patience = 60 * time.Second
 
 func sprintf(format string, args []any) string { return fmt.Sprintf(format, args...) }
 
-// await asks again until it is so, for what has no event.
 func await(t testing.TB, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -36,8 +35,8 @@ func await(t testing.TB, what string, ask func() error) {
 	}
 }
 
-// connect connects a user as docs/nats-security.md says: with an inbox prefix of
-// its own where the user has one.
+// connect connects a user with the user's own inbox prefix, if any, as docs/nats-security.md
+// describes.
 func (n *node) connect(t testing.TB, user string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	return dial(t, n.ClientURL(), user, opts...)
@@ -71,8 +70,8 @@ func stream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// provision makes a tenant's copies, with the requests and the users that
-// docs/nats-security.md names. The streams of genbus must be there.
+// provision creates a tenant's copies with the requests and users of docs/nats-security.md. The
+// streams of genbus must exist.
 func (n *node) provision(t testing.TB, tenant string, replicas int) {
 	t.Helper()
 	for _, step := range []struct{ user, subject, file string }{
@@ -93,7 +92,7 @@ func (n *node) provision(t testing.TB, tenant string, replicas int) {
 	}
 }
 
-// apiError is the error in an answer of JetStream.
+// apiError returns the error in a JetStream answer, or nil.
 func apiError(data []byte) error {
 	var answer struct {
 		Error *jetstream.APIError `json:"error"`
@@ -107,7 +106,7 @@ func apiError(data []byte) error {
 	return nil
 }
 
-// ensure makes the streams of genbus with the rights of the service.
+// ensure creates the streams of genbus with the permissions of the service.
 func (n *node) ensure(t testing.TB, limits broker.Limits) *broker.Broker {
 	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{
@@ -130,7 +129,7 @@ func (n *node) ensure(t testing.TB, limits broker.Limits) *broker.Broker {
 
 var errPermission = errors.New("refused")
 
-// refused says whether the server has refused something to a connection, at any time.
+// refused returns errPermission if the server ever refused anything on this connection.
 func refused(nc *nats.Conn) error {
 	if err := nc.FlushTimeout(patience); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestServersOfACluster starts three servers from cluster.conf. Only where they
-// listen and store is changed.
+// TestServersOfACluster proves that three servers with cluster.conf form a cluster and do not tell
+// clients the addresses of the others. The test changes only addresses and store directories.
 func TestServersOfACluster(t *testing.T) {
 	brokertest.ThreeNodes(t)
 	dir, ports := deploy(t), freePorts(t, 3)

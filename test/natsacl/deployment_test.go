@@ -17,15 +17,15 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// deployed is where the files are that this package is about.
+// deployed is the directory of the configuration under test.
 const deployed = "../../deploy/nats"
 
-// witness is a user without limits that the tests add to an account: it sees all
-// that passes there.
+// witness is the name prefix of the unlimited users that the tests add, one for each account. A
+// witness sees all messages of its account.
 const witness = "witness-"
 
-// deploy copies the files and adds tenants to the one that is there, as
-// docs/nats-security.md says that an operator does. It returns the directory.
+// deploy copies the configuration, adds tenants as docs/nats-security.md describes and returns the
+// directory.
 func deploy(t testing.TB, tenants ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,6 @@ func deploy(t testing.TB, tenants ...string) string {
 	return dir
 }
 
-// add adds a tenant to the files of a directory.
 func add(t testing.TB, dir, tenant string) {
 	t.Helper()
 	for _, name := range []string{"acme.conf", "acme/tasks.consumer.json", "acme/tasks.stream.json", "acme/chunks.stream.json"} {
@@ -49,7 +48,7 @@ func add(t testing.TB, dir, tenant string) {
 	rewrite(t, include, include, `include "acme.conf"`, `include "acme.conf"`+"\ninclude \""+tenant+".conf\"")
 }
 
-// rewrite copies a file with words replaced.
+// rewrite copies a file and replaces words, given as pairs of old and new.
 func rewrite(t testing.TB, from, to string, words ...string) {
 	t.Helper()
 	data, err := os.ReadFile(from)
@@ -64,15 +63,14 @@ func rewrite(t testing.TB, from, to string, words ...string) {
 	}
 }
 
-// node is a NATS server with the configuration of deploy/nats.
 type node struct {
 	*server.Server
 	dir string
 	log *serverLog
 }
 
-// options reads the configuration of a directory. Only where the server listens
-// and stores is changed, and witnesses are added.
+// options loads the configuration in dir. It changes only the address and the store directory, and
+// adds the witnesses.
 func options(t testing.TB, dir string) *server.Options {
 	t.Helper()
 	o, err := server.ProcessConfigFile(filepath.Join(dir, "genbus.conf"))
@@ -86,7 +84,6 @@ func options(t testing.TB, dir string) *server.Options {
 	return o
 }
 
-// start runs one server.
 func start(t testing.TB, dir string) *node {
 	t.Helper()
 	return serve(t, dir, options(t, dir))
@@ -114,7 +111,7 @@ func serve(t testing.TB, dir string, o *server.Options) *node {
 	return n
 }
 
-// tryToStart says why a server with this configuration does not start.
+// tryToStart returns the error of starting a server with this configuration.
 func tryToStart(t testing.TB, dir string) error {
 	t.Helper()
 	o, err := server.ProcessConfigFile(filepath.Join(dir, "genbus.conf"))
@@ -130,7 +127,6 @@ func tryToStart(t testing.TB, dir string) error {
 	return nil
 }
 
-// startCluster runs three servers as one cluster.
 func startCluster(t testing.TB, dir string) []*node {
 	t.Helper()
 	brokertest.ThreeNodes(t)
@@ -158,7 +154,7 @@ func freePorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// serveAll waits for a leader of the cluster.
+// serveAll starts the servers and waits for the cluster's leader.
 func serveAll(t testing.TB, dir string, all []*server.Options) (nodes []*node) {
 	t.Helper()
 	for _, o := range all {
@@ -175,7 +171,6 @@ func serveAll(t testing.TB, dir string, all []*server.Options) (nodes []*node) {
 	return nodes
 }
 
-// file reads one of the files of the deployment.
 func (n *node) file(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := fs.ReadFile(os.DirFS(n.dir), name)
@@ -185,7 +180,6 @@ func (n *node) file(t testing.TB, name string) []byte {
 	return data
 }
 
-// serverLog keeps what the server says.
 type serverLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -203,7 +197,7 @@ func (l *serverLog) all() []string {
 	return append([]string{}, l.lines...)
 }
 
-// violations are the lines that say that a user was refused something.
+// violations returns the lines about refused permissions.
 func (l *serverLog) violations() (out []string) {
 	for _, line := range l.all() {
 		if strings.Contains(line, "Violation") {

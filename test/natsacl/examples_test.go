@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// TestTheExamplesWork runs the examples as they are, with users of a tenant and of
-// an operator.
+// TestTheExamplesWork proves that the examples run unchanged with the users of a tenant and of an
+// operator, and are refused as another tenant.
 func TestTheExamplesWork(t *testing.T) {
 	brokertest.Full(t, "builds the examples")
 	t.Parallel()
@@ -51,11 +51,11 @@ func TestTheExamplesWork(t *testing.T) {
 	}
 }
 
-// refusedVideo sends a request that admission refuses, and returns its job's id.
+// refusedVideo submits a request that admission refuses, and returns the job ID.
 func (r *running) refusedVideo(t *testing.T) string {
 	t.Helper()
 	js := stream(t, r.connect(t, local+"-publisher"))
-	picture := strings.Repeat("x", 300<<10) // so that the letter's body is in the object store
+	picture := strings.Repeat("x", 300<<10) // puts the dead letter's body into the object store
 	m := message(names.Request("video", local), `{"model":"unknown","prompt":"a cat","image":"`+picture+`"}`, []string{"content-type", "application/json", "genbus-request-id", "refused"})
 	if _, err := js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)

@@ -13,17 +13,16 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// The tests of this file hold the list of what a publisher can still do to others
-// in the shared inbox, genbus.request, to the truth. A request on genbus.call has
-// none of it: no stream takes it.
+// The tests in this file prove what docs/nats-security.md lists as still possible for a publisher
+// against others in the shared inbox, genbus.request. None of it applies to genbus.call, because no
+// stream stores those requests.
 
-// put publishes into the inbox and returns the answer.
 func put(t testing.TB, js jetstream.JetStream, tenant string, header ...string) (*jetstream.PubAck, error) {
 	t.Helper()
 	return js.PublishMsg(t.Context(), message(names.Request(subject.Video, tenant), "{}", header))
 }
 
-// newInbox is a server with an inbox of a few places, and two publishers.
+// newInbox starts a server whose inbox holds this many messages, and returns two publishers.
 func newInbox(t testing.TB, places int64) (mine, theirs jetstream.JetStream) {
 	t.Helper()
 	n := start(t, deploy(t, victim))
@@ -31,8 +30,8 @@ func newInbox(t testing.TB, places int64) (mine, theirs jetstream.JetStream) {
 	return stream(t, n.connect(t, publisher)), stream(t, n.connect(t, victim+"-publisher"))
 }
 
-// TestTheInboxTellsHowMuchIsThere: a publisher that expects the wrong sequence is told the
-// right one.
+// TestTheInboxTellsHowMuchIsThere proves that a publisher with a wrong expectation is told the
+// right sequence or message ID.
 func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newInbox(t, 100)
@@ -46,7 +45,7 @@ func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
 	}
 	other := []string{"Nats-Expected-Last-Subject-Sequence", "999", "Nats-Expected-Last-Subject-Sequence-Subject", names.Request(subject.Video, victim)}
 	expect(": 0", other...)
-	var stored string // the number of the one message that is there
+	var stored string // sequence of the only stored message
 	for range 3 {
 		ack, err := put(t, theirs, victim, "Nats-Msg-Id", "order-7")
 		if err != nil {
@@ -59,8 +58,8 @@ func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
 	expect(": order-7", "Nats-Expected-Last-Msg-Id", "x")
 }
 
-// TestAMessageIDCanBeTaken: within a tenth of a second, the second message with one
-// id is dropped, also when another client sent the first. A publisher that sets none loses nothing.
+// TestAMessageIDCanBeTaken proves that a message is dropped if another client used its message ID
+// within the last tenth of a second. Messages without an ID are not affected.
 func TestAMessageIDCanBeTaken(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newInbox(t, 100_000)
@@ -84,7 +83,7 @@ func TestAMessageIDCanBeTaken(t *testing.T) {
 	}
 }
 
-// TestTheInboxCanBeFilled: it has one size for all.
+// TestTheInboxCanBeFilled proves that one publisher can fill the inbox for all.
 func TestTheInboxCanBeFilled(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newInbox(t, 3)
@@ -98,8 +97,8 @@ func TestTheInboxCanBeFilled(t *testing.T) {
 	}
 }
 
-// TestTheInboxKeepsTheSubject: only the subject says whose a request is, and the
-// server lets a publisher use one. A header that says otherwise is not believed.
+// TestTheInboxKeepsTheSubject proves that the tenant of a request comes from its subject, which the
+// server enforces. Headers cannot change it.
 func TestTheInboxKeepsTheSubject(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -117,8 +116,7 @@ func TestTheInboxKeepsTheSubject(t *testing.T) {
 	if want := names.Request(subject.Video, attacker); m.Subject != want {
 		t.Errorf("stored under %s", m.Subject)
 	}
-	// What the server says of the account reaches the service of requests, whatever
-	// the caller wrote there.
+	// The server replaces a Nats-Request-Info header of the caller by the real account.
 	calls := s.listen(s.origin, names.CallPattern(subject.Video))
 	if err := s.connect(t, publisher).PublishMsg(message(names.Call(subject.Video, attacker), "{}", []string{"Nats-Request-Info", `{"acc":"globex"}`})); err != nil {
 		t.Fatal(err)

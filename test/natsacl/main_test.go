@@ -1,7 +1,6 @@
-// Package natsacl_test holds deploy/nats, the accounts and users of NATS, to what
-// docs/nats-security.md says of them: it loads these files into real servers, runs
-// the real service and the examples against them, and attacks. It has no code of
-// its own.
+// Package natsacl_test checks that deploy/nats, the accounts and users of NATS, enforces the
+// permissions described in docs/nats-security.md. It loads these files into real servers, runs the
+// service and the examples against them, and attacks them.
 package natsacl_test
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// The tenants of the tests. Without API keys the service's own tenant is default.
+// Tenants of the tests. Without API keys the service uses the tenant default.
 const (
 	attacker = "acme"
 	victim   = "globex"
@@ -30,8 +29,8 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	// A server that is stopped while a stream with a source looks for it waits for the
-	// answer all the same, for half a minute.
+	// A server stopped while a stream sets up its source still waits up to half a minute for the
+	// answer.
 	asks := goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3")
 	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 4}, append(brokertest.Leaks(), asks, goleak.Cleanup(func(code int) {
 		if err := errors.Join(serviceProgram.remove(), examplePrograms.remove()); err != nil {
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 	}))...)
 }
 
-// users are all users of deploy/nats, for the tenants of the tests.
+// users returns all users of deploy/nats for the tenants of the tests.
 func users() []string {
 	out := []string{"service", "administrator"}
 	for _, tenant := range []string{attacker, victim, local} {
@@ -53,7 +52,7 @@ func users() []string {
 	return out
 }
 
-// variable is the environment variable of a user's password.
+// variable returns the name of the environment variable that holds a user's password.
 func variable(user string) string {
 	return "NATS_" + strings.ToUpper(strings.ReplaceAll(user, "-", "_")) + "_PASSWORD"
 }

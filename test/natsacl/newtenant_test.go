@@ -10,14 +10,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTenantByReload adds a tenant to a server that runs. An account that a reload
-// makes has the service imports of its file and no subscriptions to them: the server
-// makes these at its start, and at a reload for accounts that it knew before
-// (configureAccounts). So its requests find no responder until the next reload, in
-// whatever order the accounts stand. Two reloads are enough for requests and copies.
+// TestTenantByReload proves that two reloads add a tenant to a running server. An account created
+// by a reload has its service imports but no subscriptions for them. The server creates these at
+// startup and, at a reload, for the accounts that it already had (configureAccounts). Until the
+// next reload, requests find no responder, whatever the order of the accounts.
 //
-// Should one be enough some day, the first half fails; then
-// docs/nats-security.md asks for one too many.
+// If one reload ever suffices, the first half fails. Then docs/nats-security.md asks for one reload
+// too many.
 func TestTenantByReload(t *testing.T) {
 	t.Parallel()
 	dir := deploy(t)
@@ -43,7 +42,6 @@ func TestTenantByReload(t *testing.T) {
 	s.await(victim, 3)
 }
 
-// answer answers requests as the service does.
 func answer(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	_, err := nc.QueueSubscribe("genbus.call.*.*", "genbus", func(m *nats.Msg) { _ = m.Respond([]byte("accepted")) })

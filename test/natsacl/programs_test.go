@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// binaries are the service and the examples, built once for all tests.
+// binaries are programs that are built once for all tests.
 type binaries struct {
 	packages []string
 	once     sync.Once
@@ -24,13 +24,12 @@ type binaries struct {
 	err      error
 }
 
-// The service and the examples are built apart: most tests need the service only.
+// Built separately, because most tests need only the service.
 var (
 	serviceProgram  = binaries{packages: []string{"./cmd/service"}}
 	examplePrograms = binaries{packages: []string{"./examples/publish", "./examples/subscribe", "./examples/chat", "./examples/deadletters"}}
 )
 
-// program is where a program is.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	if name == "service" {
@@ -39,7 +38,7 @@ func program(t testing.TB, name string) string {
 	return examplePrograms.path(t, name)
 }
 
-// path is where a program is; it builds all of its part at the first call.
+// path returns the path of a program. The first call builds all packages.
 func (b *binaries) path(t testing.TB, name string) string {
 	t.Helper()
 	b.once.Do(func() {
@@ -65,16 +64,14 @@ func (b *binaries) remove() error {
 	return os.RemoveAll(b.dir)
 }
 
-// process is a program that runs.
 type process struct {
 	t     testing.TB
 	cmd   *exec.Cmd
-	lines chan string // of standard output; closed at its end
-	said  *output     // standard error
+	lines chan string // of standard output, closed at its end
+	said  *output
 	ended chan error
 }
 
-// output is what a process has written.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -92,8 +89,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// spawn starts a program. It must have ended, by itself or by stop, before the
-// test does.
+// spawn starts a program. It is killed if it still runs when the test ends.
 func spawn(t testing.TB, env []string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, lines: make(chan string, 4096), said: &output{}, ended: make(chan error, 1)}
@@ -108,7 +104,7 @@ func spawn(t testing.TB, env []string, name string, args ...string) *process {
 	}
 	go p.read(out)
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // unless it has ended
+		_ = p.cmd.Process.Kill() // no effect if it has ended
 		for range p.lines {
 		}
 		if t.Failed() {
@@ -126,7 +122,7 @@ func (p *process) read(out io.Reader) {
 	close(p.lines)
 }
 
-// line waits for a line that has these words, and returns it.
+// line waits for an output line that contains these words, and returns it.
 func (p *process) line(words ...string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -157,7 +153,6 @@ func hasAll(line string, words []string) bool {
 	return true
 }
 
-// wait waits for the end, which must be a good one.
 func (p *process) wait() {
 	p.t.Helper()
 	select {
@@ -170,7 +165,6 @@ func (p *process) wait() {
 	}
 }
 
-// stop asks the program to end.
 func (p *process) stop(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// subjects are those of all messages that were sent.
 type subjects struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -34,14 +33,13 @@ func (s *subjects) all() []string {
 	return slices.Collect(maps.Keys(s.seen))
 }
 
-// unused are permissions that the tests cannot make the service use, with the
-// reason.
+// unused lists permissions that the tests cannot make the service use, with the reason.
 var unused = map[string]string{
 	"$JS.ACK.*.*.GENBUS_REQUESTS.>": "the form of servers with the feature flag js_ack_fc_v2",
 	"$JS.ACK.*.*.GENBUS_WORK.>":     "the same",
 }
 
-// needsAll checks that every permission of the service was used.
+// needsAll fails if the service has a permission that it did not use.
 func (r *running) needsAll(published, listened []string) {
 	r.t.Helper()
 	o, err := server.ProcessConfigFile(filepath.Join(r.dir, "genbus.conf"))
@@ -64,8 +62,8 @@ func (r *running) needsAll(published, listened []string) {
 	}
 }
 
-// covers says whether a permission allows a subject, which may itself be a
-// pattern: its wildcards are words like others.
+// covers reports whether a permission allows a subject. Wildcards in the subject are compared as
+// plain tokens.
 func covers(pattern, subj string) bool {
 	pattern, queue, _ := strings.Cut(pattern, " ")
 	subj, group, _ := strings.Cut(subj, " ")
@@ -83,7 +81,6 @@ func covers(pattern, subj string) bool {
 	return len(want) == len(have) && queue == group
 }
 
-// connections are those of a user, on all nodes.
 func (r *running) connections(t *testing.T, user string) (out []*server.ConnInfo) {
 	t.Helper()
 	for _, n := range r.nodes {
@@ -96,7 +93,7 @@ func (r *running) connections(t *testing.T, user string) (out []*server.ConnInfo
 	return out
 }
 
-// subscriptions are what a user's connections listen to, with the queue group.
+// subscriptions returns a user's subscriptions, each with its queue group.
 func (r *running) subscriptions(t *testing.T, user string) (out []string) {
 	t.Helper()
 	for _, c := range r.connections(t, user) {
@@ -107,7 +104,7 @@ func (r *running) subscriptions(t *testing.T, user string) (out []string) {
 	return out
 }
 
-// TestTheDocumentNamesEveryRight holds docs/nats-security.md to the files.
+// TestTheDocumentNamesEveryRight proves that docs/nats-security.md names every user and permission.
 func TestTheDocumentNamesEveryRight(t *testing.T) {
 	t.Parallel()
 	o, err := server.ProcessConfigFile(filepath.Join(deploy(t), "genbus.conf"))

@@ -11,11 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// bcrypted is what `nats server passwd` prints for the password "next".
+// bcrypted is the output of `nats server passwd` for the password "next".
 const bcrypted = "$2a$04$amvmWCpPdzBRIDaZg2LWFut4blO.fmw8EdV2cCjytEyU0ZwptBZOO"
 
-// TestRotation changes a password without a pause: the next user is added to the old
-// one, and then the old one goes.
+// TestRotation proves that a password can be changed without a pause, by adding a second user and
+// then removing the first.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	dir := deploy(t)
@@ -66,7 +66,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// reload is what nats-server --signal reload does.
+// reload does the same as nats-server --signal reload.
 func (n *node) reload(t *testing.T, dir string, port int, store string) {
 	t.Helper()
 	o := options(t, dir)

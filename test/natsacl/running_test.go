@@ -19,21 +19,20 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// running is the real service on a NATS server with the configuration of
-// deploy/nats, and a tenant's copies.
+// running is the real service on NATS servers with the configuration of deploy/nats.
 type running struct {
-	*node   // the first
+	*node   // the first of nodes
 	nodes   []*node
 	t       testing.TB
 	up      *sandbox.Sandbox
 	service *process
-	base    string // of HTTP
+	base    string // HTTP URL
 	grpc    string // address
 	client  *http.Client
 }
 
-// serviceConfig has four video routes: an ordinary one, one that copies results, one
-// whose only place is soon taken, and one whose creates are cut off.
+// serviceConfig has four video routes: an ordinary one, one that archives results, one with a
+// single slot, and one whose creates lose their connection.
 const serviceConfig = `
 nats: {url: %q, user: service, password_env: NATS_SERVICE_PASSWORD, replicas: %d, tls: {%s}}
 http: {addr: "127.0.0.1:0"}
@@ -51,11 +50,11 @@ log: {level: warn}
 shutdown: {grace: 10s}
 `
 
-// operatorKey opens the operator's methods of the service.
+// operatorKey authenticates the operator's calls.
 const operatorKey = "an-operators-key-of-32-characters"
 
-// run starts the service on all nodes, with a copy of each stream on each. tls is
-// its nats.tls.
+// run starts the service on all nodes, with one replica of each stream on each node. tls is the
+// value of nats.tls.
 func run(t testing.TB, tls string, nodes ...*node) *running {
 	t.Helper()
 	brokertest.Full(t, "builds and runs the service")
@@ -84,8 +83,8 @@ func run(t testing.TB, tls string, nodes ...*node) *running {
 	return r
 }
 
-// end stops the service, which must end well and must never have been refused
-// anything.
+// end stops the service. It fails if the service exits with an error, or if NATS refused anything
+// to any client.
 func (r *running) end() {
 	r.t.Helper()
 	r.service.stop(syscall.SIGTERM)
@@ -101,12 +100,12 @@ func (r *running) end() {
 	}
 }
 
-// url is how a user is told to a program that knows addresses only.
+// url returns the server's URL with a user's credentials.
 func (r *running) url(user string) string {
 	return strings.Replace(r.ClientURL(), "nats://", "nats://"+user+":"+password(user)+"@", 1)
 }
 
-// http sends JSON and reads JSON.
+// http sends a JSON request and returns the status and the JSON response.
 func (r *running) http(method, path, body string, header ...string) (int, map[string]any) {
 	r.t.Helper()
 	status, data := r.fetch(method, path, body, header...)
@@ -141,8 +140,7 @@ func (r *running) fetch(method, path, body string, header ...string) (int, []byt
 	return resp.StatusCode, data
 }
 
-// create makes a video by HTTP and returns its id. It comes again where nothing was
-// accepted because the broker is not there, or not there again.
+// create creates a video over HTTP and returns its ID. It retries while the broker is unavailable.
 func (r *running) create(body string) string {
 	r.t.Helper()
 	var status int
@@ -160,7 +158,7 @@ func (r *running) create(body string) string {
 	return id
 }
 
-// completed waits for the end of a video in the tenant's copy of the feed.
+// completed waits in the tenant's copy of the feed until a video has completed.
 func (r *running) completed(js jetstream.JetStream, id string) {
 	r.t.Helper()
 	ends := r.read(js, names.Done("video", local, "*", id), 1)
@@ -169,8 +167,8 @@ func (r *running) completed(js jetstream.JetStream, id string) {
 	}
 }
 
-// read waits for n messages in the tenant's copy of the log, and returns their
-// subjects. On a cluster, a consumer that was just created may not answer yet.
+// read waits for n messages in the tenant's copy of the log and returns their subjects. It retries,
+// because a new consumer on a cluster may not answer yet.
 func (r *running) read(js jetstream.JetStream, filter string, n int) (subjects []string) {
 	r.t.Helper()
 	await(r.t, filter, func() error {
@@ -191,8 +189,7 @@ func (r *running) read(js jetstream.JetStream, filter string, n int) (subjects [
 	return subjects
 }
 
-// call sends a JSON request and returns the accepted job's id. It comes again as create
-// does.
+// call sends a JSON request over NATS and returns the job ID. It retries like create.
 func (r *running) call(nc *nats.Conn, kind, body string, header ...string) string {
 	r.t.Helper()
 	m := message("genbus.call."+kind+"."+local, body, append(header, "content-type", "application/json"))

@@ -21,15 +21,15 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// TestTheServiceWorks runs all that the service does with NATS, with the rights of
-// its user, and checks that it needs each of them.
+// TestTheServiceWorks proves that the service's user has every permission that the service needs,
+// and no other.
 func TestTheServiceWorks(t *testing.T) {
 	t.Parallel()
 	n := start(t, deploy(t, local))
 	spy := n.connect(t, witness+"GENBUS")
 	published := &subjects{}
-	// Not ">": where someone listens to all inboxes, the server sends jobs to the request of a
-	// connection that is gone (docs/adr/0018).
+	// Not ">": if a client subscribes to all inboxes, the server delivers jobs to pull requests of
+	// lost connections (docs/adr/0018).
 	for _, subj := range []string{"genbus.>", "$JS.>", "$O.>"} {
 		if _, err := spy.Subscribe(subj, published.add); err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestTheServiceWorks(t *testing.T) {
 	r.needsAll(published.all(), listened)
 }
 
-// videos are asked for in every way.
+// videos creates videos by the inbox, by NATS request and over HTTP.
 func (r *running) videos(t *testing.T) {
 	js := stream(t, r.connect(t, local+"-publisher"))
 	ask := r.connect(t, local+"-publisher")
@@ -67,14 +67,15 @@ func (r *running) videos(t *testing.T) {
 	if _, err := js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	// Headers of JetStream mean nothing where no stream takes the request.
+	// JetStream headers have no effect, because no stream stores this request.
 	id := r.call(ask, "video", `{"model":"sandbox-video","prompt":"a cat"}`, "Nats-Rollup", "all", "Nats-Msg-Id", "x", "Nats-Expected-Last-Sequence", "999")
 	r.completed(read, id)
 	r.completed(read, r.create(`{"model":"sandbox-video","prompt":"a cat"}`))
 	r.read(read, "genbus.done.video.default.completed.*", 3)
 }
 
-// chats follows one by SSE, and returns what the service listens to before the upstream answers.
+// chats follows a chat over SSE. It returns the service's subscriptions before the upstream
+// answers.
 func (r *running) chats(t *testing.T) []string {
 	followed := make(chan struct{})
 	answer := sync.OnceFunc(func() { close(followed) })
@@ -102,7 +103,7 @@ func (r *running) chats(t *testing.T) []string {
 	return listened
 }
 
-// largeBodies goes through the object store, and is erased.
+// largeBodies creates and erases a video whose body goes through the object store.
 func (r *running) largeBodies(t *testing.T) {
 	read := stream(t, r.connect(t, local+"-subscriber"))
 	picture := base64.StdEncoding.EncodeToString(make([]byte, 300<<10))
@@ -117,8 +118,8 @@ func (r *running) largeBodies(t *testing.T) {
 	r.stored(t)
 }
 
-// stored is a request that a client in the account of genbus has uploaded, by both
-// ways; the service removes what it has read.
+// stored sends uploaded requests by the inbox and by NATS request, and waits until the service has
+// removed the uploads.
 func (r *running) stored(t *testing.T) {
 	mine := r.connect(t, witness+"GENBUS")
 	for _, send := range []func(subj string, data []byte) error{
@@ -153,8 +154,7 @@ func (r *running) stored(t *testing.T) {
 	}
 }
 
-// takesBack erases jobs that wait behind another one: in the line, and for a place
-// in it.
+// takesBack erases jobs behind another one, both dispatched ones and ones in the backlog.
 func (r *running) takesBack(t *testing.T) {
 	first := r.create(`{"model":"slow","prompt":"a cat"}`)
 	await(t, "the only place of the route", func() error {
@@ -178,8 +178,7 @@ func (r *running) takesBack(t *testing.T) {
 	}
 }
 
-// deadLetters leaves what is no request in the inbox, and a job whose outcome no one
-// knows.
+// deadLetters causes two dead letters: an invalid request and a job with an unknown outcome.
 func (r *running) deadLetters(t *testing.T) {
 	js := stream(t, r.connect(t, local+"-publisher"))
 	if _, err := js.Publish(t.Context(), names.Request("video", local), []byte("no request")); err != nil {
@@ -198,7 +197,7 @@ func (r *running) deadLetters(t *testing.T) {
 	}
 }
 
-// operated is what an operator does by gRPC.
+// operated calls the operator's gRPC methods.
 func (r *running) operated(t *testing.T) {
 	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -262,7 +261,7 @@ func (r *running) operated(t *testing.T) {
 	}
 }
 
-// asked is what nats micro shows of the service.
+// asked sends the requests of nats micro.
 func (r *running) asked(t *testing.T) {
 	nc := r.connect(t, "administrator")
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
@@ -274,7 +273,8 @@ func (r *running) asked(t *testing.T) {
 	}
 }
 
-// recovers cuts the service off and takes the consumer of its list away.
+// recovers disconnects the service, deletes the consumer of its job index, and waits until it has
+// replaced both.
 func (r *running) recovers(t *testing.T) {
 	js := stream(t, r.connect(t, "administrator"))
 	s, err := js.Stream(t.Context(), names.Tasks())
@@ -299,7 +299,7 @@ func (r *running) recovers(t *testing.T) {
 		}
 		return nil
 	})
-	var first string // the service may be about to take another one by itself
+	var first string // retry, because the service may replace its consumer at the same time
 	await(t, "a consumer of the list to be deleted", func() error {
 		first = list()
 		return js.DeleteConsumer(t.Context(), names.Tasks(), first)
@@ -313,8 +313,8 @@ func (r *running) recovers(t *testing.T) {
 	r.videos(t)
 }
 
-// TestTheServiceWorksOnThreeNodes is the same for a cluster, where each stream has
-// three copies.
+// TestTheServiceWorksOnThreeNodes proves that the service works on a cluster with three replicas of
+// each stream.
 func TestTheServiceWorksOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t, deploy(t, local))

@@ -19,12 +19,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// authority signs certificates.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	ca   string // file
+	ca   string // path of the certificate
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -66,7 +65,7 @@ func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
 	return file
 }
 
-// issue makes a certificate for servers and clients here, and its key.
+// issue creates a certificate for a local server or client, and its key. It returns their paths.
 func (a *authority) issue(t *testing.T, name string) (cert, key string) {
 	t.Helper()
 	k := a.newKey(t)
@@ -82,8 +81,8 @@ func (a *authority) issue(t *testing.T, name string) (cert, key string) {
 	return a.write(t, name+".pem", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", private)
 }
 
-// TestTLS has the service and a tenant show certificates, with nats.tls and with
-// tls.conf as they are written.
+// TestTLS proves that nats.tls and tls.conf make the service, a tenant and the server accept only
+// certificates of their authority.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ours, stranger := newAuthority(t), newAuthority(t)
@@ -117,7 +116,7 @@ func TestTLS(t *testing.T) {
 	r.service.stop(syscall.SIGTERM)
 }
 
-// withTLS deploys with the file tls.conf in use.
+// withTLS deploys the configuration with tls.conf enabled.
 func withTLS(t *testing.T, a *authority) string {
 	t.Helper()
 	dir := deploy(t, local)

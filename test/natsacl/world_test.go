@@ -18,7 +18,7 @@ import (
 
 var names = subject.Default()
 
-// The victim's job, and words that stand in all that is the victim's.
+// The victim's job, its route, and the content of its messages.
 const (
 	job    = "video_of_the_victim"
 	route  = "main"
@@ -29,19 +29,19 @@ func quiet(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// staged is the header of what the stage itself lets happen.
+// staged is a header of messages that the stage itself publishes.
 const staged = "staged"
 
-// stage is a server with what a service and two tenants leave on it. No service
-// runs, so that nothing changes by itself.
+// stage is a server with the messages of a service and two tenants. No service runs, so that
+// nothing changes by itself.
 type stage struct {
 	*node
 	t      testing.TB
-	broker *broker.Broker       // with the rights of the service
-	origin *nats.Conn           // may do anything in the account of genbus
-	theirs *nats.Conn           // may do anything in the victim's
-	heard  []*nats.Subscription // everything in both
-	work   jetstream.Msg        // the victim's job, in the hands of the service
+	broker *broker.Broker       // with the permissions of the service
+	origin *nats.Conn           // unlimited in the account of genbus
+	theirs *nats.Conn           // unlimited in the victim's account
+	heard  []*nats.Subscription // all messages of both accounts
+	work   jetstream.Msg        // the victim's work item, held by the service
 }
 
 func newStage(t testing.TB) *stage {
@@ -82,7 +82,6 @@ func (s *stage) publish(nc *nats.Conn, subj string, header ...string) {
 	}
 }
 
-// consumers makes those of the service.
 func (s *stage) consumers() {
 	s.t.Helper()
 	for _, c := range []struct{ stream, durable, filter string }{
@@ -97,8 +96,7 @@ func (s *stage) consumers() {
 	}
 }
 
-// play leaves a request in the inbox, a job in work, its events
-// and chunks, a dead letter and a large body.
+// play stores a tenant's request, held work item, events, chunk, dead letters, usage and body.
 func (s *stage) play(tenant string) {
 	s.t.Helper()
 	ctx, id, data := s.t.Context(), jobOf(tenant), []byte("of "+tenant)
@@ -142,7 +140,7 @@ func jobOf(tenant string) string {
 	return "video_of_" + tenant
 }
 
-// await waits until a tenant's copies have so many messages together.
+// await waits until a tenant's copies hold n messages together.
 func (s *stage) await(tenant string, n uint64) {
 	s.t.Helper()
 	js := stream(s.t, s.connect(s.t, tenant+"-subscriber"))
@@ -162,9 +160,9 @@ func (s *stage) await(tenant string, n uint64) {
 	})
 }
 
-// glance is what the streams of genbus and of the victim say of themselves: enough
-// to see that nothing was stored, taken out, made or changed. The inbox grows by
-// what the attacker may send, and is for snapshot to look at.
+// glance summarizes the streams of genbus and of the victim. A difference shows that something was
+// stored, removed, created or changed. It excludes the inbox, which the attacker may fill. snapshot
+// covers that.
 func (s *stage) glance() map[string]string {
 	s.t.Helper()
 	out := map[string]string{}
@@ -177,8 +175,8 @@ func (s *stage) glance() map[string]string {
 	return out
 }
 
-// snapshot is all that the account of genbus and the victim's copies hold, without
-// what the attacker may put into the inbox, and without the attacker's own copy.
+// snapshot returns all content of the account of genbus and of the victim's copies. It excludes the
+// attacker's own requests and the consumer of the attacker's copy.
 func (s *stage) snapshot() map[string]string {
 	s.t.Helper()
 	out := map[string]string{}
@@ -194,7 +192,6 @@ func (s *stage) snapshot() map[string]string {
 	return out
 }
 
-// written is a configuration as JSON.
 func (s *stage) written(config any) string {
 	s.t.Helper()
 	out, err := json.Marshal(config)
@@ -222,7 +219,7 @@ func (s *stage) messages(out map[string]string, key string, st jetstream.Stream,
 	for seq := state.FirstSeq; seq <= state.LastSeq && seq > 0; seq++ {
 		m, err := st.GetMsg(s.t.Context(), seq)
 		if err != nil || m.Subject == names.Request(subject.Video, attacker) || m.Subject == names.Request(subject.Chat, attacker) {
-			continue // deleted, or the attacker's
+			continue // deleted, or sent by the attacker
 		}
 		out[fmt.Sprintf("%s %d", key, seq)] = fmt.Sprintf("%s %v %x", m.Subject, m.Header, sha256.Sum256(m.Data))
 	}
@@ -236,7 +233,7 @@ func (s *stage) holders(out map[string]string, key string, st jetstream.Stream) 
 			continue
 		}
 		out[key+" consumer "+c.Name] = fmt.Sprintf("%s %s", c.Created, s.written(c.Config))
-		if c.Config.DeliverSubject == "" { // the feeds of copies go on by themselves
+		if c.Config.DeliverSubject == "" { // the consumers that feed copies advance by themselves
 			out[key+" consumer "+c.Name] += fmt.Sprintf(" delivered %d, acknowledged to %d, held %d", c.Delivered.Consumer, c.AckFloor.Stream, c.NumAckPending)
 		}
 	}
@@ -245,8 +242,8 @@ func (s *stage) holders(out map[string]string, key string, st jetstream.Stream) 
 	}
 }
 
-// trespasses are what was sent to subjects that are not the attacker's own: in the
-// account of genbus, and all in the victim's. Reading empties them.
+// trespasses returns the foreign subjects of messages seen since the last call in the accounts of
+// genbus and of the victim.
 func (s *stage) trespasses() (out []string) {
 	s.t.Helper()
 	for _, nc := range []*nats.Conn{s.origin, s.theirs} {
@@ -268,8 +265,8 @@ func (s *stage) trespasses() (out []string) {
 	return out
 }
 
-// foreign says whether a subject of genbus is neither one on which the attacker may
-// send nor one of its own events, which its copy is fed with.
+// foreign reports whether a subject of genbus is off limits for the attacker. The attacker's own
+// requests, calls and events are not.
 func foreign(subj string) bool {
 	if !strings.HasPrefix(subj, "genbus.") || strings.HasPrefix(subj, "genbus.copy.") || subj == names.Chunk(attacker, jobOf(attacker)) {
 		return false

@@ -1,5 +1,5 @@
-// Package npm installs packages from npm for tests. They are not part of genbus:
-// where they cannot be had, the test is skipped with the reason.
+// Package npm installs npm packages for tests. They are not part of genbus, so a test is skipped
+// with the reason if they are unavailable.
 package npm
 
 import (
@@ -16,12 +16,11 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-// patience bounds one installation. Where the registry does not answer, it ends the
-// attempt and the test is skipped.
+// patience bounds one installation. If the registry does not respond in time, the test is skipped.
 const patience = time.Minute
 
-// Project copies dir, a package.json with its lock and programs, to a temporary
-// directory, and installs there what the lock names.
+// Project copies the files of dir (package.json, its lock and scripts) to a temporary directory,
+// installs the locked packages there and returns the path.
 func Project(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -31,7 +30,7 @@ func Project(t *testing.T, dir string) string {
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
-			continue // node_modules of a run by hand
+			continue // node_modules of a manual run
 		}
 		data, err := os.ReadFile(filepath.Join(dir, entry.Name()))
 		if err != nil {
@@ -45,7 +44,8 @@ func Project(t *testing.T, dir string) string {
 	return to
 }
 
-// Install installs in dir what its package-lock.json names.
+// Install installs the packages locked by package-lock.json into dir. It skips the test without
+// node, npm or the packages, and outside the full suite. A lock that does not match fails the test.
 func Install(t *testing.T, dir string) {
 	t.Helper()
 	brokertest.Full(t, "installs packages from npm")
@@ -62,11 +62,10 @@ func Install(t *testing.T, dir string) {
 	}
 }
 
-// errLock says that package-lock.json is wrong. It is ours, so that no machine can
-// install it.
+// errLock reports a wrong package-lock.json. The lock is our file, so this fails on every machine.
 var errLock = errors.New("package-lock.json does not fit package.json or the packages")
 
-// install runs npm. No script of a package is run.
+// install runs npm ci without the packages' own scripts.
 func install(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("npm ci timed out after %s", patience))
 	defer cancel()

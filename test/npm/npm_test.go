@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestALockThatDoesNotFit is an error of its own: as a missing package it would only
-// skip the tests that need it, for ever.
+// TestALockThatDoesNotFit proves that a wrong lock has a distinct error. Treated as a missing
+// package, it would skip the tests that need it on every machine.
 func TestALockThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("npm"); err != nil {
@@ -23,7 +23,7 @@ func TestALockThatDoesNotFit(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"b/package.json":    `{"name":"b","version":"1.0.0"}`,
-		"package.json":      `{"name":"a","version":"1.0.0","dependencies":{"b":"file:b"}}`, // no network is asked for it
+		"package.json":      `{"name":"a","version":"1.0.0","dependencies":{"b":"file:b"}}`, // a local package needs no network
 		"package-lock.json": `{"name":"a","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"a","version":"1.0.0"}}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -35,7 +35,8 @@ func TestALockThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestLocksNameNoRegistry: a lock that names one host cannot be installed from a mirror.
+// TestLocksNameNoRegistry proves that no lock contains package URLs, which would prevent
+// installation from a mirror.
 func TestLocksNameNoRegistry(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

@@ -20,10 +20,9 @@ import (
 )
 
 const (
-	// syncTakes is about what a disk of a machine takes.
+	// syncTakes is about the time of a sync on a real disk.
 	syncTakes = time.Millisecond
-	// eventBytes is the length of an event: those of many jobs fill more than one block of
-	// GENBUS_TASKS, which is 8 MiB.
+	// eventBytes makes the events of manyJobs exceed the 8 MiB of one block of GENBUS_TASKS.
 	eventBytes     = 12 << 10
 	manyJobs       = 500
 	fewJobs        = 20
@@ -31,11 +30,11 @@ const (
 	writesOfABatch = 32
 )
 
-// writing are jobs that are written to the streams of a broker.
+// writing writes messages of jobs to the streams of a broker.
 type writing struct {
 	b      *broker.Broker
 	ledger *ledger
-	random []byte // what events are made of
+	random []byte // source of message data
 }
 
 func newWriting(t *testing.T, b *broker.Broker, l *ledger) *writing {
@@ -46,8 +45,8 @@ func newWriting(t *testing.T, b *broker.Broker, l *ledger) *writing {
 	return w
 }
 
-// follow tells the ledger of each event that a follower is told of, until stop, which says how
-// many these were.
+// follow adds each event delivered to a live subscriber to the ledger. stop ends this and returns
+// the number of events.
 func (w *writing) follow(t *testing.T) (stop func() int) {
 	t.Helper()
 	names := w.b.Names()
@@ -84,7 +83,6 @@ func (w *writing) follow(t *testing.T) (stop func() int) {
 	}
 }
 
-// run writes jobs, some at a time.
 func (w *writing) run(t *testing.T, name string, jobs, atOnce int) {
 	t.Helper()
 	next := make(chan int)
@@ -105,7 +103,7 @@ func (w *writing) run(t *testing.T, name string, jobs, atOnce int) {
 	group.Wait()
 }
 
-// job writes what a job writes: the item that waits, its events, the item in work, its usage.
+// job writes the messages of one job: its backlog item, its events, its work item and its usage.
 func (w *writing) job(ctx context.Context, id string, i int) error {
 	n := w.b.Names()
 	wait, err := w.put(ctx, n.WaitItem(subject.Video, "route", "tenant", id), 300)
@@ -138,7 +136,7 @@ func (w *writing) put(ctx context.Context, subject string, bytes int) (uint64, e
 	return ack.Seq, err
 }
 
-// event writes one: of every other job as that of an inline chat.
+// event writes one event. Every other job writes like an inline chat.
 func (w *writing) event(ctx context.Context, subject string, i int, last uint64) (uint64, error) {
 	m := &nats.Msg{Subject: subject, Data: w.data(eventBytes)}
 	lane := broker.Jobs
@@ -157,7 +155,6 @@ func (w *writing) data(bytes int) []byte {
 	return w.random[from : from+bytes]
 }
 
-// open opens a broker in a directory, with its streams, until the test ends.
 func open(t *testing.T, dir string, noSync bool) *broker.Broker {
 	t.Helper()
 	return brokertest.Open(t, broker.Options{
@@ -165,23 +162,23 @@ func open(t *testing.T, dir string, noSync bool) *broker.Broker {
 	})
 }
 
-// cutter cuts the power where it matters, and at other moments.
+// cutter cuts the power at the moments below.
 type cutter struct {
-	ledger *ledger // of the writes
+	ledger *ledger
 	disk   *disk.Disk
 
 	mu     sync.Mutex
-	writes *writing        // nil: not yet
-	any    string          // what other moments are called now
-	every  int             // confirmed writes, there is a cut at one
-	after  int             // that is how many are confirmed then
-	rolled map[string]bool // blocks
+	writes *writing        // nil: do not cut
+	any    string          // label of cuts at other moments
+	every  int             // confirmed writes between cuts at other moments
+	after  int             // number of confirmed writes at which the next such cut is due
+	rolled map[string]bool // blocks whose first sync was seen
 	cuts   []cut
-	of     map[string]int // by what they are at
+	of     map[string]int // number of cuts, by label
 }
 
-// Where the power is cut: at the first sync of a block, with a batch that is staged, with one
-// that is stored and not synced, and at other moments.
+// Labels of the moments at which the power is cut: the first sync of a block, a staged batch, a
+// batch that is stored but not synced, and other moments.
 const (
 	atRoll   = "a block roll"
 	atStaged = "a staged batch"
@@ -192,15 +189,15 @@ const (
 
 var mostCuts = map[string]int{atRoll: 2, atStaged: 4, atBatch: 8, atMany: 16, atFew: 6}
 
-// begin has the power cut from now on, at other moments each time that so many writes are
-// confirmed.
+// begin enables cuts. Cuts at other moments happen after each `every` confirmed writes and are
+// labelled moments.
 func (c *cutter) begin(w *writing, moments string, every int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes, c.any, c.every, c.after = w, moments, every, c.ledger.size()+every
 }
 
-// onSync is the Disk's.
+// onSync implements the callback of the Disk.
 func (c *cutter) onSync(name string, grows int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,10 +210,10 @@ func (c *cutter) onSync(name string, grows int) error {
 	return nil
 }
 
-// noCut is the onSync of a Disk whose power is cut elsewhere.
+// noCut is the callback of a Disk whose power is cut elsewhere.
 func noCut(string, int) error { return nil }
 
-// moment says what kind of moment it is. It needs the lock.
+// moment returns the label of the current moment, or "". The caller holds c.mu.
 func (c *cutter) moment(name string, grows int) string {
 	confirmed := c.ledger.size()
 	switch log := filepath.Join(c.writes.b.Names().Tasks(), "msgs"); {
@@ -234,7 +231,8 @@ func (c *cutter) moment(name string, grows int) string {
 	return ""
 }
 
-// cut needs the lock.
+// cut cuts the power. Every second cut at a label keeps a random share of the unsynced data. The
+// caller holds c.mu.
 func (c *cutter) cut(why string) {
 	unsynced := 0.0
 	if c.of[why]++; c.of[why]%2 == 0 {
@@ -244,8 +242,8 @@ func (c *cutter) cut(why string) {
 	c.cuts = append(c.cuts, c.ledger.cut(c.disk, why, unsynced))
 }
 
-// TestEveryConfirmedWriteIsThere after a cut of the power, and everything that a follower was
-// told of.
+// TestEveryConfirmedWriteIsThere proves that confirmed writes and events delivered to a follower
+// survive a power cut.
 func TestEveryConfirmedWriteIsThere(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
@@ -281,7 +279,7 @@ func TestEveryConfirmedWriteIsThere(t *testing.T) {
 	}
 }
 
-// goesOn fails unless the streams take further jobs.
+// goesOn fails unless the streams accept more jobs.
 func goesOn(t *testing.T, b *broker.Broker) {
 	t.Helper()
 	if err := b.Streams().Ensure(t.Context()); err != nil {
@@ -294,8 +292,8 @@ func goesOn(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// TestWithoutSyncsConfirmedWritesAreLost, or the disk of these tests would keep what is not on
-// disk.
+// TestWithoutSyncsConfirmedWritesAreLost proves that the Disk drops unsynced data: without syncs, a
+// cut loses every confirmed write.
 func TestWithoutSyncsConfirmedWritesAreLost(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()

@@ -1,7 +1,6 @@
-// Package powercut cuts the power: its tests run the broker and the whole service on a
-// [github.com/genbus/genbus/test/powercut/disk.Disk], which leaves out what was not synced,
-// and look at what is there after a cut.
+// Package powercut tests what survives a power cut. It runs the broker and the whole service on a
+// [github.com/genbus/genbus/test/powercut/disk.Disk], which drops unsynced data at a cut.
 //
-// A process that runs on such a disk has a rebuilt nats-server: the tests build
-// themselves once more with it, and run there.
+// This needs a modified nats-server, so the tests rebuild themselves with it and run the new
+// binary.
 package powercut

@@ -26,12 +26,12 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// itemBytes is less than what a work item of a short prompt takes on disk.
+// itemBytes is less than the size on disk of a work item with a short prompt.
 const itemBytes = 200
 
-// TestNoJobBeginsByAnItemThatIsNotOnDisk: where the sync of a batch of work items fails, the
-// server delivers them all the same. No upstream sees a job of one of them, and they are kept:
-// one that is given back again and again counts as a job that kills the processes that take it.
+// TestNoJobBeginsByAnItemThatIsNotOnDisk proves that no job starts from a work item whose sync
+// failed, although the server delivers such items. The consumer keeps these deliveries and extends
+// them: repeated NAKs would make the job look like one that kills its holders.
 func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
 	t.Cleanup(w.disk.Close)
 	s := servicetest.New(t, servicetest.Options{DataDir: dir, Upstream: w.upstream(t), Change: func(c *config.Config) {
 		c.NATS.SyncAlways = true
-		for i := range c.Routes { // all are ready at once
+		for i := range c.Routes { // make all jobs ready at once
 			c.Routes[i].MaxInFlight, c.Routes[i].ReadyJobs = 500, 500
 		}
 	}})
@@ -87,8 +87,7 @@ func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
 	}
 }
 
-// createMany asks for many videos at once, and waits until each is answered, or its caller has
-// given up.
+// createMany creates 400 videos at once and waits until each call returns or times out.
 func createMany(t *testing.T, addr string) {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -101,7 +100,7 @@ func createMany(t *testing.T, addr string) {
 	var group sync.WaitGroup
 	for range 400 {
 		group.Go(func() {
-			// What its caller is told, once the disk is broken, is not what is looked at here.
+			// Once the disk is broken, calls may fail. This test ignores their results.
 			_, _ = genbusv1.NewVideoServiceClient(conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 				Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}},
 			}})
@@ -110,7 +109,7 @@ func createMany(t *testing.T, addr string) {
 	group.Wait()
 }
 
-// acks are what consumers say of the work items that they were delivered.
+// acks receives the acknowledgements that consumers send for work items.
 type acks chan *nats.Msg
 
 func watchAcks(t *testing.T, s *servicetest.Running) acks {
@@ -130,8 +129,8 @@ func watchAcks(t *testing.T, s *servicetest.Running) acks {
 	return said
 }
 
-// kept waits until so many deliveries were extended from now on, and fails where one was given
-// back at any time.
+// kept waits until this many deliveries are extended from now on. It fails on any NAK, including
+// earlier ones.
 func (a acks) kept(t *testing.T, many int) {
 	t.Helper()
 	before, extended := len(a), map[string]bool{}

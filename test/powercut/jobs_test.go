@@ -29,17 +29,16 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// job is what a caller was told of a job.
+// job is a job's state as last reported to a caller or the upstream.
 type job struct {
 	kind    subject.Kind
 	version uint64
 	phase   genbusv1.JobPhase
 }
 
-// jobs are those of callers, by id.
 type jobs map[string]job
 
-// lost is also what an upstream or a caller was told, and the log does not say.
+// lost also returns jobs whose log is behind the reported state.
 func (want jobs) lost(ctx context.Context, b *broker.Broker) (out []string) {
 	log := joblog.New(joblog.Options{Broker: b})
 	for id, told := range want {
@@ -58,24 +57,24 @@ func (want jobs) lost(ctx context.Context, b *broker.Broker) (out []string) {
 	return out
 }
 
-// telling is a service on a disk, and what it has told of jobs.
+// telling records the job states reported by a service that runs on a Disk.
 type telling struct {
 	disk *disk.Disk
 
 	mu   sync.Mutex
 	told jobs
 	cuts []cut
-	of   map[string]int // by what they are at
+	of   map[string]int // number of moments, by label
 }
 
-// Of these, the power is cut at one in so many.
+// Labels of the moments at which the power is cut, at one in oneIn of each.
 const (
 	atSubmit = "a submission"
 	atEnd    = "an end"
 	oneIn    = 12
 )
 
-// tell notes what was told of a job, and cuts the power at some of these moments.
+// tell records a reported state and cuts the power at some moments.
 func (w *telling) tell(id string, now job, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +86,7 @@ func (w *telling) tell(id string, now job, why string) {
 	}
 }
 
-// caller is told of a job as it is.
+// caller records a job as reported to a caller.
 func (w *telling) caller(kind subject.Kind, now task.Job) {
 	phase, why := now.GetExecution().GetPhase(), ""
 	if task.Terminal(phase) {
@@ -96,12 +95,13 @@ func (w *telling) caller(kind subject.Kind, now task.Job) {
 	w.tell(now.GetId(), job{kind, now.GetVersion(), phase}, why)
 }
 
-// upstream is a sandbox that a create reaches only after it was looked at.
+// upstream starts a sandbox that gets a create only after tell has recorded it, and returns its
+// URL.
 func (w *telling) upstream(t *testing.T) string {
 	box := sandbox.New(sandbox.Options{VideoDuration: 200 * time.Millisecond, ChunkInterval: time.Millisecond, ChunkCount: 3})
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if id := r.Header.Get("Idempotency-Key"); id != "" && strings.Contains(r.URL.Path, "video") {
-			// Its second event says that it is about to be submitted.
+			// A job's second event says that its submission begins.
 			w.tell(id, job{subject.Video, 2, genbusv1.JobPhase_JOB_PHASE_SUBMITTING}, atSubmit)
 		}
 		box.ServeHTTP(rw, r)
@@ -113,8 +113,8 @@ func (w *telling) upstream(t *testing.T) string {
 	return s.URL
 }
 
-// TestWhatIsToldOfJobsIsThere after a cut of the power: an upstream sees no video whose
-// submission is not on disk, and what a caller is told of a job is there, up to its end.
+// TestWhatIsToldOfJobsIsThere proves that reported job states survive a power cut: an upstream sees
+// a video only if its submission is on disk, and a state reported to a caller is never lost.
 func TestWhatIsToldOfJobsIsThere(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
@@ -156,7 +156,6 @@ func TestWhatIsToldOfJobsIsThere(t *testing.T) {
 	}
 }
 
-// video follows one from its acceptance to its end.
 func (w *telling) video(ctx context.Context, c genbusv1.VideoServiceClient) error {
 	made, err := c.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}},
@@ -181,7 +180,6 @@ func (w *telling) video(ctx context.Context, c genbusv1.VideoServiceClient) erro
 	}
 }
 
-// chat follows one, which waits in the queue, from its acceptance to its end.
 func (w *telling) chat(ctx context.Context, c genbusv1.ChatServiceClient) error {
 	made, err := c.SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: &genbusv1.ChatRequest{
 		Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
@@ -205,7 +203,7 @@ func (w *telling) chat(ctx context.Context, c genbusv1.ChatServiceClient) error 
 		if err != nil {
 			return err
 		}
-		if e := m.GetEvent(); e != nil { // not one of its blocks
+		if e := m.GetEvent(); e != nil { // chunks have no event
 			w.caller(subject.Chat, e.GetChat())
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// place is where a message is stored, and content what it is.
+// place identifies a stored message. content is its expected subject and data.
 type (
 	place struct {
 		stream string
@@ -29,7 +29,7 @@ type (
 	}
 )
 
-// ledger is what was confirmed, or told to a follower, and not deleted since.
+// ledger holds the messages that were confirmed or delivered to a follower, without deleted ones.
 type ledger struct {
 	mu     sync.Mutex
 	stored map[place]content
@@ -43,7 +43,7 @@ func (l *ledger) add(stream string, seq uint64, subject string, data []byte) {
 	l.stored[place{stream, seq}] = content{subject, sha256.Sum256(data)}
 }
 
-// release is called before a message is deleted.
+// release drops a message. Call it before deleting the message.
 func (l *ledger) release(stream string, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,23 +56,23 @@ func (l *ledger) size() int {
 	return len(l.stored)
 }
 
-// cut is a cut of the power: what the disk has after it, and what has to be there.
+// cut is a power cut: the data left on the disk and the data that must be there.
 type cut struct {
 	why   string
 	image disk.Image
 	want  interface {
-		// lost says what is not there.
+		// lost describes each expected item that b lacks.
 		lost(ctx context.Context, b *broker.Broker) []string
 	}
 }
 
 func (l *ledger) cut(d *disk.Disk, why string, unsynced float64) cut {
 	l.mu.Lock()
-	defer l.mu.Unlock() // nothing is deleted meanwhile
+	defer l.mu.Unlock() // so that no message is deleted between the two copies
 	return cut{why: why, want: messages(maps.Clone(l.stored)), image: d.Cut(unsynced)}
 }
 
-// check starts a broker on what the disk has after a cut, and looks for what has to be there.
+// check starts a broker on the data left by a cut and fails if anything is lost.
 func (c cut) check(t *testing.T) *broker.Broker {
 	t.Helper()
 	b := restart(t, c.image)
@@ -86,7 +86,7 @@ func (c cut) check(t *testing.T) *broker.Broker {
 	return b
 }
 
-// restart starts a broker on what a disk has after a cut.
+// restart starts a broker on the data left by a cut.
 func restart(t *testing.T, image disk.Image) *broker.Broker {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,7 +107,6 @@ func restart(t *testing.T, image disk.Image) *broker.Broker {
 	return b
 }
 
-// messages are what streams have to have.
 type messages map[place]content
 
 func (want messages) lost(ctx context.Context, b *broker.Broker) (out []string) {
@@ -124,7 +123,7 @@ func (want messages) lost(ctx context.Context, b *broker.Broker) (out []string) 
 	return out
 }
 
-// blocks are the numbers of files that a stream's messages are in.
+// blocks returns the number of files that hold a stream's messages.
 func blocks(image disk.Image, stream string) (n int) {
 	for name := range image {
 		if strings.HasSuffix(filepath.Dir(name), filepath.Join(stream, "msgs")) && strings.HasSuffix(name, ".blk") {

@@ -18,13 +18,13 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// onDisk is set for the tests that are built with the store on a disk.Disk. Others are skipped.
+// onDisk is the environment variable set for the binary whose store is on a disk.Disk.
 const onDisk = "POWERCUT_ON_DISK"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The go command takes a result from its cache while this binary is as it was. What the
-	// store alone calls would not be part of it.
+	// The go command reuses a cached result while this binary is unchanged. Functions called only
+	// by the store would not be linked into it, so changes to them would go unnoticed.
 	runtime.KeepAlive([]any{disk.Sync, disk.Write, disk.Rename, disk.Remove, disk.RemoveAll})
 	if full, _ := brokertest.InFull(); full && os.Getenv(onDisk) == "" {
 		os.Exit(runOnDisk())
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// runOnDisk builds the tests of this package with the store on a disk.Disk, and runs those
-// that this process was to run.
+// runOnDisk builds the tests of this package with the store on a disk.Disk, runs them with the
+// arguments of this process and returns the exit code.
 func runOnDisk() int {
 	dir, err := os.MkdirTemp("", "powercut-")
 	if err == nil {
@@ -54,9 +54,9 @@ func runOnDisk() int {
 	return 0
 }
 
-// build builds the tests into a directory, as of a go.mod that replaces the server's module.
-// In its place is one below testdata that the go command alone sees: the files of the module,
-// but for the store. So nothing is copied, and what is built is found in the cache again.
+// build builds the tests into dir with a go.mod that replaces the nats-server module. The
+// replacement is a directory below testdata that exists only in an overlay: all files of the
+// module, except for the store. Nothing is copied, and later builds hit the cache.
 func build(dir string) error {
 	out, err := run("list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
@@ -106,12 +106,11 @@ func build(dir string) error {
 	return err
 }
 
-// module is that of the server.
 const module = "github.com/nats-io/nats-server/v2"
 
 func run(args ...string) (string, error) {
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "GOWORK=off") // a workspace takes no other go.mod
+	cmd.Env = append(os.Environ(), "GOWORK=off") // a workspace does not allow -modfile
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

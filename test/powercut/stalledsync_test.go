@@ -18,11 +18,11 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// stalling is a broker whose disk does not end the sync of a tenant's body.
+// stalling is a broker whose disk stalls while syncing a tenant's body.
 type stalling struct {
 	*broker.Broker
 	bodies *broker.Bodies
-	gaveUp <-chan struct{} // is closed when the caller of the write that stalls has its error
+	gaveUp <-chan struct{} // closed when the caller of the stalled write has its error
 	end    func()          // ends the sync
 }
 
@@ -51,7 +51,7 @@ func newStalling(t *testing.T) stalling {
 	stalls.Store(true)
 	go func() {
 		defer close(gaveUp)
-		_ = s.put(t, "stalled") // whatever becomes of it
+		_ = s.put(t, "stalled") // either result is fine
 	}()
 	<-stalled
 	t.Cleanup(func() {
@@ -68,7 +68,7 @@ func (s stalling) put(t *testing.T, tenant string) error {
 	return err
 }
 
-// write writes an event of a job to the log, and fails where that takes longer than it may.
+// write writes an event to the log. It fails the test if that takes too long.
 func (s stalling) write(t *testing.T, job string) error {
 	begin := time.Now()
 	m := &nats.Msg{Subject: s.Names().Task(subject.Video, "tenant", job), Data: []byte("x")}
@@ -79,8 +79,8 @@ func (s stalling) write(t *testing.T, job string) error {
 	return err
 }
 
-// TestAStalledSyncHoldsUpItsOwnStream: the log takes writes meanwhile. The room of the store is
-// read for the first batch.
+// TestAStalledSyncHoldsUpItsOwnStream proves that the log accepts writes during the stall. The
+// first batch also reads the store's capacity, which must not stall either.
 func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestAStalledSyncHoldsUpItsOwnStream(t *testing.T) {
 	}
 }
 
-// sharesSyncs reports whether an event of the log was written as part of a batch.
+// sharesSyncs reports whether an event in the log was written as part of a batch.
 func (s stalling) sharesSyncs(t *testing.T) bool {
 	t.Helper()
 	events := s.Names().TaskPattern()
@@ -123,11 +123,11 @@ func (s stalling) sharesSyncs(t *testing.T) bool {
 	}
 }
 
-// mostOfARead is how long a read may take whose connection the server does not read: its own
-// time, and that until the client leaves the connection.
+// mostOfARead bounds a read on a connection that the server has stopped reading: the read's own
+// timeout plus the time until the client replaces the connection.
 const mostOfARead = 3 * broker.ReadTimeout
 
-// read reads an event of the log, which may fail, in its time.
+// read reads an event of the log. It may fail, but not late.
 func (s stalling) read(t *testing.T) error {
 	t.Helper()
 	return inTime(t, func() error {
@@ -146,8 +146,8 @@ func inTime(t *testing.T, read func() error) error {
 	return err
 }
 
-// TestReadsOfAStalledStreamHoldUpNoWrites: the server answers them on the goroutine that reads
-// their connection. They end in their time.
+// TestReadsOfAStalledStreamHoldUpNoWrites proves that reads of the stalled stream fail in time and
+// delay no writes. The server answers such reads on the goroutine that reads the connection.
 func TestReadsOfAStalledStreamHoldUpNoWrites(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
@@ -183,9 +183,9 @@ func TestReadsOfAStalledStreamHoldUpNoWrites(t *testing.T) {
 	}
 }
 
-// TestAReadOfAStalledStreamHoldsUpNoCaller: the server reads nothing more from its connection.
-// Writes go on, reads of other streams end in their time, and the connection is left for another
-// one.
+// TestAReadOfAStalledStreamHoldsUpNoCaller proves that callers get by when the server stops reading
+// the connection used for reads: writes go on, other reads fail in time, and the client replaces
+// the connection.
 func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
@@ -219,14 +219,14 @@ func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
 	}
 }
 
-// TestAStalledSyncIsToldAndPasses: readiness says so, whoever is read meanwhile, and nothing is
-// left of it when the sync has ended.
+// TestAStalledSyncIsToldAndPasses proves that readiness reports the stall despite many pending
+// reads, and that the broker recovers after it.
 func TestAStalledSyncIsToldAndPasses(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	s := newStalling(t)
 	var group sync.WaitGroup
-	for range 20 { // more than the API has goroutines
+	for range 20 { // more than the goroutines of the server's API
 		group.Go(func() { _, _ = s.bodies.Used(t.Context(), "stalled") })
 		group.Go(func() { _, _ = s.Page(t.Context(), stalledStream, "$O.>", 1) })
 	}
@@ -245,7 +245,7 @@ func TestAStalledSyncIsToldAndPasses(t *testing.T) {
 	}
 }
 
-// shortly asks again until it is so.
+// shortly polls until the condition holds.
 func shortly(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)

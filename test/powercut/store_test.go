@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// changes put the message store of nats-server 2.15.2 onto a disk.Disk: how often each is made
-// is counted, so that a version which syncs elsewhere is looked at first.
+// changes put the message store of nats-server 2.15.2 on a disk.Disk. times is the expected number
+// of replacements: a new version that syncs elsewhere fails the build until someone reviews it.
 var changes = []struct {
 	of    *regexp.Regexp
 	by    string
@@ -16,13 +16,12 @@ var changes = []struct {
 }{
 	{regexp.MustCompile(`\b([a-zA-Z.]+)\.Sync\(\)`), "disk.Sync($1)", 9},
 	{regexp.MustCompile(`\bos\.(Rename|Remove|RemoveAll)\(`), "disk.$1(", 52},
-	// The one write of files that are opened with O_SYNC.
+	// The only write to files opened with O_SYNC.
 	{regexp.MustCompile(`\bf\.Write\(data\)`), "disk.Write(f, data, sync)", 1},
 	{regexp.MustCompile(`\bos\.O_SYNC\b`), "0", 1},
 	{regexp.MustCompile(`\nimport \(`), "${0}\n\t\"github.com/genbus/genbus/test/powercut/disk\"", 1},
 }
 
-// change reads the source of the store, and writes it changed.
 func change(from, to string) error {
 	b, err := os.ReadFile(from)
 	if err != nil {

@@ -1,8 +1,6 @@
-// Command crosscheck reads a module as the compiler would for other systems, and
-// fails for what would not compile there: names that a system does not have, files
-// that its build constraints leave out. It writes no code, so that it needs seconds
-// where cold builds need minutes; what it depends on is read for its declarations
-// only.
+// Command crosscheck type-checks a module for other systems. It reports errors such as names that a
+// system lacks or files excluded by build constraints. It generates no code and reads only the
+// declarations of dependencies, so it takes seconds where cold builds take minutes.
 //
 //	crosscheck [-C dir] linux/arm64 windows/amd64 ...
 package main
@@ -43,7 +41,7 @@ func main() {
 	}
 }
 
-// pkg is what "go list" says of a package.
+// pkg is an entry of "go list".
 type pkg struct {
 	ImportPath, Dir string
 	GoFiles         []string
@@ -51,7 +49,7 @@ type pkg struct {
 	DepOnly         bool
 }
 
-// check reads every package of the module, its dependencies before it.
+// check type-checks every package of the module, dependencies first.
 func check(dir, target string) (problems []error, err error) {
 	system, machine, ok := strings.Cut(target, "/")
 	if !ok {
@@ -82,14 +80,13 @@ func check(dir, target string) (problems []error, err error) {
 	}
 }
 
-// reader holds the packages that were read.
 type reader struct {
 	known map[string]*types.Package
 	sizes types.Sizes
 }
 
-// read gives what is wrong with a package. Problems of dependencies are theirs: parts
-// of the runtime are not Go.
+// read returns the type errors of a package. The caller ignores errors of dependencies, because
+// parts of the runtime are not written in Go.
 func (r reader) read(p pkg) (problems []error, err error) {
 	if p.ImportPath == "unsafe" {
 		return nil, nil
@@ -107,11 +104,11 @@ func (r reader) read(p pkg) (problems []error, err error) {
 		Importer: imports{known: r.known, names: p.ImportMap}, Sizes: r.sizes, IgnoreFuncBodies: p.DepOnly, FakeImportC: true,
 		Error: func(err error) { problems = append(problems, err) },
 	}
-	r.known[p.ImportPath], _ = c.Check(p.ImportPath, set, files, nil) // Error has them all
+	r.known[p.ImportPath], _ = c.Check(p.ImportPath, set, files, nil) // c.Error collected the errors
 	return problems, nil
 }
 
-// imports finds what one package imports.
+// imports resolves the imports of one package.
 type imports struct {
 	known map[string]*types.Package
 	names map[string]string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCheck: what exists on one system only is found on the others.
+// TestCheck proves that a name that exists on one system only is reported for the others.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

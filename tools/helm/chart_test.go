@@ -33,7 +33,6 @@ const (
 	dataDir  = "../../deploy/helm/testdata"
 )
 
-// sets are the files of values, by the name of the set.
 func sets(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dataDir, "*.values.yaml"))
@@ -56,7 +55,7 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
-// values reads a file, over the chart's own, as "helm template --values" does.
+// values reads a value file. It overrides the chart's values, as in "helm template --values".
 func values(t *testing.T, file string) chartutil.Values {
 	t.Helper()
 	v, err := chartutil.ReadValuesFile(file)
@@ -66,7 +65,7 @@ func values(t *testing.T, file string) chartutil.Values {
 	return v
 }
 
-// render gives the files of a release named genbus, in the namespace video.
+// render returns the rendered files of a release named genbus in the namespace video.
 func render(c *chart.Chart, v chartutil.Values) (map[string]string, error) {
 	if err := chartutil.ProcessDependencies(c, v); err != nil {
 		return nil, err
@@ -74,14 +73,14 @@ func render(c *chart.Chart, v chartutil.Values) (map[string]string, error) {
 	release := chartutil.ReleaseOptions{Name: "genbus", Namespace: "video", Revision: 1, IsInstall: true}
 	kubernetes := chartutil.DefaultCapabilities.Copy()
 	kubernetes.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"}
-	all, err := chartutil.ToRenderValues(c, v, release, kubernetes) // the schema is held here
+	all, err := chartutil.ToRenderValues(c, v, release, kubernetes) // validates the schema
 	if err != nil {
 		return nil, err
 	}
 	return engine.Render(c, all)
 }
 
-// manifest joins what is for Kubernetes, in the order of the names.
+// manifest joins the Kubernetes documents, sorted by file name.
 func manifest(files map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -120,15 +119,15 @@ func TestChartIsRendered(t *testing.T) {
 	}
 }
 
-// hash is over the files of the chart and of the sets of values, with which package
-// deploy sees that what is rendered is of them.
+// hash covers the files of the chart and the value files. Package deploy compares it to detect
+// stale renderings.
 func hash(t *testing.T) string {
 	t.Helper()
 	h := sha256.New()
 	root := filepath.Dir(chartDir)
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, e fs.DirEntry, err error) error {
 		if e != nil && e.IsDir() && path == "genbus/charts" {
-			return fs.SkipDir // what helm dependency build fetched
+			return fs.SkipDir // fetched by helm dependency build
 		}
 		if err != nil || e.IsDir() || strings.HasSuffix(path, ".rendered.yaml") || path == "genbus/Chart.lock" {
 			return err
@@ -143,7 +142,7 @@ func hash(t *testing.T) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// serviceMonitor is what the chart uses of the Prometheus operator's kind.
+// serviceMonitor has the fields of the Prometheus operator's kind that the chart uses.
 type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -158,7 +157,6 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// kinds are what the chart makes.
 var kinds = map[string]func() any{
 	"apps/v1 Deployment":                      func() any { return &appsv1.Deployment{} },
 	"v1 ConfigMap":                            func() any { return &corev1.ConfigMap{} },
@@ -167,8 +165,7 @@ var kinds = map[string]func() any{
 	"monitoring.coreos.com/v1 ServiceMonitor": func() any { return &serviceMonitor{} },
 }
 
-// decode reads a document of a kind that we know; a field that the kind does not have
-// is an error.
+// decode decodes a document of a known kind and rejects unknown fields.
 func decode(document string) error {
 	var meta metav1.TypeMeta
 	if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
@@ -194,8 +191,7 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-// TestChartIsLinted: what "helm lint" says. That the dependency was not fetched is no
-// matter of the chart.
+// TestChartIsLinted proves that "helm lint" finds only the dependency that was not fetched.
 func TestChartIsLinted(t *testing.T) {
 	t.Parallel()
 	for name, file := range sets(t) {
@@ -208,7 +204,7 @@ func TestChartIsLinted(t *testing.T) {
 	}
 }
 
-// TestMistakesAreRefused: with words that say what to do.
+// TestMistakesAreRefused proves that wrong values are rejected with an error that names the field.
 func TestMistakesAreRefused(t *testing.T) {
 	t.Parallel()
 	for change, says := range map[string]string{
@@ -230,8 +226,8 @@ func TestMistakesAreRefused(t *testing.T) {
 	}
 }
 
-// TestSecretOfBundledNATS: another Secret is taken when both name it, and a password from
-// elsewhere is the user's own matter.
+// TestSecretOfBundledNATS proves that another Secret works if both settings name it, and that a
+// password from another source is not checked.
 func TestSecretOfBundledNATS(t *testing.T) {
 	t.Parallel()
 	for _, change := range []string{
@@ -245,7 +241,8 @@ func TestSecretOfBundledNATS(t *testing.T) {
 	}
 }
 
-// TestLoginToNATS: a password by default, and nothing of it with another login.
+// TestLoginToNATS proves that the service logs in with a password file by default, and that another
+// login replaces it.
 func TestLoginToNATS(t *testing.T) {
 	t.Parallel()
 	type login struct {
@@ -281,7 +278,7 @@ func TestLoginToNATS(t *testing.T) {
 	}
 }
 
-// changed is a set of values with a change over it.
+// changed returns a set of values with change merged over it.
 func changed(t *testing.T, set, change string) chartutil.Values {
 	t.Helper()
 	over, err := chartutil.ReadValues([]byte(change))

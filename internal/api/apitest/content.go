@@ -18,14 +18,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Host is a server that has files, or says that it has.
+// Host is a server of result files that records its requests.
 type Host struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []*http.Request
 }
 
-// NewHost starts one that answers with handler.
+// NewHost starts a Host that answers with handler.
 func NewHost(t *testing.T, handler http.HandlerFunc) *Host {
 	t.Helper()
 	h := &Host{}
@@ -39,14 +39,14 @@ func NewHost(t *testing.T, handler http.HandlerFunc) *Host {
 	return h
 }
 
-// Requests are those that have come.
+// Requests returns the requests so far.
 func (h *Host) Requests() []*http.Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.seen
 }
 
-// Film is the bytes of a result.
+// Film is the content of a result.
 var Film = bytes.Repeat([]byte("genbus! "), 125) // 1000 bytes
 
 // Validators of Film.
@@ -55,7 +55,7 @@ const (
 	FilmTime = "Thu, 01 Jan 2026 00:00:00 GMT"
 )
 
-// ServeFilm knows ranges, as most upstreams do.
+// ServeFilm serves Film with range support, like most upstreams.
 func ServeFilm(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "video/mp4")
 	w.Header().Set("ETag", FilmTag)
@@ -63,7 +63,7 @@ func ServeFilm(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", at, bytes.NewReader(Film))
 }
 
-// UpstreamAt makes a host the upstream of all routes, with a key.
+// UpstreamAt makes a host the upstream of all routes, with an upstream key.
 func UpstreamAt(h *Host) func(*config.Config) {
 	return func(c *config.Config) {
 		u := c.Upstreams["sandbox"]
@@ -75,8 +75,8 @@ func UpstreamAt(h *Host) func(*config.Config) {
 // VideosBody is a create of /v1/videos.
 const VideosBody = `{"model":"sandbox-videos","prompt":"a cat"}`
 
-// NewVideoObject creates a task of protocol videos, whose results are read by the
-// upstream's id where they have no URL.
+// NewVideoObject creates a task of protocol videos and returns its id. Results of this protocol
+// without a URL are read by the upstream's id.
 func (w *World) NewVideoObject(headers ...string) string {
 	w.T.Helper()
 	a := w.Post("/v1/videos", VideosBody, headers...)
@@ -86,7 +86,7 @@ func (w *World) NewVideoObject(headers ...string) string {
 	return a.Header.Get("Genbus-Job-Id")
 }
 
-// Completed is a task that has completed with these results.
+// Completed returns the id of a task that has completed with the given results.
 func (w *World) Completed(videos ...*genbusv1.Video) string {
 	w.T.Helper()
 	id := w.NewVideoObject()
@@ -96,10 +96,10 @@ func (w *World) Completed(videos ...*genbusv1.Video) string {
 	return id
 }
 
-// ContentOf is the path of a task's content.
+// ContentOf returns the path of a task's content.
 func ContentOf(id string) string { return "/v1/videos/" + id + "/content" }
 
-// ReadPieces reads a download to its end; io.EOF is no error of it.
+// ReadPieces reads a whole download.
 func ReadPieces(stream grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]) (data []byte, err error) {
 	for {
 		piece, err := stream.Recv()

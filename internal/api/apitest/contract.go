@@ -13,27 +13,28 @@ import (
 	"github.com/genbus/genbus/internal/contract/contracttest"
 )
 
-// documents are those of the segments that tests have; hundreds of answers are
-// held to the same few.
+// documents caches documents by their segments, because hundreds of answers are checked against the
+// same few.
 var documents sync.Map
 
-// OpenAPI is the document that a configuration has.
+// OpenAPI returns the OpenAPI document of a configuration.
 func OpenAPI(t testing.TB, cfg *config.Config) *contracttest.Document {
 	t.Helper()
 	key := fmt.Sprint(cfg.HTTP.Segments)
 	if d, ok := documents.Load(key); ok {
-		return d.(*contracttest.Document) //nolint:forcetypeassert // nothing else is put there
+		return d.(*contracttest.Document) //nolint:forcetypeassert // the map holds only documents
 	}
 	raw := Must[[]byte](t)(contract.OpenAPI(contract.Options{Segments: cfg.HTTP.Segments}))
 	d, _ := documents.LoadOrStore(key, Must[*contracttest.Document](t)(contracttest.Load(raw)))
-	return d.(*contracttest.Document) //nolint:forcetypeassert // nothing else is put there
+	return d.(*contracttest.Document) //nolint:forcetypeassert // the map holds only documents
 }
 
-// checkContract holds every answer of the API that a test gets to the document: status, headers, content type and body.
+// checkContract checks the status, headers, content type and body of an answer against the OpenAPI
+// document.
 func (w *World) checkContract(res *http.Response, body []byte) {
 	w.T.Helper()
 	if path := res.Request.URL.Path; path == "/" || strings.HasPrefix(path, console.Path) {
-		return // pages for people are no part of it
+		return // web pages are not part of the document
 	}
 	err := OpenAPI(w.T, w.Cfg).CheckAnswer(contracttest.Answer{
 		Method: res.Request.Method, Path: res.Request.URL.EscapedPath(), Status: res.StatusCode, Header: res.Header, Body: body,

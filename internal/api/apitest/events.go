@@ -17,10 +17,10 @@ type Stream struct {
 	Events *sse.Reader
 }
 
-// Event is one event with copied bytes.
+// Event is an SSE event with copied bytes.
 type Event struct{ ID, Name, Data string }
 
-// Open begins to read a stream of server-sent events.
+// Open opens a stream of server-sent events.
 func (w *World) Open(r *http.Request) *Stream {
 	w.T.Helper()
 	res, err := w.Client.Do(r)
@@ -35,7 +35,7 @@ func (w *World) Open(r *http.Request) *Stream {
 	return &Stream{t: w.T, Res: res, Events: sse.NewReader(res.Body, 0)}
 }
 
-// Next is the next event; without one the test fails.
+// Next returns the next event. It fails the test at the end of the stream.
 func (s *Stream) Next() Event {
 	s.t.Helper()
 	e, err := s.Events.Next()
@@ -45,7 +45,7 @@ func (s *Stream) Next() Event {
 	return Event{string(e.ID), e.Type, string(e.Data)}
 }
 
-// End expects the end of the stream.
+// End fails the test unless the stream has ended.
 func (s *Stream) End() {
 	s.t.Helper()
 	if e, err := s.Events.Next(); !errors.Is(err, io.EOF) {
@@ -53,7 +53,7 @@ func (s *Stream) End() {
 	}
 }
 
-// Rest reads to the end of the stream.
+// Rest returns the remaining events of the stream.
 func (s *Stream) Rest() []Event {
 	s.t.Helper()
 	var out []Event
@@ -75,7 +75,7 @@ const ChatBody = `{"model":"sandbox-chat","messages":[{"role":"user","content":"
 // StreamBody asks for a stream.
 const StreamBody = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}],"stream":true}`
 
-// SubmitChat enqueues a streamed chat and gives its id.
+// SubmitChat enqueues a streamed chat and returns its id.
 func (w *World) SubmitChat(key string, headers ...string) string {
 	w.T.Helper()
 	if key != "" {
@@ -88,7 +88,7 @@ func (w *World) SubmitChat(key string, headers ...string) string {
 	return a.Header.Get("Genbus-Job-Id")
 }
 
-// Block is one block of a stream, with a text.
+// Block returns one block of a stream with a text.
 func Block(text string) string {
 	return fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}`, text)
 }
@@ -96,5 +96,5 @@ func Block(text string) string {
 // ReplyJSON is a whole reply.
 const ReplyJSON = `{"id":"c","object":"chat.completion","created":7,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"one two","tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"total_tokens":3},"vendor":1}`
 
-// Endless is a stream with more bytes than any buffer on the way holds.
+// Endless is a model whose stream is larger than all buffers on the way.
 const Endless = "sandbox-chat-fast:chunks=1000000"

@@ -27,21 +27,21 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// VideoRequest is a create with a prompt.
+// VideoRequest returns a create with a prompt.
 func VideoRequest(prompt string) *genbusv1.CreateVideoTaskRequest {
 	return &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: prompt}},
 	}}
 }
 
-// NoModel is a request that is refused, whichever way it comes.
+// NoModel returns a request that every ingress rejects.
 func NoModel() *genbusv1.CreateVideoTaskRequest {
 	r := VideoRequest("a cat")
 	r.GetRequest().GetVideo().Model = ""
 	return r
 }
 
-// Reason is the code in an error's details.
+// Reason returns the genbus code in an error's details.
 func Reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == errcode.Domain {
@@ -51,7 +51,7 @@ func Reason(err error) string {
 	return ""
 }
 
-// CheckStatus expects an error with a gRPC code and one of ours.
+// CheckStatus fails the test unless err has the given gRPC code and genbus code.
 func CheckStatus(t *testing.T, err error, code codes.Code, why errcode.Code) {
 	t.Helper()
 	if status.Code(err) != code || Reason(err) != string(why) {
@@ -59,7 +59,7 @@ func CheckStatus(t *testing.T, err error, code codes.Code, why errcode.Code) {
 	}
 }
 
-// Listed waits until the list's index has heard of a task's status.
+// Listed waits until the index knows a task's status.
 func (w *World) Listed(id string, s genbusv1.JobStatus) {
 	w.T.Helper()
 	w.Await(id+" in the list", func() bool {
@@ -68,21 +68,22 @@ func (w *World) Listed(id string, s genbusv1.JobStatus) {
 	})
 }
 
-// Caller calls any method, with a message in JSON.
+// Caller calls any gRPC method with a JSON message.
 type Caller struct {
 	T    testing.TB
 	Conn *grpc.ClientConn
-	// Context ends the calls. Default: the test's, for brokertest.Patience.
+	// Context ends the calls. Default: the test's context. Each call also ends after
+	// brokertest.Patience.
 	Context context.Context
 }
 
-// Reply is the first message of an answer, in JSON, and its header.
+// Reply is the first message of an answer in JSON, with its header.
 type Reply struct {
 	Text   string
 	Header metadata.MD
 }
 
-// Call sends one message to a method with an API key, and gives the first answer.
+// Call sends one message to a method with an API key and returns the first answer.
 func (c Caller) Call(key, method, body string) (Reply, error) {
 	c.T.Helper()
 	ctx, cancel := context.WithTimeout(cmp.Or(c.Context, c.T.Context()), brokertest.Patience)
@@ -105,11 +106,11 @@ func (c Caller) Call(key, method, body string) (Reply, error) {
 		c.T.Fatal(err)
 	}
 	err = s.RecvMsg(out)
-	header, _ := s.Header() // the error is that of the call
+	header, _ := s.Header() // RecvMsg has the error
 	return Reply{Text: protojson.Format(out), Header: header}, err
 }
 
-// messages are a request and an answer of a method.
+// messages returns an empty request and answer of a method.
 func (c Caller) messages(method string) (in, out proto.Message) {
 	c.T.Helper()
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
@@ -117,7 +118,7 @@ func (c Caller) messages(method string) (in, out proto.Message) {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	m := d.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(name)) //nolint:forcetypeassert // a service is one
+	m := d.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(name)) //nolint:forcetypeassert // the name is of a service
 	return c.message(m.Input()), c.message(m.Output())
 }
 
@@ -130,7 +131,7 @@ func (c Caller) message(d protoreflect.MessageDescriptor) proto.Message {
 	return t.New().Interface()
 }
 
-// JobID is the id that a tenant's request has by its name.
+// JobID returns the job id of a tenant's request id.
 func JobID(kind subject.Kind, tenant, requestID string) string {
 	return admission.Request{Kind: kind, Tenant: tenant, RequestID: requestID}.JobID()
 }

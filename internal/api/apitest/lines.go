@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Lines is a log that several goroutines write to.
+// Lines is a log for concurrent writers.
 type Lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

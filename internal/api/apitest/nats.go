@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Calls starts the endpoints on the world's own connection.
+// Calls starts the NATS endpoints on the world's connection.
 func (w *World) Calls() (stop func()) {
 	w.T.Helper()
 	end, err := w.ServeNATS(w.T.Context())
@@ -26,7 +26,7 @@ func (w *World) Calls() (stop func()) {
 	return stop
 }
 
-// Call sends a NATS request, and waits for its answer.
+// Call sends a NATS request and returns its answer.
 func (w *World) Call(subj string, header nats.Header, data []byte) *nats.Msg {
 	w.T.Helper()
 	m, err := w.Broker.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: header, Data: data}, 10*time.Second)

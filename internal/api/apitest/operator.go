@@ -23,7 +23,7 @@ const OperatorKey = "gb_operator-key-0123456789"
 // LocalKey is the key of core.LocalOperator.
 const LocalKey = "gb_local-key-0123456789"
 
-// ByOperator is headers with the key of WithOperator.
+// ByOperator holds the headers with the key of WithOperator.
 var ByOperator = []string{"Authorization", "Bearer " + OperatorKey}
 
 // WithOperator configures the operator ops.
@@ -31,10 +31,9 @@ func WithOperator(c *config.Config) {
 	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(OperatorKey)}}
 }
 
-// readBodies has operators read the bodies of jobs.
 func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
 
-// OrphanedLetter is the letter of a video that its upstream has: it can be redriven and
+// OrphanedLetter returns the dead letter of a video that its upstream has. It can be redriven and
 // attached.
 func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
@@ -48,8 +47,8 @@ func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 	}
 }
 
-// LostLetter is that of a submission with an unknown outcome to an upstream that finds tasks by an
-// ID of ours.
+// LostLetter returns the dead letter of a submission with an unknown outcome, whose upstream finds
+// tasks by our id.
 func LostLetter(tenant string) *genbusv1.DeadLetter {
 	l := OrphanedLetter(tenant)
 	l.Error.Code, l.UpstreamTaskId, l.OwnTaskId = "submission_outcome_unknown", "", l.GetId()+"-1"
@@ -58,7 +57,7 @@ func LostLetter(tenant string) *genbusv1.DeadLetter {
 	return l
 }
 
-// PutLetter stores a letter of a video, and gives its sequence.
+// PutLetter stores the dead letter of a video and returns its sequence.
 func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
 	w.T.Helper()
 	m := nats.NewMsg(w.Broker.Names().DeadLetter(subject.Video, l.GetTenant(), "x"))
@@ -67,7 +66,7 @@ func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
 	return Must[broker.Ack](w.T)(w.Broker.Publish(w.T.Context(), m)).Seq
 }
 
-// Durables creates the consumers of all routes, as a replica's consumer does.
+// Durables creates the consumers of all routes.
 func (w *World) Durables() {
 	w.T.Helper()
 	for _, r := range w.Cfg.Routes {
@@ -77,8 +76,8 @@ func (w *World) Durables() {
 	}
 }
 
-// SilentUpstream is the upstream of all routes, which answers nothing until release is called.
-// reached has a token for each request.
+// SilentUpstream makes an upstream of all routes that does not answer before release. reached
+// receives a token for each request.
 func SilentUpstream(t *testing.T) (configure func(*config.Config), reached <-chan struct{}, release func()) {
 	t.Helper()
 	came, released := make(chan struct{}, 100), make(chan struct{})
@@ -95,7 +94,7 @@ func SilentUpstream(t *testing.T) (configure func(*config.Config), reached <-cha
 	return UpstreamAt(h), came, release
 }
 
-// LostTasks stores dead letters whose tasks the upstream is asked for when they are attached.
+// LostTasks stores dead letters that are attached by asking the upstream for their tasks.
 func (w *World) LostTasks(n int) (tasks []*genbusv1.LetterTask) {
 	w.T.Helper()
 	for i := range n {
@@ -107,7 +106,7 @@ func (w *World) LostTasks(n int) (tasks []*genbusv1.LetterTask) {
 	return tasks
 }
 
-// BulkRecord awaits the audit record of the last bulk run, with its outcome.
+// BulkRecord waits for the final audit record of the last bulk run.
 func (w *World) BulkRecord() (r *genbusv1.AuditRecord) {
 	w.T.Helper()
 	w.Await("the record of the run", func() bool {

@@ -13,8 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Names that acme gives its requests, and a mark that all its jobs have. globex
-// knows the names.
+// Request ids of acme, which globex knows, and a label value of all acme's jobs.
 const (
 	AcmeOrder = "order-7"
 	AcmeShot  = "shot-7"
@@ -22,17 +21,17 @@ const (
 	AcmeMark  = "acme-mark-81c2"
 )
 
-// Tenancy is a world of two tenants and an operator. acme has jobs of every kind, and
-// globex has none.
+// Tenancy is a world with an operator and two tenants: acme has jobs of every kind, and globex has
+// none.
 type Tenancy struct {
 	*World
-	// Ids of acme: a queued video and one that has ended, and the same of chats.
+	// Ids of acme's jobs: a queued and an ended video, a queued and an ended chat.
 	Queued, Ended, Talk, Talked string
 	// Token is a page token of acme's list.
 	Token string
 }
 
-// NewTenancy makes one, with acme's jobs in it.
+// NewTenancy returns a Tenancy with acme's jobs.
 func NewTenancy(t *testing.T) *Tenancy {
 	t.Helper()
 	w := &Tenancy{World: New(t, UpstreamAt(NewHost(t, ServeFilm)), TwoTenants, WithOperator, readBodies)}
@@ -63,28 +62,28 @@ func (w *Tenancy) finish(id string) {
 	w.Commit(e, next, err)
 }
 
-// TalkBody is a chat with a text.
+// TalkBody returns the request of a chat with a text.
 func TalkBody(text string) string {
 	return `{"model":"sandbox-chat","messages":[{"role":"user","content":"` + text + `"}]}`
 }
 
-// Acme is headers with acme's key.
+// Acme returns headers with acme's key.
 func (w *Tenancy) Acme(headers ...string) []string {
 	return append([]string{"Authorization", "Bearer key-acme"}, headers...)
 }
 
-// IDs are all of acme's, by kind.
+// IDs returns the ids of all acme's jobs with their kinds.
 func (w *Tenancy) IDs() map[string]subject.Kind {
 	return map[string]subject.Kind{w.Queued: subject.Video, w.Ended: subject.Video, w.Talk: subject.Chat, w.Talked: subject.Chat}
 }
 
-// Never is an id that no job has, of the kind of id.
+// Never returns an unused id of the same kind as id.
 func Never(id string) string {
 	kind, _, _ := strings.Cut(id, "_")
 	return kind + "_" + strings.Repeat("a", 26)
 }
 
-// States are the last sequences of acme's jobs, which no one else changes.
+// States returns the last sequences of acme's jobs, which only acme changes.
 func (w *Tenancy) States() map[string]uint64 {
 	w.T.Helper()
 	out := map[string]uint64{}
@@ -94,7 +93,7 @@ func (w *Tenancy) States() map[string]uint64 {
 	return out
 }
 
-// Tells reports whether an answer shows anything of acme.
+// Tells reports whether an answer reveals anything about acme.
 func (w *Tenancy) Tells(text string) bool {
 	for id := range w.IDs() {
 		if strings.Contains(text, id) {
@@ -107,7 +106,7 @@ func (w *Tenancy) Tells(text string) bool {
 // AnyID matches a job id.
 var AnyID = regexp.MustCompile(`(video|chat)_[a-z2-7]{26}`)
 
-// AcmeMay limits acme; globex has no limits.
+// AcmeMay sets limits for acme and none for globex.
 func AcmeMay(l config.TenantLimits) func(*config.Config) {
 	return func(c *config.Config) {
 		TwoTenants(c)

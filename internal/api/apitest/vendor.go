@@ -2,7 +2,7 @@ package apitest
 
 import "testing"
 
-// Paths of the vendors, and creates for them.
+// Paths of the vendors and creates for them.
 const (
 	KlingText  = "/kling/v1/videos/text2video"
 	KlingImage = "/kling/v1/videos/image2video"
@@ -13,7 +13,8 @@ const (
 	JimengBody   = `{"req_key":"sandbox-jimeng","prompt":"a cat"}`
 )
 
-// VendorCode is the code in a vendor's envelope, which must be whole.
+// VendorCode returns the code in a vendor's envelope and fails the test if the envelope is
+// incomplete.
 func (a Answer) VendorCode(t testing.TB) int {
 	t.Helper()
 	v := a.JSON(t)

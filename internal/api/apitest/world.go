@@ -1,5 +1,5 @@
-// Package apitest is a whole API for tests, without a consumer: a broker and a
-// sandbox of their own, the core, and every ingress over it.
+// Package apitest runs the whole API for tests: a broker, a sandbox, the core and every ingress,
+// but no consumer.
 package apitest
 
 import (
@@ -40,7 +40,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// World is a replica without a consumer: tests write what a consumer would.
+// World is a replica without a consumer. Tests write the events that a consumer would.
 type World struct {
 	*service.API
 	T       testing.TB
@@ -48,19 +48,18 @@ type World struct {
 	Sandbox *sandbox.Server
 	HTTP    *httptest.Server
 	Client  *http.Client
-	// HeldJob is what the replica reports about every job that it is asked for. Default: it holds
-	// none.
+	// HeldJob is the replica's report about every job that it is asked for. Default: it holds none.
 	HeldJob *genbusv1.HeldJob
 }
 
-// Options are what a test may choose.
+// Options configures a World.
 type Options struct {
 	// Change alters the configuration before it is used.
 	Change []func(*config.Config)
 	// Logger is the log of the replica. Default: the test's.
 	Logger *slog.Logger
-	// Replica is the ID that the replica answers with. Default: the ID that it writes with. With
-	// another one, the replica that wrote is gone.
+	// Replica is the id with which the replica answers. Default: the id with which it writes. A
+	// different id simulates that the writer is gone.
 	Replica string
 }
 
@@ -70,7 +69,7 @@ func New(t testing.TB, change ...func(*config.Config)) *World {
 	return NewWith(t, Options{Change: change})
 }
 
-// NewWith is New with more options.
+// NewWith starts a world with options.
 func NewWith(t testing.TB, o Options) *World {
 	t.Helper()
 	w := &World{T: t, Cfg: config.Default(), Client: &http.Client{Transport: &http.Transport{}, Timeout: brokertest.Patience}}
@@ -102,7 +101,7 @@ func (w *World) startSandbox() {
 	})
 }
 
-// startAPI builds and starts what the service does, except consumer, fleet and addresses.
+// startAPI starts the parts of the service except consumer, fleet and listeners.
 func (w *World) startAPI(b *broker.Broker, o Options) {
 	metrics, logger := telemetry.NewMetrics("test"), cmp.Or(o.Logger, brokertest.Logger(w.T))
 	table, err := routes.New(w.Cfg, metrics, logger)
@@ -156,14 +155,14 @@ func TwoTenants(c *config.Config) {
 	}
 }
 
-// Answer is an HTTP answer that was read whole.
+// Answer is a whole HTTP answer.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// JSON is the body, decoded.
+// JSON returns the decoded body.
 func (a Answer) JSON(t testing.TB) map[string]any {
 	t.Helper()
 	var v map[string]any
@@ -173,7 +172,7 @@ func (a Answer) JSON(t testing.TB) map[string]any {
 	return v
 }
 
-// ErrorCode is the code of the error envelope.
+// ErrorCode returns the code in the error envelope.
 func (a Answer) ErrorCode(t testing.TB) string {
 	t.Helper()
 	e, _ := a.JSON(t)["error"].(map[string]any)
@@ -181,7 +180,7 @@ func (a Answer) ErrorCode(t testing.TB) string {
 	return code
 }
 
-// Request builds a request; headers are name and value by turns.
+// Request builds a request. headers alternates names and values.
 func (w *World) Request(method, path, body string, headers ...string) *http.Request {
 	w.T.Helper()
 	var reader io.Reader = http.NoBody
@@ -201,7 +200,7 @@ func (w *World) Request(method, path, body string, headers ...string) *http.Requ
 	return r
 }
 
-// Do sends a request and reads the answer, which it holds to the OpenAPI document.
+// Do sends a request, reads the answer and checks it against the OpenAPI document.
 func (w *World) Do(method, path, body string, headers ...string) Answer {
 	w.T.Helper()
 	res, err := w.Client.Do(w.Request(method, path, body, headers...))
@@ -217,13 +216,13 @@ func (w *World) Do(method, path, body string, headers ...string) Answer {
 	return Answer{Status: res.StatusCode, Header: res.Header, Body: string(data)}
 }
 
-// Get is Do with GET and no body.
+// Get calls Do with GET and no body.
 func (w *World) Get(path string, headers ...string) Answer {
 	w.T.Helper()
 	return w.Do(http.MethodGet, path, "", headers...)
 }
 
-// Post is Do with POST.
+// Post calls Do with POST.
 func (w *World) Post(path, body string, headers ...string) Answer {
 	w.T.Helper()
 	return w.Do(http.MethodPost, path, body, headers...)
@@ -232,7 +231,7 @@ func (w *World) Post(path, body string, headers ...string) Answer {
 // VideoBody is a create of the primary protocol.
 const VideoBody = `{"model":"sandbox-video","prompt":"a cat"}`
 
-// CreateVideo creates a task by HTTP and gives its id.
+// CreateVideo creates a task by HTTP and returns its id.
 func (w *World) CreateVideo(headers ...string) string {
 	w.T.Helper()
 	a := w.Post("/v1/video/generations", VideoBody, headers...)
@@ -242,7 +241,7 @@ func (w *World) CreateVideo(headers ...string) string {
 	return a.Header.Get("Genbus-Job-Id")
 }
 
-// Must gives a function that passes a value on, and fails the test on an error.
+// Must returns a function that passes a value on and fails the test on an error.
 func Must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -259,7 +258,7 @@ func (w *World) Entry(kind subject.Kind, tenant, id string) joblog.Entry {
 	return Must[joblog.Entry](w.T)(w.Log.Get(w.T.Context(), subject.JobName{Kind: kind, Tenant: tenant, ID: id}))
 }
 
-// Commit stores an event made of a transition.
+// Commit stores the event of a transition.
 func (w *World) Commit(e joblog.Entry, next task.Event, err error) joblog.Entry {
 	w.T.Helper()
 	if err != nil {
@@ -268,7 +267,7 @@ func (w *World) Commit(e joblog.Entry, next task.Event, err error) joblog.Entry 
 	return Must[joblog.Entry](w.T)(w.Log.Commit(w.T.Context(), next, e.Seq))
 }
 
-// StartVideo carries a task to in_progress.
+// StartVideo advances a task to in_progress.
 func (w *World) StartVideo(tenant, id string) joblog.Entry {
 	w.T.Helper()
 	e, now := w.Entry(subject.Video, tenant, id), time.Now()
@@ -280,7 +279,7 @@ func (w *World) StartVideo(tenant, id string) joblog.Entry {
 	return w.Commit(e, next, err)
 }
 
-// EndVideo completes a task that was started.
+// EndVideo completes a started task.
 func (w *World) EndVideo(e joblog.Entry) joblog.Entry {
 	w.T.Helper()
 	next, err := task.Completed(core.VideoOf(e), time.Now(), task.Result{
@@ -289,7 +288,7 @@ func (w *World) EndVideo(e joblog.Entry) joblog.Entry {
 	return w.Commit(e, next, err)
 }
 
-// LetGo removes the work item of a job, as its holder does after its end.
+// LetGo removes the work item of an ended job, as its holder does.
 func (w *World) LetGo(e joblog.Entry) {
 	w.T.Helper()
 	items, err := w.Queue.Items.All(w.T.Context(), e.Name())
@@ -361,7 +360,7 @@ func (w *World) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-// CarryOn does what an owner does, until another writer ends the task.
+// CarryOn advances a task like its holder until it completes or another writer ends it.
 func (w *World) CarryOn(id string) {
 	w.T.Helper()
 	e, now := w.Entry(subject.Video, "default", id), time.Now()
@@ -378,7 +377,7 @@ func (w *World) CarryOn(id string) {
 		step(task.Completed(core.VideoOf(e), now, task.Result{Videos: []*genbusv1.Video{{Url: "http://x/1.mp4"}}}))
 }
 
-// Await asks again until it is so, for what has no event.
+// Await polls until a condition holds.
 func (w *World) Await(what string, is func() bool) {
 	w.T.Helper()
 	ctx, cancel := context.WithTimeoutCause(w.T.Context(), brokertest.Patience, fmt.Errorf("%s: not within %s", what, brokertest.Patience))
@@ -390,8 +389,7 @@ func (w *World) Await(what string, is func() bool) {
 	}
 }
 
-// Begun sends the head of a POST and the first byte of a body that does not come,
-// and reads the answer.
+// Begun sends the head of a POST and only the first byte of its body, and returns the answer.
 func (w *World) Begun(path string, headers ...string) Answer {
 	w.T.Helper()
 	conn := Must[net.Conn](w.T)(net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://")))

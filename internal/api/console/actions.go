@@ -8,11 +8,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// action changes something. It returns the page to show next and the word in done that says
-// what was done. All of them are safe to send twice.
+// action handles a form that changes something. It returns the page to show next and the key of
+// done that describes the result. Actions are safe to repeat.
 type action func(ctx context.Context, c *Console, r *http.Request) (next, word string, err error)
 
-// actions are what forms ask for, by their patterns below Path.
+// actions maps patterns below Path to their actions.
 var actions = map[string]action{
 	"/jobs/{kind}/{tenant}/{id}/cancel": cancelJob,
 	"/jobs/{kind}/{tenant}/{id}/erase":  eraseJob,
@@ -25,7 +25,7 @@ var actions = map[string]action{
 	"/routes/{kind}/{name}/resume":      resumeRoute,
 }
 
-// act has an action done, and leads to the page that shows what came of it.
+// act runs an action and redirects to the page that shows its result.
 func (c *Console) act(w http.ResponseWriter, r *http.Request, a action) {
 	who, ok := c.form(w, r)
 	if !ok {

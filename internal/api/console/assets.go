@@ -8,7 +8,6 @@ import (
 	"path"
 )
 
-// assets are the files that pages load, by name.
 type assets map[string]asset
 
 type asset struct {
@@ -35,7 +34,7 @@ func readAssets() (assets, error) {
 	return all, nil
 }
 
-// url is where a page loads a file: another one as soon as the file changes.
+// url returns the URL of a file. It changes with the file.
 func (a assets) url(name string) string {
 	return Path + "/static/" + name + "?v=" + a[name].version
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// bodiesPage is what a job was asked for, and what a chat replied. Who reads it is recorded.
+// bodiesPage shows a job's request and a chat's reply. Reading them is recorded.
 type bodiesPage struct {
 	*genbusv1.GetJobBodiesResponse
 	Kind, Tenant, ID string
-	// Request and Reply are indented JSON, and Text what the reply says.
+	// Request and Reply are indented JSON. Text is the text of the reply.
 	Request, Reply, Text string
 }
 
@@ -30,8 +30,7 @@ func loadBodies(ctx context.Context, c *Console, r *query) (any, error) {
 	return p, nil
 }
 
-// bodiesOnly serves what a job of the path's tenant has, to those who may read it, which is
-// recorded.
+// bodiesOnly serves stored content of a job if operators may read bodies, and records the access.
 func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, tenant string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.viewer(r)
@@ -43,8 +42,8 @@ func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, 
 		if strings.HasPrefix(r.URL.Path, Path+"/jobs/chat/") {
 			kind = "chat"
 		}
-		// A player asks for many parts, and a chat's stream comes back: that is one look, unless
-		// operators may not look any more.
+		// A player requests many parts, and a browser reopens a chat's stream. They count as one
+		// access, unless reading bodies has been disabled since.
 		look := who.Name + " " + kind + " " + tenant + " " + id
 		if !c.Config.Now().OperatorsReadBodies || !c.seen.lately(look, time.Now()) {
 			ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
@@ -60,7 +59,7 @@ func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// textOf is what a reply says in its choices; empty where it is none.
+// textOf returns the text of a reply's choices, or an empty text if it is not a reply.
 func textOf(raw []byte) string {
 	reply, err := body.ParseCompletion(raw)
 	if err != nil {
@@ -75,7 +74,7 @@ func textOf(raw []byte) string {
 	return strings.Join(all, "\n\n")
 }
 
-// retryJob submits a job again, edited where the form has another request.
+// retryJob retries a job, with the edited request if the form has one.
 func retryJob(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
 	kind, tenant, id := r.PathValue("kind"), r.PathValue("tenant"), r.PathValue("id")
 	out, err := c.api.RetryJob(ctx, &genbusv1.RetryJobRequest{

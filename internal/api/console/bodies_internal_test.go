@@ -2,7 +2,7 @@ package console
 
 import "testing"
 
-// TestTheTextOfAReply is that of each choice, in either form of content.
+// TestTheTextOfAReply checks that textOf joins the texts of all choices, in either form of content.
 func TestTheTextOfAReply(t *testing.T) {
 	t.Parallel()
 	for reply, want := range map[string]string{

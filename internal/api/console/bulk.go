@@ -18,20 +18,21 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// bulkPage is a bulk action: as it was counted, or while it runs.
+// bulkPage shows a bulk action, counted or running.
 type bulkPage struct {
-	// BulkProgress is nil where nothing was counted: a list of tasks is asked for first.
+	// BulkProgress is nil before a count, while the page asks for a list of tasks.
 	*genbusv1.BulkProgress
-	// Do is which action it is, Filters and Tasks what was asked for, and All whether no filter was.
+	// Do is the kind of action. Filters and Tasks are its parameters. All is set if no filter was
+	// given.
 	Do      string
 	Filters url.Values
 	Tasks   string
 	All     bool
-	// mark stands in the page where the progress goes.
+	// mark is the place in the page where the progress goes.
 	mark string
 }
 
-// Mark is mark; a template reads exported names only.
+// Mark returns mark; templates can read only exported names.
 func (p bulkPage) Mark() string { return p.mark }
 
 func newBulkPage(r *query) bulkPage {
@@ -47,11 +48,11 @@ func newBulkPage(r *query) bulkPage {
 	return p
 }
 
-// bulkView is the page that counts what an action would do, and offers to do it.
+// bulkView is the page that counts an action and offers to run it.
 var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
 
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
-	for name := range r.values { // a mistyped filter would choose more
+	for name := range r.values { // ignoring a mistyped filter would select more
 		if !slices.Contains(append([]string{"do", "code", "tasks", "done"}, filters...), name) {
 			return nil, errcode.Invalid([]errcode.Violation{{Field: name, Description: "is not a filter of a bulk action"}})
 		}
@@ -67,7 +68,7 @@ func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
 	return p, err
 }
 
-// startBulk calls the method that a form asks for.
+// startBulk calls the API method for a form.
 func (c *Console) startBulk(ctx context.Context, r *query, dryRun bool) (grpc.ServerStreamingClient[genbusv1.BulkProgress], error) {
 	token, everything := r.get("token"), r.get("everything") == "yes"
 	letters := &genbusv1.DeadLetterFilter{Kind: r.get("kind"), Tenant: r.get("tenant"), Code: r.get("code")}
@@ -93,7 +94,7 @@ func (c *Console) startBulk(ctx context.Context, r *query, dryRun bool) (grpc.Se
 	return nil, errcode.Invalid([]errcode.Violation{{Field: "do", Description: "must be cancel, redrive, drop or attach"}})
 }
 
-// tasksOf reads lines of a letter's number and the upstream's ID of its task.
+// tasksOf parses lines of a dead letter's sequence and the upstream task id.
 func tasksOf(text string) (tasks []*genbusv1.LetterTask, err error) {
 	for i, line := range strings.Split(text, "\n") {
 		fields := strings.Fields(line)
@@ -113,9 +114,9 @@ func tasksOf(text string) (tasks []*genbusv1.LetterTask, err error) {
 	return tasks, nil
 }
 
-// runBulk serves the form of bulkView: it counts a list of tasks, which has no token yet, and runs
-// what was counted. The page of a run is written while the action goes on; a browser that leaves
-// stops it.
+// runBulk handles the form of bulkView. Without a token it counts a list of tasks; with one it runs
+// the counted action. It writes the page of a run while the action progresses, and the action stops
+// if the browser leaves.
 func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	who, ok := c.form(w, r)
 	if !ok {
@@ -157,10 +158,10 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	if !errors.Is(err, io.EOF) {
 		p.Err = errcode.FromStatus(err).Message
 	}
-	_ = out.write(append(c.render("bulkrun", "result", p), after...)) // a browser that left has stopped it
+	_ = out.write(append(c.render("bulkrun", "result", p), after...)) // if the browser left, the action has stopped
 }
 
-// flusher writes a page in parts. Each write has the deadline that httpapi gives it.
+// flusher writes a page in parts. The httpapi package sets the deadline of each write.
 type flusher struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController

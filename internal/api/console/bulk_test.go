@@ -18,7 +18,7 @@ import (
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
 
-// formOf are the hidden fields of a page's form.
+// formOf returns the hidden fields of a page's form.
 func formOf(body string) url.Values {
 	form := url.Values{}
 	for _, m := range hidden.FindAllStringSubmatch(body, -1) {
@@ -27,7 +27,8 @@ func formOf(body string) url.Values {
 	return form
 }
 
-// TestABulkActionIsCountedAndRun for the jobs that the list has shown, and for no others.
+// TestABulkActionIsCountedAndRun checks that a bulk action affects exactly the jobs that the list
+// showed.
 func TestABulkActionIsCountedAndRun(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t, apitest.TwoTenants, withOperators)
@@ -72,7 +73,8 @@ func TestABulkActionIsCountedAndRun(t *testing.T) {
 	}
 }
 
-// TestABulkActionHasAllFilters of the list, also several labels.
+// TestABulkActionHasAllFilters checks that a bulk action takes over all filters of the list,
+// including several labels.
 func TestABulkActionHasAllFilters(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -93,7 +95,7 @@ func TestABulkActionHasAllFilters(t *testing.T) {
 	}
 }
 
-// TestABulkActionOnAll wants it said.
+// TestABulkActionOnAll checks that an action without a filter needs a confirmation.
 func TestABulkActionOnAll(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -120,7 +122,8 @@ func TestABulkActionOnAll(t *testing.T) {
 	}
 }
 
-// TestAListIsCountedFirst: its letters that are not there are named, and the others attached.
+// TestAListIsCountedFirst checks that a count names the missing dead letters of a list, and the run
+// attaches the others.
 func TestAListIsCountedFirst(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -144,7 +147,7 @@ func TestAListIsCountedFirst(t *testing.T) {
 	}
 }
 
-// TestAStoppedRunOffersToContinue with its token and list.
+// TestAStoppedRunOffersToContinue checks that the page of a stopped run offers its token and list.
 func TestAStoppedRunOffersToContinue(t *testing.T) {
 	t.Parallel()
 	silent, reached, release := apitest.SilentUpstream(t)
@@ -173,7 +176,7 @@ func TestAStoppedRunOffersToContinue(t *testing.T) {
 	}
 }
 
-// ended is a job of default that has ended, and can be submitted again.
+// ended returns the id of an ended job of the default tenant, which can be retried.
 func ended(w *apitest.World) string {
 	w.T.Helper()
 	id := w.CreateVideo()
@@ -181,15 +184,14 @@ func ended(w *apitest.World) string {
 	return id
 }
 
-// keepRequests has all routes keep requests.
 func keepRequests(c *config.Config) {
 	for i := range c.Routes {
 		c.Routes[i].KeepRequests = true
 	}
 }
 
-// TestSubmitAgain makes one job however often its form is sent, and another one of a request
-// that was edited.
+// TestSubmitAgain checks that repeating the retry form makes one job, and an edited request another
+// one.
 func TestSubmitAgain(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t, func(c *config.Config) { c.OperatorsReadBodies = true }, keepRequests)
@@ -222,7 +224,7 @@ func TestSubmitAgain(t *testing.T) {
 	}
 }
 
-// TestAVideoIsShown in parts, to who may read what jobs have.
+// TestAVideoIsShown checks that a video is served in parts, if operators may read bodies.
 func TestAVideoIsShown(t *testing.T) {
 	t.Parallel()
 	for may, status := range map[bool]int{true: http.StatusPartialContent, false: http.StatusForbidden} {
@@ -240,7 +242,7 @@ func TestAVideoIsShown(t *testing.T) {
 	}
 }
 
-// TestAChatIsShown as it streams, to who may read what jobs have.
+// TestAChatIsShown checks that a chat is shown as it streams, if operators may read bodies.
 func TestAChatIsShown(t *testing.T) {
 	t.Parallel()
 	for _, may := range []bool{true, false} {
@@ -275,7 +277,7 @@ func TestAChatIsShown(t *testing.T) {
 	}
 }
 
-// TestRequestsArePrivate unless the configuration says otherwise.
+// TestRequestsArePrivate checks that requests are hidden by default.
 func TestRequestsArePrivate(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -290,7 +292,7 @@ func TestRequestsArePrivate(t *testing.T) {
 	}
 }
 
-// TestOverviewWithMissingParts says what is missing, and shows the rest.
+// TestOverviewWithMissingParts checks that the overview names missing parts and shows the others.
 func TestOverviewWithMissingParts(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -317,7 +319,7 @@ func TestOverviewWithMissingParts(t *testing.T) {
 	}
 }
 
-// TestOverview shows what waits for a person.
+// TestOverview checks that the overview shows whatever needs an operator.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)

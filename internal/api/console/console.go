@@ -1,7 +1,6 @@
-// Package console serves the web pages of operators, under /console. It is a client of
-// OperatorService: each page and each action is a call of its methods with the operator's
-// own key, so that keys, limits and the audit log are those of the API. It keeps no state but
-// the pages that are open.
+// Package console serves the web pages of operators under /console. It is a client of
+// OperatorService and calls it with the operator's key, so that keys, limits and the audit log work
+// as for the API. Its only state is the open pages.
 package console
 
 import (
@@ -18,23 +17,24 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Options are what a Console works with. All are required but LocalKey.
+// Options configures a Console. All fields except LocalKey are required.
 type Options struct {
 	Config  *config.Live
 	Callers *core.Callers
-	// Content serves a video of a tenant's job, whose id is in the path, and ChatEvents the
-	// events of a chat.
+	// Content serves a video of the tenant's job named in the path. ChatEvents serves the events of
+	// a chat.
 	Content, ChatEvents func(w http.ResponseWriter, r *http.Request, tenant string)
 	// GRPC reaches the services of this process.
 	GRPC    grpc.ClientConnInterface
 	Logger  *slog.Logger
 	Version string
-	// LocalKey is the key of core.LocalOperator: with it the console needs no login while no
-	// operator's key is configured. It is for a process that only its own machine reaches.
+	// LocalKey is the key of core.LocalOperator. With it, the console needs no login while no
+	// operator key is configured. Set it only if the process is reachable from its own machine
+	// alone.
 	LocalKey string
 	Names    subject.Space
-	// GRPCAddr and NATSURL are where clients reach this process, for the commands that Try shows;
-	// NATSURL is empty where that is not known.
+	// GRPCAddr and NATSURL are the addresses that the Try page shows to clients. NATSURL may be
+	// empty if unknown.
 	GRPCAddr, NATSURL string
 	// WriteTimeout bounds one write to a browser.
 	WriteTimeout time.Duration
@@ -50,5 +50,5 @@ type Console struct {
 	seen   *seen
 
 	assets    assets
-	templates map[string]*template.Template // by the names of pages; each has the parts "layout" and "main"
+	templates map[string]*template.Template // by page name; each has the parts "layout" and "main"
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// event is the first event of a job of one of 100 tenants and 5 routes.
+// event returns the first event of a job of one of 100 tenants and 5 routes.
 func event(i int) task.Event {
 	return task.FromWork(&genbusv1.WorkItem{
 		Id: fmt.Sprintf("video_%026d", i), Kind: "video", Tenant: fmt.Sprint("tenant-", i%100), Route: fmt.Sprint("route-", i%5), Model: "film-2",
@@ -32,7 +32,7 @@ func event(i int) task.Event {
 	})
 }
 
-// publisherOf publishes events without waiting for each.
+// publisherOf returns a function that publishes events asynchronously.
 func publisherOf(b *testing.B, w *apitest.World) func(task.Event) {
 	b.Helper()
 	js, err := jetstream.New(w.Broker.Conn(), jetstream.WithPublishAsyncMaxPending(1024),
@@ -53,7 +53,7 @@ func publisherOf(b *testing.B, w *apitest.World) func(task.Event) {
 
 const benchJobs = 100_000
 
-// filled has 100,000 jobs in its log and in its index.
+// filled returns a world with 100,000 jobs in its log and index.
 func filled(b *testing.B) (*apitest.World, *browser, func(task.Event)) {
 	b.Helper()
 	w := apitest.New(b)
@@ -67,7 +67,7 @@ func filled(b *testing.B) (*apitest.World, *browser, func(task.Event)) {
 	return w, br, publish
 }
 
-// indexed is how many jobs the index has; -1 while it cannot say.
+// indexed returns the number of jobs in the index, or -1 if it is unknown.
 func indexed(w *apitest.World) int64 {
 	ctx := metadata.AppendToOutgoingContext(w.T.Context(), "authorization", "Bearer "+apitest.LocalKey)
 	out, err := genbusv1.NewOperatorServiceClient(w.GRPC.InProcess()).ListJobs(ctx, &genbusv1.ListJobsRequest{PageSize: 1})
@@ -77,7 +77,6 @@ func indexed(w *apitest.World) int64 {
 	return out.GetTotal()
 }
 
-// percentiles reports the median and the 99th of a hundred.
 func percentiles(b *testing.B, all []time.Duration) {
 	b.Helper()
 	slices.Sort(all)
@@ -86,7 +85,7 @@ func percentiles(b *testing.B, all []time.Duration) {
 	b.ReportMetric(ms(all[len(all)*99/100]), "p99-ms")
 }
 
-// BenchmarkPages is a page of the console with 100,000 jobs in the log, over HTTP.
+// BenchmarkPages measures pages of the console over HTTP, with 100,000 jobs in the log.
 func BenchmarkPages(b *testing.B) {
 	_, br, _ := filled(b)
 	for name, path := range map[string]string{
@@ -107,9 +106,9 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
-// BenchmarkViewers is a create by HTTP each 20 ms, with 100,000 jobs in the log, 1,000 events a
-// second, and a number of open pages, half of them the overview and half a list of jobs. The CPU
-// is that of the process, the browsers' side of the pages and of the events included.
+// BenchmarkViewers measures a create by HTTP every 20 ms, with 100,000 jobs in the log, 1,000
+// events a second and a number of open pages, half of them the overview and half a list of jobs.
+// The CPU time covers the whole process, including the browsers and the publisher.
 func BenchmarkViewers(b *testing.B) {
 	w, br, publish := filled(b)
 	var next atomic.Int64
@@ -161,7 +160,6 @@ func BenchmarkViewers(b *testing.B) {
 	}
 }
 
-// cpu is what the process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

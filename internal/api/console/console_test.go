@@ -16,11 +16,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// pages are all views without a parameter in their paths.
+// pages are all views without path parameters.
 var pages = []string{"", "/jobs", "/decisions", "/routes", "/upstreams", "/tenants", "/replicas", "/streams", "/audit", "/try"}
 
-// TestNoLoginOnThisMachine: without an operator's key the console is open where only this
-// machine reaches it, and to no one who only seems to be at it.
+// TestNoLoginOnThisMachine checks that without an operator key the console is open to this machine,
+// and closed to requests that only seem to come from it.
 func TestNoLoginOnThisMachine(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -54,7 +54,8 @@ func TestNoLoginOnThisMachine(t *testing.T) {
 	}
 }
 
-// TestTenantsKeysCloseIt: where others use a service, its console needs an operator's key.
+// TestTenantsKeysCloseIt checks that the console needs an operator key once tenant keys are
+// configured.
 func TestTenantsKeysCloseIt(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(apitest.New(t, apitest.TwoTenants))
@@ -69,7 +70,7 @@ func TestTenantsKeysCloseIt(t *testing.T) {
 	}
 }
 
-// TestTheRoot leads browsers to the console, and programs nowhere.
+// TestTheRoot checks that / redirects browsers to the console and is not found for programs.
 func TestTheRoot(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(apitest.New(t, withOperators))
@@ -81,7 +82,7 @@ func TestTheRoot(t *testing.T) {
 	}
 }
 
-// TestLogin: with an operator's key, and no other.
+// TestLogin checks that only an operator key logs in.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t, apitest.TwoTenants, withOperators)
@@ -132,8 +133,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestALinkOfAnotherSite: the cookie does not come with it, so the browser is sent to the same
-// page once more by the console itself.
+// TestALinkOfAnotherSite checks that a cross-site link, which comes without the cookie, makes the
+// console repeat the request.
 func TestALinkOfAnotherSite(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(apitest.New(t, withOperators))
@@ -146,8 +147,8 @@ func TestALinkOfAnotherSite(t *testing.T) {
 	}
 }
 
-// TestOtherSitesDoNothing: a form of another site has no effect, and no answer may be shown in
-// a frame or load anything from elsewhere.
+// TestOtherSitesDoNothing checks that forms of other sites have no effect, and that no answer may
+// be framed or load foreign content.
 func TestOtherSitesDoNothing(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -179,7 +180,8 @@ func TestOtherSitesDoNothing(t *testing.T) {
 	}
 }
 
-// TestActions are done once however often they are sent, by those who may, and recorded.
+// TestActions checks that repeated actions take effect once, only for operators with rights, and
+// are recorded.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t, apitest.TwoTenants, withOperators)
@@ -235,7 +237,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestErrorsAreShown with the status that they have by the API.
+// TestErrorsAreShown checks that errors have the same status as in the API.
 func TestErrorsAreShown(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(apitest.New(t))
@@ -266,7 +268,7 @@ func TestErrorsAreShown(t *testing.T) {
 	}
 }
 
-// TestFind leads to a job by any id.
+// TestFind checks that any id of a job leads to its page.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -283,7 +285,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestAJobShowsItsHolder, and that its polls fail.
+// TestAJobShowsItsHolder checks that a job's page shows its holder and failing polls.
 func TestAJobShowsItsHolder(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -303,10 +305,10 @@ func TestAJobShowsItsHolder(t *testing.T) {
 	}
 }
 
-// hostile is a text that would run a script, break out of an attribute or leave a template.
+// hostile would run a script, break out of an attribute or leave a template if it were not escaped.
 const hostile = `"><script>alert(1)</script>{{.}}'` + "`${1}" + `<img src=x onerror=alert(1)>`
 
-// TestHostileTexts: what callers and upstreams choose is shown as it is, and does nothing.
+// TestHostileTexts checks that texts from callers and upstreams are escaped.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -335,7 +337,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestAWrongFilterStays in its form, next to what is wrong with it.
+// TestAWrongFilterStays checks that the form keeps an invalid filter next to its error.
 func TestAWrongFilterStays(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(apitest.New(t))
@@ -350,8 +352,8 @@ func TestAWrongFilterStays(t *testing.T) {
 	}
 }
 
-// TestTryOffersModels: what a pattern begins with, and the protocol of each, which its request
-// is in.
+// TestTryOffersModels checks that the Try page offers the prefix of a model pattern and the
+// protocol of each model.
 func TestTryOffersModels(t *testing.T) {
 	t.Parallel()
 	a := newBrowser(apitest.New(t, func(c *config.Config) {

@@ -21,7 +21,8 @@ type decisionPage struct {
 	Stakes stakes
 }
 
-// loadDecision reads a letter without its request, which is a prompt: who reads that is recorded.
+// loadDecision reads a dead letter without its request. The request is a prompt, and reading it
+// would be recorded.
 func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 	seq, err := sequenceOf(r.Request)
 	if err != nil {
@@ -34,7 +35,6 @@ func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 	return decisionPage{StoredDeadLetter: l, Stakes: stakesOf(l)}, nil
 }
 
-// sequenceOf is the letter that a path names.
 func sequenceOf(r *http.Request) (uint64, error) {
 	seq, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
 	if err != nil {
@@ -43,7 +43,7 @@ func sequenceOf(r *http.Request) (uint64, error) {
 	return seq, nil
 }
 
-// letter reads a letter without its request.
+// letter reads a dead letter without its request.
 func (c *Console) letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	out, err := c.api.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: seq, WithoutData: true})
 	return out.GetLetter(), err
@@ -63,7 +63,7 @@ func attach(ctx context.Context, c *Console, r *http.Request) (next, word string
 	})
 }
 
-// lookUp asks the upstream for a letter's task, and leads back to the letter.
+// lookUp asks the upstream for a dead letter's task and returns to the dead letter's page.
 func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
 	seq, err := sequenceOf(r)
 	if err != nil {
@@ -83,7 +83,7 @@ func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string
 	}
 }
 
-// resolve makes a job of a letter, and leads to it.
+// resolve makes a job of a dead letter and returns the job's page.
 func (c *Console) resolve(ctx context.Context, r *http.Request, word string, settle func(seq uint64) (id string, err error)) (string, string, error) {
 	seq, err := sequenceOf(r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Console) resolve(ctx context.Context, r *http.Request, word string, set
 		return letterURL(seq), "", err
 	}
 	j, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id})
-	if err != nil { // it was made all the same
+	if err != nil { // the job exists in any case
 		return Path + "/decisions", word, nil //nolint:nilerr // the job is in the list
 	}
 	return jobURL(j.GetJob().GetKind(), j.GetJob().GetTenant(), id), word, nil

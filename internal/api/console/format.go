@@ -18,8 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/plural"
 )
 
-// when is a time. The browser says how long ago it was, so that a page of old times does not
-// change each second.
+// when formats a time. The browser shows its age, so that a page of old times does not change every
+// second.
 func when(t *timestamppb.Timestamp) template.HTML {
 	if t == nil || !t.IsValid() {
 		return "–"
@@ -28,7 +28,7 @@ func when(t *timestamppb.Timestamp) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"))) //nolint:gosec // digits only
 }
 
-// clock is the time of day, to the millisecond, of what is read in its order.
+// clock formats the time of day with milliseconds, for events in order.
 func clock(t *timestamppb.Timestamp) template.HTML {
 	if t == nil || !t.IsValid() {
 		return "–"
@@ -37,7 +37,7 @@ func clock(t *timestamppb.Timestamp) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time class="clock" datetime="%s" title="%s UTC">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"), at.Format("15:04:05.000"))) //nolint:gosec // digits only
 }
 
-// span is a duration with two or three digits.
+// span formats a duration with two or three digits.
 func span(d *durationpb.Duration) string {
 	if d == nil {
 		return "–"
@@ -56,7 +56,7 @@ func spanOf(d time.Duration) string {
 	}
 }
 
-// tone is the class that a status is shown with.
+// tone returns the CSS class of a status.
 func tone(s genbusv1.JobStatus) string {
 	switch s {
 	case genbusv1.JobStatus_JOB_STATUS_COMPLETED:
@@ -70,12 +70,11 @@ func tone(s genbusv1.JobStatus) string {
 	}
 }
 
-// enum is an enum's name without what it begins with, as words.
+// enum returns an enum's name without its prefix, as words.
 func enum(v fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.String(), prefix), "_", " "))
 }
 
-// size is a number of bytes.
 func size(v any) string {
 	n, ok := v.(int64)
 	if u, unsigned := v.(uint64); unsigned {
@@ -95,7 +94,7 @@ func size(v any) string {
 	}
 }
 
-// rate is the part of calls that succeeded.
+// rate returns the share of calls that succeeded.
 func rate(calls, failed uint64) string {
 	if calls == 0 {
 		return "no calls"
@@ -103,12 +102,11 @@ func rate(calls, failed uint64) string {
 	return fmt.Sprintf("%.1f %% of %d", 100*float64(calls-min(failed, calls))/float64(calls), calls)
 }
 
-// form is the form of a word that agrees with a count of any kind of integer.
+// form returns the form of a word for a count of any integer type.
 func form(n any, one, many string) string {
 	return plural.Form(reflect.ValueOf(n).Convert(reflect.TypeFor[int64]()).Int(), one, many)
 }
 
-// short is a long id's beginning.
 func short(id string) string {
 	const most = 22
 	if len(id) <= most {
@@ -117,17 +115,16 @@ func short(id string) string {
 	return strings.ToValidUTF8(id[:most], "") + "…"
 }
 
-// indented is a message as JSON. protojson varies its spaces on purpose; a page that did so would
-// seem to change.
+// indented formats a message as JSON. It indents again because protojson varies its whitespace,
+// which would make the page seem to change.
 func indented(m proto.Message) string {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
-		return "" // it came by Protobuf
+		return "" // unreachable: the message came as Protobuf
 	}
 	return reindent(raw)
 }
 
-// onReplicas are the states of one upstream, one for each replica.
 func onReplicas(all []*genbusv1.UpstreamOnReplica, name string) (out []*genbusv1.UpstreamOnReplica) {
 	for _, u := range all {
 		if u.GetUpstream().GetName() == name {
@@ -141,7 +138,7 @@ func ended(s genbusv1.JobStatus) bool {
 	return s == genbusv1.JobStatus_JOB_STATUS_COMPLETED || s == genbusv1.JobStatus_JOB_STATUS_FAILED || s == genbusv1.JobStatus_JOB_STATUS_CANCELLED
 }
 
-// reindent writes JSON in the one way.
+// reindent formats JSON in one fixed way.
 func reindent(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

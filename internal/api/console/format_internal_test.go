@@ -8,7 +8,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// TestFormsAgree with the counts of messages, whichever kind of integer they have.
+// TestFormsAgree checks that words agree with counts of any integer type.
 func TestFormsAgree(t *testing.T) {
 	t.Parallel()
 	page := template.Must(template.New("").Funcs(functions).Parse(

@@ -12,27 +12,26 @@ import (
 )
 
 const (
-	// refreshEvery is how often an open page is rendered again, once for all who look at it. One
-	// that takes long is rendered less often, so that the time between is refreshRest times what
-	// it takes, up to refreshMost: an open page costs a core 5 % at most, unless it takes longer
-	// than that because it waits.
+	// refreshEvery is the interval at which an open page is rendered, once for all its viewers. A
+	// slow page rests for refreshRest times its rendering time, up to refreshMost. An open page
+	// thus costs at most 5 % of a core, unless it takes longer because it waits.
 	refreshEvery = time.Second
 	refreshRest  = 19
 	refreshMost  = 5 * time.Second
 	// viewersAtOnce bounds the open pages of one process.
 	viewersAtOnce = 200
-	// liveTime is how long one page is kept up to date by one connection; a browser then comes
-	// back by itself. It moves to another replica where one was added.
+	// liveTime bounds a connection that keeps a page up to date. The browser then reconnects,
+	// perhaps to a replica that was added.
 	liveTime = 30 * time.Minute
 )
 
-// hub renders each open page once a second, however many look at it.
+// hub renders each open page once for all its viewers.
 type hub struct {
 	log *slog.Logger
-	may func(viewer) bool // whether a viewer may still see pages
+	may func(viewer) bool // reports whether a viewer may still see pages
 
 	mu      sync.Mutex
-	feeds   map[string]*feed // by what is shown
+	feeds   map[string]*feed // by request URI and rights
 	viewers int
 }
 
@@ -43,19 +42,18 @@ func newHub(log *slog.Logger, may func(viewer) bool) *hub {
 // feed is one page that is open somewhere.
 type feed struct {
 	viewers map[*subscription]bool
-	latest  []byte // as it was rendered last
-	failed  bool   // whether it could not be read since
+	latest  []byte // as last rendered
+	failed  bool   // the latest rendering failed
 	stop    context.CancelFunc
 }
 
 // subscription is one viewer of a feed.
 type subscription struct {
 	viewer viewer
-	// changed has a token when there is something that the viewer has not got.
+	// changed receives a token when the viewer must be updated.
 	changed chan struct{}
 }
 
-// wake says that something has changed.
 func (s *subscription) wake() {
 	select {
 	case s.changed <- struct{}{}:
@@ -63,11 +61,11 @@ func (s *subscription) wake() {
 	}
 }
 
-// render gives a page as it is now, for a viewer; false where it cannot be read.
+// render renders a page for a viewer. It returns false if the page cannot be read.
 type render func(ctx context.Context, v viewer) ([]byte, bool)
 
-// join adds a viewer to the feed of a page; false where there are too many. leave must be called
-// when it is over.
+// join adds a viewer to the feed of a page. ok is false if too many pages are open. The viewer must
+// call leave at its end.
 func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *subscription, leave func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +76,7 @@ func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *sub
 	s = &subscription{viewer: v, changed: make(chan struct{}, 1)}
 	f := h.feeds[key]
 	if f == nil {
-		ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // it outlives its first viewer
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the feed outlives its first viewer
 		f = &feed{viewers: map[*subscription]bool{}, stop: stop}
 		h.feeds[key] = f
 		go h.run(ctx, key, fn)
@@ -89,7 +87,7 @@ func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *sub
 	return s, func() { h.leave(key, s) }, true
 }
 
-// leave removes a viewer, and the feed with its last one.
+// leave removes a viewer, and the feed with its last viewer.
 func (h *hub) leave(key string, s *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +99,6 @@ func (h *hub) leave(key string, s *subscription) {
 	}
 }
 
-// run renders a page until ctx ends.
 func (h *hub) run(ctx context.Context, key string, fn render) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -121,8 +118,8 @@ func (h *hub) run(ctx context.Context, key string, fn render) {
 	}
 }
 
-// render is fn; a panic in it is a page that cannot be read, and must not end the process, which
-// has jobs.
+// render calls fn and treats a panic as an unreadable page. The panic must not end the process,
+// which runs jobs.
 func (h *hub) render(ctx context.Context, v viewer, fn render) (text []byte, ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -133,8 +130,8 @@ func (h *hub) render(ctx context.Context, v viewer, fn render) (text []byte, ok 
 	return fn(ctx, v)
 }
 
-// anyViewer is one who may see the page, and whose key it is read with. Those who may not any
-// more are woken, so that they are told.
+// anyViewer returns a viewer with the right to see the page, whose key reads it. It wakes viewers
+// who have lost that right, so that they are told.
 func (h *hub) anyViewer(ctx context.Context, key string) (v viewer, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,8 +149,8 @@ func (h *hub) anyViewer(ctx context.Context, key string) (v viewer, ok bool) {
 	return v, ok
 }
 
-// publish tells the viewers of a page what it is now, where it has changed. While it cannot be
-// read they keep what they have.
+// publish wakes the viewers of a page that has changed. If the page cannot be read, they keep the
+// last one.
 func (h *hub) publish(ctx context.Context, key string, text []byte, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,7 +166,7 @@ func (h *hub) publish(ctx context.Context, key string, text []byte, ok bool) {
 	}
 }
 
-// latest is a page as it was rendered last, and whether it could not be read since.
+// latest returns a page as last rendered, and whether its latest rendering failed.
 func (h *hub) latest(key string) (text []byte, failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

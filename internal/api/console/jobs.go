@@ -18,10 +18,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// jobsPageSize is how many jobs a page of the list has.
 const jobsPageSize = 50
 
-// filters are the parameters of the list of jobs that go into its request as they are.
+// filters are the parameters of the list of jobs that select jobs.
 var filters = []string{"kind", "status", "phase", "tenant", "route", "model", "upstream", "upstream_key", "error_code", "id", "label", "created_after", "created_before", "updated_after", "updated_before"}
 
 func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
@@ -32,12 +31,12 @@ func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
 	return c.api.ListJobs(ctx, m)
 }
 
-// Filtered reports whether the list of jobs leaves anything out by a filter.
+// Filtered reports whether a filter restricts the list of jobs.
 func (p page) Filtered() bool {
 	return slices.ContainsFunc(filters, func(name string) bool { return p.Query(name) != "" })
 }
 
-// jobsRequest is what a list of jobs is asked for by its address.
+// jobsRequest converts the parameters of a page to a request.
 func jobsRequest(r *query) (*genbusv1.ListJobsRequest, error) {
 	m := &genbusv1.ListJobsRequest{
 		Kind: r.get("kind"), Status: r.get("status"), Phase: r.get("phase"), Tenant: r.get("tenant"), Route: r.get("route"), Model: r.get("model"),
@@ -66,7 +65,7 @@ func jobsRequest(r *query) (*genbusv1.ListJobsRequest, error) {
 	return m, nil
 }
 
-// readTime reads a time as browsers' fields and RFC 3339 have it; zero for an empty one.
+// readTime parses a time from a browser's field or in RFC 3339. An empty text is the zero time.
 func readTime(text string) (t time.Time, ok bool) {
 	if text == "" {
 		return t, true
@@ -83,11 +82,11 @@ type jobPage struct {
 	*genbusv1.GetJobResponse
 	Timeline timeline
 	Ended    bool
-	// Bodies is whether operators read requests and replies.
+	// Bodies reports whether operators may read requests and replies.
 	Bodies bool
-	// Paused is whether it waits because its route is paused.
+	// Paused reports whether the job waits because its route is paused.
 	Paused bool
-	// TraceURL is where the job's trace is shown; empty where that is not configured.
+	// TraceURL shows the job's trace. It is empty unless configured.
 	TraceURL string
 }
 
@@ -103,7 +102,7 @@ func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
 	}, nil
 }
 
-// find leads to the job with an id, of whatever sort, or to the list of those that may be meant.
+// find redirects to the job with an id of any kind, or to a list of candidates.
 func (c *Console) find(w http.ResponseWriter, r *http.Request) {
 	who, err := c.viewer(r)
 	if needsLogin(err) {

@@ -8,11 +8,11 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// keepAlive is how often something is written where a page does not change.
+// keepAlive is the interval of pings on an unchanged page.
 const keepAlive = 15 * time.Second
 
-// stream sends a page to a browser whenever it has changed, until the browser goes away, its
-// key is not valid any more, or the process drains.
+// stream sends a page to a browser whenever it changes, until the browser leaves, its key becomes
+// invalid, or the process drains.
 func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v viewer, fn render) {
 	ctx, leave := c.Callers.Watch(r.Context())
 	defer leave()
@@ -57,7 +57,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 	}
 }
 
-// isGone reports whether the key of a viewer opens nothing any more.
+// isGone reports whether a viewer's key has become invalid.
 func (c *Console) isGone(v viewer) bool {
 	_, err := c.Callers.Operator(v.authorization, false)
 	return needsLogin(err)
@@ -82,7 +82,7 @@ func (s *sseWriter) comment(text string) error {
 }
 
 func (s *sseWriter) flush() error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout)) // a test's recorder has none
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout)) // a test's recorder has no deadline
 	if _, err := s.w.Write(s.buf); err != nil {
 		return err
 	}

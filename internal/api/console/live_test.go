@@ -10,13 +10,13 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// open begins to follow a page.
+// open opens the stream of a page.
 func (b *browser) open(path string) *apitest.Stream {
 	b.w.T.Helper()
 	return b.w.Open(b.request(http.MethodGet, path, nil, "Accept", "text/event-stream"))
 }
 
-// until reads a stream up to a page that has all of some texts.
+// until reads a stream up to a page that contains all texts.
 func until(t *testing.T, s *apitest.Stream, texts ...string) {
 	t.Helper()
 	for {
@@ -27,7 +27,8 @@ func until(t *testing.T, s *apitest.Stream, texts ...string) {
 	}
 }
 
-// TestAPageIsKeptUpToDate, for each who looks, until the process drains.
+// TestAPageIsKeptUpToDate checks that all viewers of a page get its changes until the process
+// drains.
 func TestAPageIsKeptUpToDate(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -45,8 +46,8 @@ func TestAPageIsKeptUpToDate(t *testing.T) {
 	second.Rest()
 }
 
-// TestAPageThatIsOpenToOthersShowsWhatOneMay: the pages of one who acts and one who only reads
-// are two, although the address is one.
+// TestAPageThatIsOpenToOthersShowsWhatOneMay checks that viewers with different rights get
+// different pages at one address.
 func TestAPageThatIsOpenToOthersShowsWhatOneMay(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t, withOperators)
@@ -61,7 +62,7 @@ func TestAPageThatIsOpenToOthersShowsWhatOneMay(t *testing.T) {
 	reads.Rest()
 }
 
-// TestAPageThatCannotBeReadStays: the viewer keeps what was there, and is told.
+// TestAPageThatCannotBeReadStays checks that viewers of an unreadable page keep it and are told.
 func TestAPageThatCannotBeReadStays(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
@@ -78,7 +79,7 @@ func TestAPageThatCannotBeReadStays(t *testing.T) {
 	s.Rest()
 }
 
-// TestOpenPagesAreBounded.
+// TestOpenPagesAreBounded checks that one page too many is refused until another one closes.
 func TestOpenPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)

@@ -18,13 +18,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brok
 
 const viewerKey = "gb_viewer-key-0123456789"
 
-// withOperators configures one who acts, and one who only reads.
+// withOperators configures an operator and a read-only operator.
 func withOperators(c *config.Config) {
 	apitest.WithOperator(c)
 	c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{Name: "viewer", KeyEnv: "VIEWER", Key: config.NewSecret(viewerKey), ReadOnly: true})
 }
 
-// browser keeps cookies, follows no redirect, and says where its requests come from.
+// browser keeps cookies, does not follow redirects, and sends the headers about its origin.
 type browser struct {
 	w      *apitest.World
 	cookie string
@@ -32,7 +32,6 @@ type browser struct {
 
 func newBrowser(w *apitest.World) *browser { return &browser{w: w} }
 
-// answer is what a browser gets.
 type answer struct {
 	status   int
 	header   http.Header
@@ -94,7 +93,6 @@ func (b *browser) post(path string, form url.Values, headers ...string) answer {
 	return b.do(b.request(http.MethodPost, path, form, headers...))
 }
 
-// login logs in with a key.
 func (b *browser) login(key string) *browser {
 	b.w.T.Helper()
 	if a := b.post("/console/login", url.Values{"key": {key}}); a.status != http.StatusSeeOther {

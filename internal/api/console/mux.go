@@ -8,11 +8,11 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// policy has a browser load nothing from elsewhere, and run no script but the console's own.
+// policy allows a browser to load only the console's files and scripts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// New builds a console. It starts nothing. The error is about the files in the binary.
+// New returns a Console. It starts nothing. An error concerns the embedded files.
 func New(o Options) (*Console, error) {
 	assets, err := readAssets()
 	if err != nil {
@@ -45,16 +45,16 @@ func New(o Options) (*Console, error) {
 	return c, nil
 }
 
-// ServeHTTP serves a page, or has an action done.
+// ServeHTTP serves a page or runs an action.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store") // an asset says otherwise
-	// A stream, and what is served in many parts, moves it on.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // a test's recorder has none
+	h.Set("Cache-Control", "no-store") // overridden for assets
+	// A stream extends the deadline, and so does content served in parts.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // a test's recorder has no deadline
 	if err := c.origin.Check(r); err != nil {
 		c.refuse(w, r, http.StatusForbidden, "The request came from another site; nothing was done.")
 		return
@@ -62,13 +62,13 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// Redirects reports whether a request for / is to be sent to the console: a browser's, while
-// there is a console for it.
+// Redirects reports whether to redirect a request for / to the console: if it is a browser's and
+// the console is usable.
 func (c *Console) Redirects(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && (len(c.Config.Now().OperatorKeys) > 0 || c.isLocal(r))
 }
 
-// asset serves a file. It needs no login: it holds no data.
+// asset serves a file. It needs no login because it holds no data.
 func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
 	a, ok := c.assets[r.PathValue("file")]
 	if !ok {
@@ -80,7 +80,7 @@ func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") != a.version {
 		w.Header().Set("Cache-Control", "no-cache")
 	}
-	_, _ = w.Write(a.body) // a client that went away is no error of ours
+	_, _ = w.Write(a.body) // the client may have left
 }
 
 func (c *Console) missing(w http.ResponseWriter, r *http.Request) {

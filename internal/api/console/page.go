@@ -16,26 +16,26 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// page is what a template is given.
+// page is the data of a template.
 type page struct {
 	Title string
-	// Nav is the entry of the menu to which the page belongs; empty without a menu.
+	// Nav is the page's entry in the menu. Empty hides the menu.
 	Nav    string
 	Viewer viewer
-	// URL is the page's own address, with its query.
+	// URL is the page's address with its query.
 	URL  *url.URL
 	Data any
-	// Err is why there is no Data, or why an action was not done; and Done what was done.
+	// Err explains missing Data or a failed action. Done describes a completed action.
 	Err, Done string
-	// Live is whether the page is kept up to date.
+	// Live reports whether the page is kept up to date.
 	Live    bool
 	Version string
 }
 
-// Query is a parameter of the page's address.
+// Query returns a parameter of the page's address.
 func (p page) Query(name string) string { return p.URL.Query().Get(name) }
 
-// With is the page's address with another value of a parameter.
+// With returns the page's address with a changed parameter.
 func (p page) With(name, value string) string {
 	q := p.URL.Query()
 	q.Set(name, value)
@@ -43,7 +43,7 @@ func (p page) With(name, value string) string {
 	return p.URL.Path + "?" + q.Encode()
 }
 
-// To is another page with the filters of this one, and one parameter more.
+// To returns the address of another page with the filters of this one and one more parameter.
 func (p page) To(path, name, value string) string {
 	q := p.URL.Query()
 	q.Del("done")
@@ -53,7 +53,7 @@ func (p page) To(path, name, value string) string {
 	return Path + path + "?" + q.Encode()
 }
 
-// query is what a page is asked for.
+// query is the request for a page.
 type query struct {
 	*http.Request
 	values url.Values
@@ -61,7 +61,7 @@ type query struct {
 
 func (q *query) get(name string) string { return q.values.Get(name) }
 
-// number is a parameter that is a number; 0 where it is none.
+// number returns a numeric parameter, or 0 if it is not a number.
 func (q *query) number(name string) uint64 {
 	n, _ := strconv.ParseUint(q.get(name), 10, 64)
 	return n
@@ -70,12 +70,11 @@ func (q *query) number(name string) uint64 {
 // loadTimeout bounds the reads of one page.
 const loadTimeout = 10 * time.Second
 
-// withKey has calls made with the key of who looks.
+// withKey makes calls use the viewer's key.
 func withKey(ctx context.Context, who viewer) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", who.authorization)
 }
 
-// explain is the text of a call's error.
 func explain(err error) string { return status.Convert(err).Message() }
 
 // write answers with a whole page.
@@ -87,11 +86,10 @@ func (c *Console) write(w http.ResponseWriter, r *http.Request, code int, name s
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	body := c.render(name, "layout", p)
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // a client that went away is no error of ours
+	_, _ = w.Write(body) // the client may have left
 }
 
-// render executes a part of a page's template. A template that cannot is a mistake of ours,
-// which the log has.
+// render executes a part of a page's template. A failing template is a bug and is logged.
 func (c *Console) render(name, part string, p page) []byte {
 	var b bytes.Buffer
 	if err := c.templates[name].ExecuteTemplate(&b, part, p); err != nil {
@@ -101,24 +99,23 @@ func (c *Console) render(name, part string, p page) []byte {
 	return b.Bytes()
 }
 
-// refuse answers with a page that says why there is nothing else.
+// refuse answers with a page that shows only an error.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, code int, text string) {
 	c.write(w, r, code, "message", page{Title: "genbus", Err: text})
 }
 
-// errcodeOf is the code of a call's error.
 func errcodeOf(err error) errcode.Code { return errcode.FromStatus(err).Code }
 
-// wantsEvents reports whether a request is for a page's stream and not for the page.
+// wantsEvents reports whether a request is for a page's event stream.
 func wantsEvents(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// message is what a page shows that says why something was not done.
+// message is the data of a page that explains an error.
 type message struct{ Code, JobID, Back string }
 
-// done are what a page says after an action, by the word in its address: a link can have it
-// say nothing else.
+// done maps the word in a page's address to the message shown after an action. A link therefore
+// cannot make the page show any other text.
 var done = map[string]string{
 	"cancelled": "The job was cancelled, unless it had already ended.",
 	"erased":    "The job was erased.",

@@ -5,16 +5,15 @@ import (
 	"strconv"
 )
 
-// Path is where the console is. Everything of it is below.
+// Path is the path of the console.
 const Path = "/console"
 
-// jobURL is the page of a job.
 func jobURL(kind, tenant, id string) string {
 	return Path + "/jobs/" + url.PathEscape(kind) + "/" + url.PathEscape(tenant) + "/" + url.PathEscape(id)
 }
 
-// query1 is the address of a page with parameters, given as names and values; empty ones are
-// left out.
+// query1 returns the path of a page with parameters, given as names and values. It leaves out empty
+// values.
 func query1(path string, pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -28,5 +27,4 @@ func query1(path string, pairs ...string) string {
 	return Path + path + "?" + q.Encode()
 }
 
-// letterURL is the page of a dead letter.
 func letterURL(seq uint64) string { return Path + "/decisions/" + strconv.FormatUint(seq, 10) }

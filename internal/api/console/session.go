@@ -20,20 +20,19 @@ import (
 
 const (
 	cookieName = "genbus_console"
-	// sessionTime is how long a login lasts.
+	// sessionTime is the lifetime of a login.
 	sessionTime = 12 * time.Hour
 	// maxForm bounds the body of a form, in bytes.
 	maxForm = 1 << 20
 )
 
-// session is what the cookie of a login holds, sealed. The key in it opens the API, so that a
-// session ends with its key, and every replica that knows the key knows the session.
+// session is the sealed content of the login cookie. It holds the API key, so that a session ends
+// with its key and works on every replica that knows the key.
 type session struct {
 	Key     string    `json:"key"`
 	Expires time.Time `json:"expires"`
 }
 
-// seal encrypts a session with the configuration's key for that.
 func seal(key [32]byte, s session) (string, error) {
 	plain, err := json.Marshal(s)
 	if err != nil {
@@ -48,8 +47,8 @@ func seal(key [32]byte, s session) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(nonce, nonce, plain, []byte(cookieName))), nil
 }
 
-// unseal is the opposite of seal. It reports false for what was not sealed with the key, and
-// for a session that has ended.
+// unseal decrypts a session. It returns false if the text was not sealed with this key or the
+// session has expired.
 func unseal(key [32]byte, text string, now time.Time) (session, bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -78,8 +77,8 @@ func newGCM(key [32]byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// viewer finds the operator of a request. The error is operator_required or invalid_api_key
-// where there is none, and broker_unavailable while nothing can be shown.
+// viewer returns the operator of a request. It returns operator_required or invalid_api_key for any
+// other caller, and broker_unavailable while nothing can be shown.
 func (c *Console) viewer(r *http.Request) (viewer, error) {
 	key := ""
 	v := viewer{Local: c.isLocal(r)}
@@ -105,16 +104,15 @@ func (c *Console) viewerOf(v viewer, key string) (_ viewer, err error) {
 	return v, err
 }
 
-// needsLogin reports whether an error is about who asks.
+// needsLogin reports whether an error means that the caller must log in.
 func needsLogin(err error) bool {
 	code := errcode.CodeOf(err)
 	return code == errcode.OperatorRequired || code == errcode.InvalidAPIKey
 }
 
-// loginPage is what the login shows.
 type loginPage struct {
 	Next string
-	// Off is whether no key would do, as none is configured.
+	// Off is set if no operator key is configured, so that logging in is impossible.
 	Off bool
 	Err string
 }
@@ -131,7 +129,7 @@ func (c *Console) loginForm(w http.ResponseWriter, r *http.Request, status int, 
 	c.write(w, r, status, "login", page{Title: "Log in", Data: p})
 }
 
-// login takes an operator's key, and gives a cookie for it.
+// login accepts an operator key and sets the session cookie.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	next := localPath(r.PostFormValue("next"))
@@ -147,7 +145,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	expires := time.Now().Add(sessionTime)
 	id := config.SessionID(key)
-	sealing, _ := c.Config.Now().SessionSeal(id) // it was just found to be an operator's
+	sealing, _ := c.Config.Now().SessionSeal(id) // the key was just accepted
 	sealed, err := seal(sealing, session{Key: key, Expires: expires})
 	if err != nil {
 		c.refuse(w, r, http.StatusInternalServerError, "Could not create a session.")
@@ -159,7 +157,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, cmp.Or(next, Path), http.StatusSeeOther)
 }
 
-// cookie is that of a session. Strict: no other site's request carries it.
+// cookie returns the session cookie. SameSite strict keeps it out of requests from other sites.
 func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Value: value, Path: Path, HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -174,15 +172,14 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, Path+"/login", http.StatusSeeOther)
 }
 
-// askForLogin answers a request of an unknown caller. A link of another site, such as one of an
-// alert, comes without the cookie, which is strict: the browser is then sent to the same page
-// once more by ourselves, with it.
+// askForLogin answers an unknown caller. A link on another site, such as in an alert, arrives
+// without the strict cookie, so a page of ours repeats the request with it.
 func (c *Console) askForLogin(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
 		c.write(w, r, http.StatusOK, "hop", page{Title: "genbus", Data: r.URL.RequestURI()})
 		return
 	}
-	if wantsEvents(r) { // a browser does not come back after another status
+	if wantsEvents(r) { // a browser does not reconnect after another status
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write(sse.Append(nil, sse.Event{Type: "login"}))
 		return
@@ -194,7 +191,8 @@ func (c *Console) askForLogin(w http.ResponseWriter, r *http.Request) {
 	c.loginForm(w, r, http.StatusUnauthorized, loginPage{Err: "Log in first; nothing was done."})
 }
 
-// localPath is a page of the console, or empty: a link must not lead to another site.
+// localPath returns path if it is a page of the console, else an empty path. A link must not lead
+// to another site.
 func localPath(path string) string {
 	if path == Path || strings.HasPrefix(path, Path+"/") || strings.HasPrefix(path, Path+"?") {
 		return path
@@ -202,17 +200,17 @@ func localPath(path string) string {
 	return ""
 }
 
-// isLocal reports whether a request needs no login: no key of anyone is configured, and it is
-// one of this machine, as far as that can be told. The listener is at loopback. A page of
-// another site that has its name resolve to loopback is told by the name, and what a proxy
-// passes on by what most proxies add; one that adds nothing is told by nothing, which is why
-// a service with keys of tenants, which others use, needs a login.
+// isLocal reports whether a request needs no login. No key of an operator or tenant may be
+// configured, and the request must come from this machine. The listener is on loopback. The Host
+// header reveals a page of another site whose name resolves to loopback, and headers reveal most
+// proxies. A proxy that adds no header stays undetected; therefore a service with tenant keys
+// always needs a login.
 func (c *Console) isLocal(r *http.Request) bool {
 	if cfg := c.Config.Now(); c.LocalKey == "" || len(cfg.OperatorKeys) > 0 || len(cfg.APIKeys) > 0 {
 		return false
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if r.Header[name] != nil { // also an empty one, to which a proxy adds a line
+		if r.Header[name] != nil { // even if empty: a proxy adds a line to it
 			return false
 		}
 	}
@@ -224,7 +222,7 @@ func (c *Console) isLocal(r *http.Request) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// form reads a form and who has sent it; where that cannot be, it answers.
+// form parses a form and returns its sender. If this fails, it answers the request.
 func (c *Console) form(w http.ResponseWriter, r *http.Request) (who viewer, ok bool) {
 	who, err := c.viewer(r)
 	if needsLogin(err) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestSessions: what one process seals another one of the same keys opens, until it expires.
+// TestSessions checks that a process with the same keys opens a sealed session until it expires.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -33,7 +33,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// FuzzUnseal: no text but one that was sealed is a session.
+// FuzzUnseal checks that only a sealed text is a session.
 func FuzzUnseal(f *testing.F) {
 	key := [32]byte{1}
 	text, err := seal(key, session{Key: "gb_secret", Expires: time.Now().Add(time.Hour)})

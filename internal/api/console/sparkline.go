@@ -7,11 +7,11 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// sparkHeight is the height of a sparkline in its own units; a minute is one unit wide.
+// sparkHeight is the height of a sparkline in its internal units. A minute is one unit wide.
 const sparkHeight = 20
 
-// spark draws one figure of a route's minutes as the points of a polyline. All figures of a
-// route have one scale. The last minute is not over, and left out.
+// spark draws one figure of a route's minutes as the points of a polyline. All figures of a route
+// share one scale. It leaves out the last minute, which is still running.
 func spark(minutes []*genbusv1.RouteMinute, figure func(*genbusv1.RouteMinute) uint32) string {
 	if len(minutes) < 2 {
 		return ""
@@ -29,7 +29,7 @@ func spark(minutes []*genbusv1.RouteMinute, figure func(*genbusv1.RouteMinute) u
 	return strings.Join(points, " ")
 }
 
-// lastMinute is the last one that is over.
+// lastMinute returns the last complete minute.
 func lastMinute(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
 	if len(minutes) < 2 {
 		return nil
@@ -37,7 +37,6 @@ func lastMinute(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
 	return minutes[len(minutes)-2]
 }
 
-// lastHour adds up all minutes.
 func lastHour(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
 	sum := &genbusv1.RouteMinute{}
 	for _, m := range minutes {
@@ -49,7 +48,6 @@ func lastHour(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
 	return sum
 }
 
-// pausedRoutes are those of an overview that are paused.
 func pausedRoutes(o *genbusv1.GetOverviewResponse) (out []*genbusv1.RouteState) {
 	for _, r := range o.GetRoutes() {
 		if r.GetRoute().GetPaused() {

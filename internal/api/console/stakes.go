@@ -5,18 +5,18 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// stakes is what an operator should know before deciding about a letter.
+// stakes describes the possible costs of a decision about a dead letter.
 type stakes struct {
-	// Paid says what the upstream may have charged for already.
+	// Paid describes charges that the upstream may have made already.
 	Paid string
-	// Redrive is whether the request can be sent again, and Attach whether a task of the upstream
-	// can be followed.
+	// Redrive is set if the request can be sent again, and Attach if an upstream task can be
+	// followed.
 	Redrive, Attach bool
-	// RedriveCost and AttachCost say what these may cost.
+	// RedriveCost and AttachCost say what these actions may cost.
 	RedriveCost, AttachCost string
 }
 
-// stakesOf says what is at stake with a letter.
+// stakesOf returns the stakes of a dead letter.
 func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 	letter := l.GetLetter()
 	s := stakes{
@@ -39,7 +39,7 @@ func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 	return s
 }
 
-// letterCodes are the codes by which letters are chosen in the list: those that need most care.
+// letterCodes are the codes offered as filters of the list. They need the most care.
 var letterCodes = []errcode.Code{
 	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
 }

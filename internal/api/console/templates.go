@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// parse reads the templates of all pages, by the pages' names. Each page's is one with the
-// layout and the parts that pages share.
+// parse returns the templates of all pages by page name, each combined with the layout and the
+// shared parts.
 func parse(a assets) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"asset": a.url}).ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -37,7 +37,6 @@ func parse(a assets) (map[string]*template.Template, error) {
 	return out, nil
 }
 
-// functions are what templates can call.
 var functions = template.FuncMap{
 	"when":       when,
 	"clock":      clock,
@@ -72,7 +71,6 @@ var functions = template.FuncMap{
 	"codes":   func() []errcode.Code { return letterCodes },
 }
 
-// entry is one of the menu.
 type entry struct{ Nav, Path, Title string }
 
 var menu = []entry{

@@ -7,36 +7,35 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// timelineWidth is the width of a timeline in its own units, which the page scales.
+// timelineWidth is the width of a timeline in its internal units, which the page scales.
 const timelineWidth = 1000.0
 
-// timeline is a job's history to scale.
+// timeline is a job's history drawn to scale.
 type timeline struct {
 	Bars  []bar
 	Marks []mark
 	Total string
 }
 
-// bar is a time that a job was in one phase.
+// bar is a period in one phase.
 type bar struct {
 	X, Width    float64
 	Phase, Span string
 }
 
-// mark is an event.
 type mark struct {
 	X     float64
 	Title string
 }
 
-// timelineOf draws a history up to now, or up to the job's end.
+// timelineOf draws a history up to the job's end, or up to now.
 func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 	h := j.GetHistory()
 	if len(h) == 0 {
 		return t
 	}
 	first, last := h[0].GetTime().AsTime(), h[len(h)-1].GetTime().AsTime()
-	// Whole seconds, so that a page that is kept up to date changes once a second.
+	// Whole seconds, so that a live page changes once a second.
 	if second := now.Truncate(time.Second); !ended(j.GetJob().GetStatus()) && second.After(last) {
 		last = second
 	}
@@ -54,7 +53,7 @@ func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 			t.Bars = append(t.Bars, bar{X: at(e.GetTime().AsTime()), Phase: task.PhaseWord(e.GetPhase())})
 		}
 		b := &t.Bars[len(t.Bars)-1]
-		b.Width = max(at(end)-b.X, 0) // clocks of two replicas may differ
+		b.Width = max(at(end)-b.X, 0) // the clocks of two replicas may differ
 	}
 	for i := range t.Bars {
 		t.Bars[i].Span = spanOf(time.Duration(t.Bars[i].Width / timelineWidth * float64(total)))

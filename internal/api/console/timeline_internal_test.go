@@ -9,8 +9,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// TestTimelinesHaveNoNegativeWidths, however young a job is, and whatever the clocks of its
-// writers said.
+// TestTimelinesHaveNoNegativeWidths checks timelines of very young jobs and of writers whose clocks
+// differ.
 func TestTimelinesHaveNoNegativeWidths(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 26, 12, 0, 0, int(900*time.Millisecond), time.UTC)

@@ -7,12 +7,12 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// view is a page that reads something.
+// view is a page that shows data.
 type view struct {
 	template, title, nav string
-	// load reads what the page shows.
-	load func(ctx context.Context, c *Console, r *query) (any, error)
-	// live is whether the page is kept up to date. What a script has written on one that is not stays.
+	load                 func(ctx context.Context, c *Console, r *query) (any, error)
+	// live keeps the page up to date. Only a page without it can keep text that a script has
+	// written.
 	live bool
 }
 
@@ -42,7 +42,6 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 	c.write(w, r, code, v.template, p)
 }
 
-// load reads what a page shows.
 func (c *Console) load(ctx context.Context, q *query, who viewer, v view) (page, int) {
 	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: q.URL, Live: v.live, Done: done[q.get("done")]}
 	ctx, cancel := context.WithTimeout(withKey(ctx, who), loadTimeout)

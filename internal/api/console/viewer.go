@@ -1,11 +1,11 @@
 package console
 
-// viewer is who looks at the console.
+// viewer is an operator who uses the console.
 type viewer struct {
 	Name string
-	// Acts is whether the key opens what changes something.
+	// Acts reports whether the key allows changes.
 	Acts bool
-	// Local is whether no login was needed.
+	// Local reports whether no login was needed.
 	Local         bool
 	authorization string
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// views are the pages that read something, by their patterns below Path.
+// views maps patterns below Path to their pages.
 var views = map[string]view{
 	"":                                  {"overview", "Overview", "overview", loadOverview, true},
 	"/jobs":                             {"jobs", "Jobs", "jobs", loadJobs, true},
@@ -84,15 +84,14 @@ func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
 	})
 }
 
-// tryModel is a model of videos, and the protocol of its route, which the body of a request is
-// in.
+// tryModel is a video model with the protocol of its route, in which requests are written.
 type tryModel struct{ Name, Protocol string }
 
-// tryPage is what the forms of Try offer.
+// tryPage is the data of the Try page.
 type tryPage struct {
 	Videos []tryModel
 	Chats  []string
-	// Keys is whether a tenant's key is needed; NATS is the subject of a request.
+	// Keys reports whether a tenant key is needed.
 	Keys          bool
 	VideoSubject  string
 	ChatSubject   string
@@ -104,7 +103,7 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	p := tryPage{Keys: len(cfg.APIKeys) > 0, GRPC: c.GRPCAddr, NATSURL: c.NATSURL}
 	for _, r := range cfg.Routes {
 		for _, m := range r.Models {
-			m = strings.TrimSuffix(m, "*") // a pattern is no model: who looks types the rest
+			m = strings.TrimSuffix(m, "*") // a pattern is not a model: the user types the rest
 			if r.Kind == string(subject.Chat) {
 				p.Chats = append(p.Chats, m)
 			} else {
@@ -112,7 +111,7 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 			}
 		}
 	}
-	rank := func(m tryModel) int { // those of the primary protocol come first
+	rank := func(m tryModel) int { // models of the primary protocol come first
 		if m.Protocol == protocol.Primary.Name {
 			return 0
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// streamQueued follows a queued chat and hands its blocks on.
+// streamQueued queues a chat and streams its blocks.
 func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) error {
 	e, err := c.jobs.Submit(ctx, r)
 	if err != nil {
@@ -21,7 +21,6 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 	return c.watcher.Count(subject.Chat, r.Ingress, func() error { return c.streamLogged(ctx, e, to) })
 }
 
-// streamLogged streams a job that was accepted.
 func (c *Chats) streamLogged(ctx context.Context, e joblog.Entry, to Sink) error {
 	ctx, leave := c.watcher.follow(ctx)
 	defer leave()
@@ -47,15 +46,15 @@ func (c *Chats) streamLogged(ctx context.Context, e joblog.Entry, to Sink) error
 	return errcode.New(errcode.Internal, "the events of %s ended before the job did", e.Job.GetId()).ForJob(e.Job.GetId())
 }
 
-// blocks hands the chunks of one chat on as an unbroken row of blocks, or not at
-// all: a caller that was sent blocks cannot be told to forget them.
+// blocks passes the chunks of one chat on as a gapless sequence of blocks, or not at all: a caller
+// cannot be told to forget blocks it was sent.
 type blocks struct {
 	chats   *Chats
 	name    subject.JobName
 	to      Sink
 	attempt uint32
 	next    uint64 // index of the next block
-	missing bool   // some are gone; the terminal event has the reply
+	missing bool   // some blocks are gone; the terminal event has the reply
 }
 
 func (b *blocks) chunk(chunk *genbusv1.ChatChunk) error {
@@ -82,7 +81,6 @@ func (b *blocks) chunk(chunk *genbusv1.ChatChunk) error {
 	return nil
 }
 
-// end is called with the terminal event.
 func (b *blocks) end(ctx context.Context, e joblog.Entry) error {
 	job := ChatOf(e)
 	if err := ended(job); err != nil {
@@ -99,8 +97,8 @@ func (b *blocks) end(ctx context.Context, e joblog.Entry) error {
 	}
 }
 
-// whole sends the stored reply as blocks of our own: the job ended long ago and
-// its chunks are gone, or it had none.
+// whole sends the stored reply as new blocks. The job ended long ago and its chunks are gone, or it
+// never had any.
 func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
 	raw, err := b.chats.Reply(ctx, job)
 	if err != nil {
@@ -124,8 +122,8 @@ func (b *blocks) torn(format string, args ...any) error {
 	return f
 }
 
-// asBlocks makes a reply into the blocks of a stream: one with all messages and
-// their finish reasons, and one with the usage where there is any.
+// asBlocks converts a reply to blocks of a stream: one with all messages and finish reasons, and
+// one with the usage, if any.
 func asBlocks(raw []byte) ([][]byte, error) {
 	reply, err := body.ParseCompletion(raw)
 	if err != nil {
@@ -163,7 +161,7 @@ func encodeChunks(chunks []*genbusv1.ChatCompletionChunk) ([][]byte, error) {
 	return out, nil
 }
 
-// numberCalls gives tool calls the index by which readers of a stream join them.
+// numberCalls sets the index by which stream readers join tool calls.
 func numberCalls(m *genbusv1.ChatMessage) {
 	for i, call := range m.GetToolCalls() {
 		if call.Index == nil {

@@ -14,32 +14,31 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Callers knows who may call, and how often.
+// Callers identifies callers and limits their rates.
 type Callers struct {
 	cfg     *config.Live
-	local   string // the key of LocalOperator; empty for none
+	local   string // key of LocalOperator, or empty
 	tenants *admission.Tenants
 	log     *joblog.Log
 	drain   *drain
 }
 
-// Refusal is shutting_down while the process drains, and nil before that.
+// Refusal returns shutting_down while the process drains, and nil before.
 func (c *Callers) Refusal() error { return c.drain.refusal() }
 
-// Watch joins a call that only watches: Drain ends its context. leave must be called when it
-// is over.
+// Watch registers a call that only watches, so that Drain ends its context. The call must call
+// leave at its end.
 func (c *Callers) Watch(ctx context.Context) (_ context.Context, leave func()) {
 	return c.drain.watch(ctx)
 }
 
-// Work joins a call that another replica can continue: Drain ends its context, and AwaitWork waits
-// for it. leave must be called once, when it is over.
+// Work registers a call that another replica can continue. Drain ends its context, and AwaitWork
+// waits for it. The call must call leave once, at its end.
 func (c *Callers) Work(ctx context.Context) (_ context.Context, leave func()) {
 	return c.drain.work(ctx)
 }
 
-// Identify refuses a call while the process drains, and gives the caller that find
-// has found.
+// Identify returns the caller that find finds, unless the process drains.
 func (c *Callers) Identify(find func() (string, error)) (caller string, err error) {
 	if err := c.Refusal(); err != nil {
 		return "", err
@@ -47,8 +46,8 @@ func (c *Callers) Identify(find func() (string, error)) (caller string, err erro
 	return find()
 }
 
-// Enter is Identify of a tenant, and takes one from the requests that the tenant may
-// send: rate_limited when there is none.
+// Enter identifies a tenant and counts the request. It returns rate_limited if the tenant has sent
+// too many.
 func (c *Callers) Enter(find func() (string, error)) (tenant string, err error) {
 	if tenant, err = c.Identify(find); err != nil {
 		return "", err
@@ -56,13 +55,12 @@ func (c *Callers) Enter(find func() (string, error)) (tenant string, err error) 
 	return tenant, c.tenants.Request(tenant)
 }
 
-// CheckRateLimit is the second half of Enter for a request by NATS, whose subject has
-// named its tenant.
+// CheckRateLimit counts a NATS request, whose subject names its tenant.
 func (c *Callers) CheckRateLimit(r admission.Request) error { return c.tenants.CheckRateLimit(r) }
 
-// Tenant finds the tenant of an Authorization value. Without configured keys
-// the value does not matter. Only the holder of a valid operator's key is told that
-// the key exists: to other callers all refused keys are alike.
+// Tenant returns the tenant of an Authorization value. If no keys are configured, it ignores the
+// value. Only the holder of a valid operator key learns that the key exists; to others all refused
+// keys look alike.
 func (c *Callers) Tenant(authorization string) (string, error) {
 	cfg := c.cfg.Now()
 	key := bearer(authorization)
@@ -75,7 +73,7 @@ func (c *Callers) Tenant(authorization string) (string, error) {
 	return "", errcode.New(errcode.InvalidAPIKey, "the API key is missing, unknown or expired; send Authorization: Bearer <key>")
 }
 
-// bearer is the key in an Authorization value, or empty.
+// bearer returns the key in an Authorization value, or an empty key.
 func bearer(authorization string) string {
 	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(rest)
@@ -83,24 +81,24 @@ func bearer(authorization string) string {
 	return ""
 }
 
-// Signer finds the tenant whose key pair made a signature.
+// Signer returns the tenant whose key pair made a signature.
 func (c *Callers) Signer(s upstream.Signature) (string, error) {
 	tenant, secret, known := c.cfg.Now().Pair(s.AccessKey)
-	// An unknown access key takes as long as a wrong signature.
+	// Verify even for an unknown access key, so that both refusals take the same time.
 	err := s.Verify(secret.Reveal(), time.Now())
 	switch {
 	case known && err == nil:
 		return tenant, nil
 	case !known && s.AccessKey != "":
 		return "", errcode.New(errcode.InvalidAPIKey, "the access key of the signature is unknown")
-	default: // a signature that cannot be read names no access key
+	default: // a malformed signature names no access key
 		return "", errcode.New(errcode.InvalidAPIKey, "invalid signature: %w", err)
 	}
 }
 
-// Operator finds the operator of an Authorization value, for a call that acts or only
-// reads. A tenant's key is no operator's, and without any operator's key no caller is one
-// but LocalOperator. All that operators do needs JetStream: without it the error is broker_unavailable.
+// Operator returns the operator of an Authorization value. acts is set for calls that change
+// something. Tenant keys are not accepted. Without operator keys, only LocalOperator is. Everything
+// operators do needs JetStream: without it, the error is broker_unavailable.
 func (c *Callers) Operator(authorization string, acts bool) (string, error) {
 	o, err := c.operator(authorization)
 	if err != nil {
@@ -115,8 +113,8 @@ func (c *Callers) Operator(authorization string, acts bool) (string, error) {
 	return o.Name, nil
 }
 
-// LocalOperator is the name of the operator who needs no key: one at this machine, where no
-// operator's key is configured.
+// LocalOperator is the name of an operator on this machine, who needs no key while no operator key
+// is configured.
 const LocalOperator = "local"
 
 func (c *Callers) operator(authorization string) (config.Operator, error) {
@@ -128,7 +126,7 @@ func (c *Callers) operator(authorization string) (config.Operator, error) {
 		return config.Operator{Name: LocalOperator}, nil
 	}
 	_, tenants := cfg.Tenant(key)
-	tenants = tenants && len(cfg.APIKeys) > 0 // without keys of tenants, none is a tenant's
+	tenants = tenants && len(cfg.APIKeys) > 0 // without tenant keys, no key is a tenant's
 	switch {
 	case len(cfg.OperatorKeys) == 0:
 		return config.Operator{}, errcode.New(errcode.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and restart genbus")

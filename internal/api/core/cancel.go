@@ -17,7 +17,7 @@ import (
 // cancelTimeout bounds a cancel, which races with the job's holder.
 const cancelTimeout = 20 * time.Second
 
-// Who cancels a job, as its error says it.
+// Who cancels a job, as shown in its error.
 const (
 	byCaller   = "its caller"
 	byOperator = "an operator"
@@ -25,15 +25,15 @@ const (
 
 func always(joblog.Entry) bool { return true }
 
-// Cancel ends a job of either kind by compare-and-set. The holder learns of it
-// from the log. A job that has ended is returned as it is.
+// Cancel ends a job of either kind by compare-and-set. The holder learns of it from the log. An
+// ended job is returned unchanged.
 func (j *Jobs) Cancel(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	e, _, err := j.cancelWhile(ctx, n, byCaller, always)
 	return e, err
 }
 
-// CancelForOperator is Cancel for an operator. It returns the status of the job afterwards, and the
-// error as its caller is told.
+// CancelForOperator cancels a job for an operator. It returns the job's status afterwards and
+// explained errors.
 func (j *Jobs) CancelForOperator(ctx context.Context, n subject.JobName) (genbusv1.JobStatus, error) {
 	e, _, err := j.cancelWhile(ctx, n, byOperator, always)
 	if err != nil {
@@ -42,8 +42,8 @@ func (j *Jobs) CancelForOperator(ctx context.Context, n subject.JobName) (genbus
 	return e.Job.GetStatus(), nil
 }
 
-// CancelIf is CancelForOperator of a job of which something has to hold, as the log has it at the
-// compare-and-set. Another job stays as it is. It reports whether this call has ended the job.
+// CancelIf cancels a job for an operator if holds is true for the log entry at the compare-and-set.
+// It reports whether this call ended the job.
 func (j *Jobs) CancelIf(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (cancelled bool, err error) {
 	_, cancelled, err = j.cancelWhile(ctx, n, byOperator, holds)
 	if err != nil {
@@ -52,7 +52,7 @@ func (j *Jobs) CancelIf(ctx context.Context, n subject.JobName, holds func(joblo
 	return cancelled, err
 }
 
-// cancelWhile ends a job while something holds of it, and reports whether it has.
+// cancelWhile ends a job while holds is true, and reports whether it did.
 func (j *Jobs) cancelWhile(ctx context.Context, n subject.JobName, by string, holds func(joblog.Entry) bool) (e joblog.Entry, cancelled bool, err error) {
 	if e, err = j.getLogged(ctx, n); err != nil || e.Terminal() {
 		return e, false, err
@@ -68,8 +68,8 @@ func (j *Jobs) cancelWhile(ctx context.Context, n subject.JobName, by string, ho
 	return e, cancelled, nil
 }
 
-// cancelAt tries to end the job where e left it. When another writer was first it
-// returns the job as it is now.
+// cancelAt tries to end the job in the state e. If another writer was first, it returns the job's
+// new state.
 func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by string) (_ joblog.Entry, won bool, err error) {
 	next, err := task.Cancelled(e.Job, j.now(), cancelled(e.Job, by).TaskError())
 	if err != nil {
@@ -87,9 +87,8 @@ func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by string) (_ joblo
 	return ended, true, nil
 }
 
-// finish stores the feed copy, although the caller may be gone by now, and
-// then has the job leave the queue. The job is cancelled without either: its handler
-// stores the copy before the ack.
+// finish stores the feed copy, even if the caller has left, and removes the job from the queue. The
+// cancel is valid without either: the job's handler stores the copy before the ack.
 func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer stop()
@@ -110,8 +109,8 @@ func cancelled(job task.Job, by string) *errcode.Error {
 	return &errcode.Error{Code: errcode.Cancelled, Message: message, JobID: job.GetId()}
 }
 
-// Erase cancels a job that has not ended, and removes what is stored of it.
-// Afterwards the same request id makes a new job.
+// Erase cancels an unfinished job and removes everything stored of it. Afterwards the same request
+// id makes a new job.
 func (j *Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	e, err := j.Cancel(ctx, n)
 	if err != nil {

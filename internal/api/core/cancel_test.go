@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestCancelWhileItHolds: its holder writes between the read of the job and the compare-and-set. The
-// condition is judged once more by what the holder wrote.
+// TestCancelWhileItHolds checks that the condition is evaluated again if the holder writes before
+// the compare-and-set.
 func TestCancelWhileItHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,20 +14,19 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Sink is the caller of a streamed chat. Job is called once before the first
-// block; queued tells that the job goes on without its caller. An error of Block
-// says that the caller is gone. data is the JSON of one block, without framing; it
-// is only lent. index counts the blocks from 0.
+// Sink receives a streamed chat. Job is called once before the first block; queued means that the
+// job continues without its caller.
 type Sink interface {
 	Job(id string, queued bool)
-	// more says that the next block comes at once, so that this one need not be
-	// sent by itself; where it does not come, Flush is called.
+	// Block receives the JSON of one block without framing. It must not keep data. index counts
+	// from 0. If more is set, the next block follows at once, so that this one may be held back
+	// until then or until Flush. An error means that the caller has left.
 	Block(data []byte, index uint64, more bool) error
-	// Flush sends the blocks that were held back. Its error is that of the next Block.
+	// Flush sends blocks that were held back. The next Block returns its error.
 	Flush()
 }
 
-// Chats is what callers do with chats alone: completing them, whole or as a stream.
+// Chats completes chats, whole or as a stream.
 type Chats struct {
 	inline  *inline.Runner
 	jobs    *Jobs
@@ -36,8 +35,8 @@ type Chats struct {
 	drain   *drain
 }
 
-// Complete answers a chat whole: on the caller's connection, or, with a request
-// id, as a queued job that is waited for.
+// Complete answers a chat whole: on the caller's connection or, with a request id, as a queued job
+// for which it waits.
 func (c *Chats) Complete(ctx context.Context, r admission.Request) (jobID string, raw []byte, err error) {
 	if r.RequestID != "" {
 		return c.completeQueued(ctx, r)
@@ -51,8 +50,8 @@ func (c *Chats) Complete(ctx context.Context, r admission.Request) (jobID string
 	return reply.JobID, reply.Raw, nil
 }
 
-// Stream answers a chat block by block, the same two ways. nil means that the
-// reply was whole.
+// Stream answers a chat block by block, in the same two ways. It returns nil after a complete
+// reply.
 func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error {
 	if r.RequestID != "" {
 		return c.streamQueued(ctx, r, to)
@@ -96,7 +95,7 @@ func (c *Chats) completeQueued(ctx context.Context, r admission.Request) (string
 	return e.Job.GetId(), raw, err
 }
 
-// completed is the whole reply of a chat that has ended, or why there is none.
+// completed returns the whole reply of an ended chat, or its error.
 func (c *Chats) completed(ctx context.Context, job *genbusv1.Chat) ([]byte, error) {
 	if err := ended(job); err != nil {
 		return nil, err
@@ -104,8 +103,8 @@ func (c *Chats) completed(ctx context.Context, job *genbusv1.Chat) ([]byte, erro
 	return c.Reply(ctx, job)
 }
 
-// ended is nil for a chat that has completed, and else its error. The error is
-// final: the same request id names the same failed job for good.
+// ended returns the error of a chat that did not complete. It is final: the same request id always
+// names this job.
 func ended(job *genbusv1.Chat) error {
 	if job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return nil
@@ -117,8 +116,7 @@ func ended(job *genbusv1.Chat) error {
 	return errcode.New(errcode.Internal, "chat %s ended as %s without an error", job.GetId(), job.GetStatus()).ForJob(job.GetId())
 }
 
-// Reply is the reply wherever it is stored; nil before the chat has
-// completed.
+// Reply returns the reply wherever it is stored, or nil before the chat has completed.
 func (c *Chats) Reply(ctx context.Context, job *genbusv1.Chat) ([]byte, error) {
 	if job.GetReplyRef() == nil {
 		return job.GetReplyJson(), nil

@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// TestCloseCutsInlineChats: Drain lets them go on, Close does not.
+// TestCloseCutsInlineChats checks that inline chats survive Drain and end with Close.
 func TestCloseCutsInlineChats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Content is the files of completed tasks.
+// Content opens the files of completed tasks.
 type Content struct {
 	jobs   *Jobs
 	routes *routes.Table
@@ -27,10 +27,9 @@ type Content struct {
 	drain  *drain
 }
 
-// Open opens one of a completed task's files, counted from 0: the copy where there
-// is one, and else the upstream's. A task that has not completed has none, and its
-// upstream is not asked. The caller closes Body; reading it fails after Close of the
-// core.
+// Open opens a file of a completed task, counted from 0. It prefers the archived copy to the
+// upstream's file. For a task that has not completed it returns an error without asking the
+// upstream. The caller must close Body. Reads fail after Core.Close.
 func (c *Content) Open(ctx context.Context, n subject.JobName, index int, r content.Request) (*content.File, error) {
 	ctx, leave := c.drain.hold(ctx)
 	file, err := c.open(ctx, n, index, r)
@@ -42,7 +41,7 @@ func (c *Content) Open(ctx context.Context, n subject.JobName, index int, r cont
 	return file, nil
 }
 
-// heldBody is a body whose reading lasts until Close.
+// heldBody is a body that counts as a running call until Close.
 type heldBody struct {
 	io.ReadCloser
 	leave func()
@@ -87,8 +86,8 @@ func (c *Content) open(ctx context.Context, n subject.JobName, index int, r cont
 	return f, nil
 }
 
-// notReady says what the status of a task without content is, in words that
-// clients of this interface know.
+// notReady returns the error for a task without content, in words that clients of this interface
+// know.
 func notReady(e joblog.Entry) *errcode.Error {
 	word := task.StatusWord(e.Job.GetStatus())
 	if e.Terminal() {

@@ -1,7 +1,6 @@
-// Package core is what every ingress does with a call: who may call and how
-// often, and submitting, reading, following, cancelling and erasing jobs. It is
-// plain Go; HTTP, gRPC and NATS are thin adapters over it in the packages next
-// to it. Every error that it returns is a *errcode.Error.
+// Package core implements calls for every ingress. It identifies and limits callers, and submits,
+// reads, follows, cancels and erases jobs. HTTP, gRPC and NATS are thin adapters over it in the
+// neighbouring packages. All its errors are *errcode.Error.
 package core
 
 import (
@@ -12,16 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/parts"
 )
 
-// Options are what a Core works with. All are required but LocalKey.
+// Options configures a Core. All fields except LocalKey are required.
 type Options struct {
 	*parts.Parts
 	Inline *inline.Runner
-	// LocalKey is the key with which the process itself calls as LocalOperator, while no
-	// operator's key is configured; empty for no such operator.
+	// LocalKey is the key with which the process itself calls as LocalOperator while no operator
+	// key is configured. Empty disables LocalOperator.
 	LocalKey string
 }
 
-// Core has one part for each subject. All are safe for concurrent use.
+// Core has one part per subject. All are safe for concurrent use.
 type Core struct {
 	Callers *Callers
 	Jobs    *Jobs
@@ -29,17 +28,16 @@ type Core struct {
 	Chats   *Chats
 	Content *Content
 
-	// WriteTimeout bounds one write to a client: limits.write_timeout. A client that does
-	// not read for that long is cut off.
+	// WriteTimeout is limits.write_timeout. It bounds one write to a client. A client that does not
+	// read for that long is cut off.
 	WriteTimeout time.Duration
-	// BodyTimeout bounds the arrival of a request's body by HTTP, and of a call's
-	// message by gRPC: 2 min.
+	// BodyTimeout bounds the arrival of an HTTP request body and of a gRPC message: 2 min.
 	BodyTimeout time.Duration
 
 	drain *drain
 }
 
-// New builds a core. It starts nothing.
+// New returns a Core. It starts nothing.
 func New(o Options) *Core {
 	d := newDrain()
 	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, index: o.Index, eraser: o.Eraser, logger: o.Logger, now: time.Now}
@@ -56,17 +54,15 @@ func New(o Options) *Core {
 	}
 }
 
-// Drain refuses new calls and ends those that only watch or wait, which can go
-// on at another replica; cause is what their callers are told, nil for "this
-// replica is going down". Inline chats and downloads go on until Close. It may be
-// called twice.
+// Drain refuses new calls and ends calls that only watch or wait, which can continue on another
+// replica. Their error is cause, or a default message if cause is nil. Inline chats and downloads
+// continue until Close. Drain may be called twice.
 func (c *Core) Drain(cause error) { c.drain.begin(shutdownFault(cause)) }
 
-// AwaitWork waits until the calls of Callers.Work have ended, after Drain, or until ctx ends.
+// AwaitWork waits after Drain until the calls of Callers.Work or ctx have ended.
 func (c *Core) AwaitWork(ctx context.Context) { c.drain.await(ctx) }
 
-// Close is Drain, and cuts every call that is left with shutting_down. It may be
-// called twice.
+// Close drains and cuts off all remaining calls with shutting_down. It may be called twice.
 func (c *Core) Close() {
 	c.Drain(nil)
 	c.drain.cut()

@@ -9,9 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// drain ends calls at shutdown in two steps: first those that only watch a job, which any other
-// replica can show, and those that any other replica can continue; at the end those that hold an
-// upstream call.
+// drain ends calls at shutdown in two steps: first calls that another replica can show or continue,
+// at the end calls that hold an upstream call.
 type drain struct {
 	mu      sync.Mutex
 	refused *errcode.Error // set once draining has begun
@@ -21,7 +20,6 @@ type drain struct {
 	holds   map[*member]struct{}
 }
 
-// member is one running call.
 type member struct {
 	cancel context.CancelCauseFunc
 	left   chan struct{}
@@ -31,7 +29,7 @@ func newDrain() *drain {
 	return &drain{watches: map[*member]struct{}{}, works: map[*member]struct{}{}, holds: map[*member]struct{}{}}
 }
 
-// refusal is the error for a call that comes now; nil while calls are taken.
+// refusal returns the error for a new call, or nil before draining.
 func (d *drain) refusal() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,17 +39,17 @@ func (d *drain) refusal() error {
 	return d.refused
 }
 
-// watch joins a call that Drain ends. leave must be called when it is over.
+// watch registers a call that Drain ends. The call must call leave at its end.
 func (d *drain) watch(ctx context.Context) (_ context.Context, leave func()) {
 	return d.join(ctx, d.watches, func() bool { return d.refused != nil })
 }
 
-// work is watch for a call that changes something: await waits until it has left.
+// work registers a call that changes something. Drain ends it, and await waits until it has left.
 func (d *drain) work(ctx context.Context) (_ context.Context, leave func()) {
 	return d.join(ctx, d.works, func() bool { return d.refused != nil })
 }
 
-// hold joins a call that goes on until Close.
+// hold registers a call that continues until Close.
 func (d *drain) hold(ctx context.Context) (_ context.Context, leave func()) {
 	return d.join(ctx, d.holds, func() bool { return d.closed })
 }
@@ -75,7 +73,7 @@ func (d *drain) join(ctx context.Context, group map[*member]struct{}, over func(
 	}
 }
 
-// begin refuses what comes and ends the watches. The first cause stays.
+// begin refuses new calls and ends watches and works. Only the first cause counts.
 func (d *drain) begin(cause *errcode.Error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +87,7 @@ func (d *drain) begin(cause *errcode.Error) {
 	}
 }
 
-// await waits until the calls of work have left, or until ctx ends; begin came before.
+// await waits until the calls of work have left or ctx ends. It must follow begin.
 func (d *drain) await(ctx context.Context) {
 	d.mu.Lock()
 	working := slices.Collect(maps.Keys(d.works))
@@ -103,7 +101,7 @@ func (d *drain) await(ctx context.Context) {
 	}
 }
 
-// cut ends the rest; begin came before.
+// cut ends the remaining calls. It must follow begin.
 func (d *drain) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Explain turns an error about a job into the one that its caller is told. What
-// ended the context comes first: an error that follows from it says less.
+// Explain converts an error about a job for its caller. The cause of an ended context takes
+// precedence, because errors that result from it say less.
 func Explain(ctx context.Context, n subject.JobName, err error) *errcode.Error {
 	var f *errcode.Error
 	switch {
@@ -33,8 +33,8 @@ func Explain(ctx context.Context, n subject.JobName, err error) *errcode.Error {
 	case errors.Is(err, broker.ErrBodyLost):
 		f = errcode.New(errcode.InputLost, "the stored reply of %s: %w", n.ID, err)
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):
-		// A deadline without a cause is the caller's own. What it cut off says nothing of
-		// the broker.
+		// A deadline without a cause is the caller's. The error it caused says nothing about the
+		// broker.
 		f = errcode.New(errcode.CallerDeadline, "the call's deadline passed before %s was read or changed; call again with a longer one", describe(n)).Because(err)
 	case broker.Unavailable(err):
 		f = errcode.New(errcode.BrokerUnavailable, "%s could not be read or changed: %s", describe(n), broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
@@ -61,15 +61,15 @@ func notFound(n subject.JobName) *errcode.Error {
 	return errcode.New(errcode.TaskNotFound, "video task %q not found", errcode.Clip(n.ID, 64))
 }
 
-// FinalError marks the error of a job that has ended: no repeat changes it.
+// FinalError marks the error of an ended job, which no repetition changes.
 type FinalError struct{ why *errcode.Error }
 
 func (e *FinalError) Error() string { return e.why.Error() }
 func (e *FinalError) Unwrap() error { return e.why }
 
-// LogLevel is how loud the error of a call is logged, if at all: failures of ours as
-// errors, and at debug what is hidden from the caller. What fails after the caller
-// has gone mostly fails because of that, and is at debug too.
+// LogLevel returns the level at which a call's error is logged, if at all. Internal errors are
+// errors, and details hidden from the caller are at debug. Errors after the caller has left mostly
+// result from that and are at debug too.
 func LogLevel(ctx context.Context, f *errcode.Error) (level slog.Level, logged bool) {
 	if f.Code == errcode.Internal && ctx.Err() == nil {
 		return slog.LevelError, true
@@ -77,7 +77,7 @@ func LogLevel(ctx context.Context, f *errcode.Error) (level slog.Level, logged b
 	return slog.LevelDebug, f.Code == errcode.Internal || f.Hides()
 }
 
-// PanicFault is the answer to a call that has panicked.
+// PanicFault returns the error for a call that panicked.
 func PanicFault() *errcode.Error {
 	return &errcode.Error{Code: errcode.Internal, Message: "a bug in genbus stopped this call; report it with the X-Request-Id"}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestMeaningOfACallersDeadline: what it cut off is no trouble of the broker. What the
-// broker had said by then is, and so is a connection that was lost.
+// TestMeaningOfACallersDeadline checks that an operation cut off by the caller's deadline does not
+// count as a broker failure, unlike an error that the broker returned or a lost connection.
 func TestMeaningOfACallersDeadline(t *testing.T) {
 	t.Parallel()
 	n := subject.JobName{Kind: subject.Chat, ID: "chat_x"}
@@ -27,7 +27,7 @@ func TestMeaningOfACallersDeadline(t *testing.T) {
 	own, end := context.WithTimeoutCause(t.Context(), 0, errcode.New(errcode.AcceptanceUnknown, "no answer"))
 	defer end()
 	for name, c := range map[string]struct {
-		ctx  context.Context //nolint:containedctx // what is tested
+		ctx  context.Context //nolint:containedctx // the test varies it
 		err  error
 		want errcode.Code
 	}{

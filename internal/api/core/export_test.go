@@ -1,4 +1,4 @@
 package core
 
-// Await is await.
+// Await exports Watcher.await.
 var Await = (*Watcher).await

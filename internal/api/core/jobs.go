@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Jobs is what callers do with jobs of either kind.
+// Jobs submits, reads, lists, cancels and erases jobs of either kind for callers.
 type Jobs struct {
 	admission *admission.Admission
 	queue     *queue.Queue
@@ -30,13 +30,13 @@ type Jobs struct {
 	now       func() time.Time
 }
 
-// Submit accepts a job, or attaches to the one that the request names.
+// Submit accepts a job, or attaches to the existing job of the request.
 func (j *Jobs) Submit(ctx context.Context, r admission.Request) (joblog.Entry, error) {
 	return j.admission.Admit(ctx, r)
 }
 
-// Get reads a job of a tenant. The job of another tenant does not exist. A job
-// whose first event is not stored yet has no sequence.
+// Get reads a tenant's job. Jobs of other tenants are not found. The entry of a job whose first
+// event is not stored yet has no sequence.
 func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	if !wellFormed(n) {
 		return joblog.Entry{}, notFound(n)
@@ -54,12 +54,12 @@ func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error)
 	return e, nil
 }
 
-// NoticeRoutePaused is the notice, in the header genbus-notice of an answer about a job, that the
-// job waits because an operator has paused its route.
+// NoticeRoutePaused is the value of the header genbus-notice for a job that waits because an
+// operator paused its route.
 const NoticeRoutePaused = string(errcode.RoutePaused)
 
-// Notice is what a caller is told of a job in addition to its state; empty for nothing. What is known
-// of the route is some seconds old.
+// Notice returns what to tell a caller about a job besides its state, or an empty notice. Its
+// knowledge of the route is some seconds old.
 func (j *Jobs) Notice(job task.Job) string {
 	if job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
 		return ""
@@ -67,8 +67,8 @@ func (j *Jobs) Notice(job task.Job) string {
 	return j.NoticeOfWaiting(job)
 }
 
-// NoticeOfWaiting is Notice for a job whose replica is gone: it waits for another one in any phase
-// but an end.
+// NoticeOfWaiting is like Notice for a job whose replica is gone. Such a job waits for another
+// replica in any phase that is not terminal.
 func (j *Jobs) NoticeOfWaiting(job task.Job) string {
 	if !task.Terminal(job.GetExecution().GetPhase()) && j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Paused {
 		return NoticeRoutePaused
@@ -76,7 +76,8 @@ func (j *Jobs) NoticeOfWaiting(job task.Job) string {
 	return ""
 }
 
-// getLogged is Get for a caller that goes on from the log: it waits for the first event.
+// getLogged is like Get but waits for the first event, so that the caller can continue from the
+// log.
 func (j *Jobs) getLogged(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	e, err := j.Get(ctx, n)
 	if err != nil {
@@ -88,8 +89,8 @@ func (j *Jobs) getLogged(ctx context.Context, n subject.JobName) (joblog.Entry, 
 // loggedTimeout bounds the wait for the first event of an accepted job.
 const loggedTimeout = 30 * time.Second
 
-// waitLogged waits for the first event of a job whose work item is stored while
-// the log did not answer; its handler writes the event, which may be the job's end.
+// waitLogged waits for the first event of a job whose work item was stored while the log did not
+// answer. The job's handler writes the event, which may be the job's end.
 func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if e.Seq != 0 {
 		return e, nil
@@ -108,13 +109,13 @@ func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) (joblog.Entry, er
 	}
 }
 
-// wellFormed reports whether there can be a job of this name.
+// wellFormed reports whether a job of this name can exist.
 func wellFormed(n subject.JobName) bool {
 	kind, ok := subject.KindOf(n.ID)
 	return ok && kind == n.Kind
 }
 
-// StatusRule is what the filter status of a list must be, as a violation says it.
+// StatusRule describes valid status filters in a violation.
 const StatusRule = "must be JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATUS_COMPLETED, JOB_STATUS_FAILED or JOB_STATUS_CANCELLED"
 
 // List reads a page of a tenant's jobs, newest first.
@@ -141,10 +142,10 @@ func (j *Jobs) List(ctx context.Context, q jobtable.Query) (jobindex.Page, error
 	}
 }
 
-// VideoOf is the task of an entry whose kind the log has checked.
+// VideoOf returns the task of an entry whose kind the log has checked.
 func VideoOf(e joblog.Entry) *genbusv1.VideoTask { return jobOf[*genbusv1.VideoTask](e.Job) }
 
-// ChatOf is the chat of an entry whose kind the log has checked.
+// ChatOf returns the chat of an entry whose kind the log has checked.
 func ChatOf(e joblog.Entry) *genbusv1.Chat { return jobOf[*genbusv1.Chat](e.Job) }
 
 func jobOf[J task.Job](j task.Job) J {

@@ -23,11 +23,10 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// way sends one request of acme, and gives the code with which it was refused, or
-// nothing.
+// way sends one request of acme and returns the code of its refusal, or an empty code.
 type way func(w *world) errcode.Code
 
-// ways are all ingresses that are refused at once; the inbox waits.
+// ways returns all ingresses that refuse at once. The inbox waits instead.
 func (w *world) ways() map[string]way {
 	c := apitest.Caller{T: w.T, Conn: w.Dial()}
 	byHTTP := func(method, path, body string) way {
@@ -79,8 +78,8 @@ func retryInfo(err error) *errdetails.RetryInfo {
 	return nil
 }
 
-// TestRequestsOfATenantAreLimited, all ingresses together, and each request counts
-// once.
+// TestRequestsOfATenantAreLimited checks that all ingresses share one rate limit and count each
+// request once.
 func TestRequestsOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{RequestsPerSecond: 0.001, Burst: 9}))
@@ -114,8 +113,8 @@ func TestRequestsOfATenantAreLimited(t *testing.T) {
 	}
 }
 
-// TestNoBodyIsReadBeyondTheRate: who asks too often is told so before the body is
-// there.
+// TestNoBodyIsReadBeyondTheRate checks that a request over the rate limit is refused before its
+// body arrives.
 func TestNoBodyIsReadBeyondTheRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1}))
@@ -127,8 +126,8 @@ func TestNoBodyIsReadBeyondTheRate(t *testing.T) {
 	}
 }
 
-// TestJobsOfATenantAreLimited: new jobs are refused while there are too many, by
-// every ingress, and one that was accepted is attached to all the same.
+// TestJobsOfATenantAreLimited checks that every ingress refuses new jobs over the limit and
+// attaches to accepted ones.
 func TestJobsOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{MaxJobs: 3}))
@@ -169,8 +168,8 @@ func TestJobsOfATenantAreLimited(t *testing.T) {
 	refused("full again", w.Post("/v1/videos", apitest.VideosBody, apitest.ByAcme...))
 }
 
-// TestInlineChatsTakePlacesWhileTheyRun, and a queued job of the same tenant sees
-// them.
+// TestInlineChatsTakePlacesWhileTheyRun checks that a running inline chat counts against the job
+// limit.
 func TestInlineChatsTakePlacesWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{MaxJobs: 1}))
@@ -188,8 +187,8 @@ func TestInlineChatsTakePlacesWhileTheyRun(t *testing.T) {
 	})
 }
 
-// TestPlacesAtOnce: of many requests at once no more are accepted than there
-// are places, and those with one name are one job.
+// TestPlacesAtOnce checks that concurrent requests do not exceed the job limit, and that equal
+// request ids make one job.
 func TestPlacesAtOnce(t *testing.T) {
 	t.Parallel()
 	const most, tries = 5, 40
@@ -215,8 +214,8 @@ func TestPlacesAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesOfATenantAreLimited by every ingress, but for that of a request that was accepted when
-// the limit was higher.
+// TestBodiesOfATenantAreLimited checks that every ingress limits bodies, except for a request that
+// was accepted under a higher limit.
 func TestBodiesOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{MaxBodyBytes: 2 * config.KiB}))
@@ -265,8 +264,8 @@ func TestBodiesOfATenantAreLimited(t *testing.T) {
 	}
 }
 
-// TestCancelledJobsLeaveTheQueue: a tenant that may have 3 unfinished jobs cancels 58, one
-// after the other, while nothing takes them. They keep no room from another tenant.
+// TestCancelledJobsLeaveTheQueue checks that cancelled jobs free the queue for other tenants, even
+// if nothing consumes them.
 func TestCancelledJobsLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{MaxJobs: 3}), func(c *config.Config) {

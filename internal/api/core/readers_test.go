@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// metricOf is the value of one series of a kind and an ingress; 0 where there is none.
+// metricOf returns the value of the series of a kind and an ingress, or 0 if it does not exist.
 func metricOf(w *world, name, kind, ingress string) float64 {
 	w.T.Helper()
 	families, err := w.Metrics.Gatherer().Gather()
@@ -36,7 +36,7 @@ func metricOf(w *world, name, kind, ingress string) float64 {
 	return 0
 }
 
-// TestReadersAreCounted while they follow a job, by the ingress that they came by.
+// TestReadersAreCounted checks that readers are counted by ingress while they follow a job.
 func TestReadersAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func TestReadersAreCounted(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		kind, ingress string
-		open          func(context.Context) error // its end ends the following
+		open          func(context.Context) error // ends the reading when ctx ends
 	}{
 		"video, HTTP": {"video", "http", sse(http.MethodGet, "/genbus/v1/videos/"+video+"/events", "")},
 		"chat, HTTP":  {"chat", "http", sse(http.MethodGet, "/genbus/v1/chats/"+chat+"/events", "")},
@@ -91,7 +91,7 @@ func TestReadersAreCounted(t *testing.T) {
 	}
 }
 
-// fill stores chunks of a chat until stop: more than any buffer on the way holds.
+// fill stores chunks of a chat until stop, more than all buffers hold.
 func fill(w *world, id string, stop func() bool) {
 	w.T.Helper()
 	e := w.StartChat("default", id)
@@ -105,8 +105,8 @@ func fill(w *world, id string, stop func() bool) {
 	}
 }
 
-// TestSlowReadersAreCounted when they are cut: behind by their buffer, or because a write
-// took too long.
+// TestSlowReadersAreCounted checks the count of readers that were cut off by their buffer or by a
+// slow write.
 func TestSlowReadersAreCounted(t *testing.T) {
 	t.Parallel()
 	const short = 200 * time.Millisecond
@@ -114,7 +114,7 @@ func TestSlowReadersAreCounted(t *testing.T) {
 		t.Helper()
 		s := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse]](t)(
 			genbusv1.NewChatServiceClient(w.Dial()).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: id}))
-		if _, err := s.Recv(); err != nil && w.Core.WriteTimeout != short { // a machine that stands still cuts it before
+		if _, err := s.Recv(); err != nil && w.Core.WriteTimeout != short { // a stalled machine cuts it off earlier
 			t.Fatal(err)
 		}
 		return s

@@ -2,11 +2,11 @@ package core
 
 import "github.com/nats-io/nuid"
 
-// maxCallID is the longest X-Request-Id that is taken from a caller.
+// maxCallID is the longest accepted X-Request-Id.
 const maxCallID = 128
 
-// RequestID is the id of one call, as header values: the caller's own if it is
-// harmless to log and to send back, else a new one.
+// RequestID returns the id of a call as header values. It keeps the caller's id if it is safe to
+// log and send back.
 func RequestID(values []string) []string {
 	if len(values) == 1 && saneCallID(values[0]) {
 		return values

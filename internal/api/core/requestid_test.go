@@ -2,7 +2,7 @@ package core
 
 import "testing"
 
-// FuzzRequestID: what is taken from a caller is harmless in a header and a log.
+// FuzzRequestID checks that an id from a caller is safe in a header and a log.
 func FuzzRequestID(f *testing.F) {
 	for _, seed := range []string{"", "a-1", "a b", "a\r\nb", "\x7f"} {
 		f.Add(seed)

@@ -22,8 +22,8 @@ func shortStreams(c *config.Config) { c.Limits.StreamTime = time.Second }
 
 const streamEnded = ": stream_ended: come back with Last-Event-ID\n\n"
 
-// TestStreamsOfEventsEnd after limits.stream_time, between two events and without an
-// error, and the next one goes on after the last event.
+// TestStreamsOfEventsEnd checks that streams end without an error after limits.stream_time, and
+// resume after the last event.
 func TestStreamsOfEventsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)
@@ -59,7 +59,7 @@ func TestStreamsOfEventsEnd(t *testing.T) {
 	}
 }
 
-// TestWatchesEnd with a code that says so.
+// TestWatchesEnd checks the code with which watches end after limits.stream_time.
 func TestWatchesEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)
@@ -86,8 +86,8 @@ func TestWatchesEnd(t *testing.T) {
 	apitest.CheckStatus(t, err, codes.Unavailable, errcode.StreamEnded)
 }
 
-// TestChatsThatAreWaitedForEnd with an error after which the same request attaches:
-// no caller may take it for a whole reply.
+// TestChatsThatAreWaitedForEnd checks that a chat cut off by limits.stream_time ends with an error,
+// and that the same request attaches afterwards.
 func TestChatsThatAreWaitedForEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)
@@ -112,7 +112,7 @@ func TestChatsThatAreWaitedForEnd(t *testing.T) {
 	}
 }
 
-// TestInlineChatsAreNoFollowers: their own timeouts bound them.
+// TestInlineChatsAreNoFollowers checks that limits.stream_time does not bound inline chats.
 func TestInlineChatsAreNoFollowers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)

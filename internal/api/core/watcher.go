@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Watcher follows jobs of either kind for their callers. Every watch ends when the
-// process drains, and with stream_ended when it has lived for limits.stream_time.
+// Watcher follows jobs of either kind for their callers. Every watch ends when the process drains,
+// and with stream_ended after limits.stream_time.
 type Watcher struct {
 	cfg     *config.Live
 	jobs    *Jobs
@@ -25,9 +25,8 @@ type Watcher struct {
 	drain   *drain
 }
 
-// Count runs what follows a job for a reader, and counts the reader: that it is there,
-// and that it was cut because it read too slowly. run returns the error that ended it;
-// a write that took longer than WriteTimeout is os.ErrDeadlineExceeded by HTTP.
+// Count calls run, which follows a job for a reader, and counts the reader. It also counts a reader
+// that was cut off for reading too slowly. HTTP reports that as os.ErrDeadlineExceeded.
 func (w *Watcher) Count(kind subject.Kind, ingress telemetry.Ingress, run func() error) error {
 	defer w.metrics.ReaderOpened(kind, ingress)()
 	err := run()
@@ -37,9 +36,8 @@ func (w *Watcher) Count(kind subject.Kind, ingress telemetry.Ingress, run func()
 	return err
 }
 
-// follow joins a call that only follows a job. Its bound finds a client that went
-// away without a word, and spreads connections over new replicas. leave must be
-// called when it is over.
+// follow registers a call that only follows a job and bounds its lifetime. The bound finds clients
+// that vanished and spreads connections over new replicas. The call must call leave at its end.
 func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) {
 	most := w.cfg.Now().Limits.StreamTime
 	ctx, stop := context.WithTimeoutCause(ctx, most,
@@ -51,21 +49,21 @@ func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) 
 	}
 }
 
-// VideoWatch is a task's events from a version on.
+// VideoWatch yields a task's events after a version.
 type VideoWatch struct {
 	Name subject.JobName
-	// Expired is true when the caller has seen a version that the log never
-	// had: another log, or a made-up number. The current state follows.
+	// Expired is set if the log never had the version that the caller named, because it is another
+	// log or the version is made up. The current state follows.
 	Expired bool
-	// Over is true when the caller has seen the terminal event.
+	// Over is set if the caller has seen the terminal event.
 	Over bool
 
 	watcher *Watcher
 	after   uint64
 }
 
-// Video prepares to follow a task; events with a version above after
-// follow. It fails when there is no such task.
+// Video prepares to follow a task's events with versions above after. It fails if the task does not
+// exist.
 func (w *Watcher) Video(ctx context.Context, n subject.JobName, after uint64) (VideoWatch, error) {
 	e, err := w.jobs.getLogged(ctx, n)
 	if err != nil {
@@ -78,7 +76,7 @@ func (w *Watcher) Video(ctx context.Context, n subject.JobName, after uint64) (V
 	return v, nil
 }
 
-// Events yields the events; it ends after the terminal one. An error comes last.
+// Events yields events up to the terminal one. An error comes last.
 func (v VideoWatch) Events(ctx context.Context) iter.Seq2[joblog.Entry, error] {
 	return func(yield func(joblog.Entry, error) bool) {
 		ctx, leave := v.watcher.follow(ctx)
@@ -95,10 +93,9 @@ func (v VideoWatch) Events(ctx context.Context) iter.Seq2[joblog.Entry, error] {
 	}
 }
 
-// Chat follows a chat: its events, chunks and gaps after the resume token, or from
-// the start where it is empty. It fails when there is no such chat. The sequence
-// ends after the terminal event; an error, as of a token that is none of this chat,
-// comes last.
+// Chat follows a chat's events, chunks and gaps after the resume token, or from the start without
+// one. It fails if the chat does not exist. The sequence ends after the terminal event. An error,
+// such as for a token of another chat, comes last.
 func (w *Watcher) Chat(ctx context.Context, n subject.JobName, token string) (iter.Seq2[chatlog.Item, error], error) {
 	if _, err := w.jobs.getLogged(ctx, n); err != nil {
 		return nil, err
@@ -118,8 +115,7 @@ func (w *Watcher) Chat(ctx context.Context, n subject.JobName, token string) (it
 	}, nil
 }
 
-// await waits until a job has ended. It is bounded by the job's own limits and
-// by ctx.
+// await waits until a job has ended, bounded by the job's limits and ctx.
 func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if e.Terminal() {
 		return e, nil
@@ -136,14 +132,13 @@ func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, erro
 		}
 		e = next
 	}
-	if !e.Terminal() { // it was erased, and a later job of its id has ended with fewer events
+	if !e.Terminal() { // erased, and a later job with its id has ended with fewer events
 		return e, notFound(e.Name())
 	}
 	return e, nil
 }
 
-// following says of an error that it ended the wait, not the job, unless the job
-// was erased meanwhile.
+// following explains that an error ended the wait and not the job, unless the job was erased.
 func following(f *errcode.Error) *errcode.Error {
 	if f.Code == errcode.TaskNotFound || f.Code == errcode.ChatNotFound {
 		return f

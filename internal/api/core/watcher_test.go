@@ -22,8 +22,8 @@ func chatItem() *genbusv1.WorkItem {
 	}
 }
 
-// TestAnEndThatIsTheFirstEvent: a chat was accepted while the log did not answer, and fails
-// with its first event. Its caller is told so.
+// TestAnEndThatIsTheFirstEvent checks that a caller learns of a chat whose first event is its
+// failure.
 func TestAnEndThatIsTheFirstEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,8 +35,8 @@ func TestAnEndThatIsTheFirstEvent(t *testing.T) {
 	}
 }
 
-// TestALaterChatIsNotWaitedFor: a chat was erased while its caller waits, and a later one of
-// its id has ended with fewer events.
+// TestALaterChatIsNotWaitedFor checks that waiting ends if the chat was erased and a later chat
+// with its id has ended with fewer events.
 func TestALaterChatIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,34 +9,31 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// CancelJobs is in operator_service.proto, as are the others.
+// CancelJobs and the other methods are documented in operator_service.proto.
 func (s operatorService) CancelJobs(m *genbusv1.CancelJobsRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
 	f := m.GetFilter()
 	about := &genbusv1.AuditRecord{Kind: f.GetKind(), Tenant: f.GetTenant(), Route: f.GetRoute()}
 	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.CancelJobs(m) }, out)
 }
 
-// RedriveDeadLetters makes new jobs.
 func (s operatorService) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
 	about := &genbusv1.AuditRecord{Kind: m.GetFilter().GetKind(), Tenant: m.GetFilter().GetTenant()}
 	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.RedriveDeadLetters(m) }, out)
 }
 
-// DropDeadLetters removes dead letters.
 func (s operatorService) DropDeadLetters(m *genbusv1.DropDeadLettersRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
 	about := &genbusv1.AuditRecord{Kind: m.GetFilter().GetKind(), Tenant: m.GetFilter().GetTenant()}
 	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.DropDeadLetters(m) }, out)
 }
 
-// AttachUpstreamTasks makes new jobs of upstreams' tasks.
 func (s operatorService) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest, out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
 	about := &genbusv1.AuditRecord{}
 	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.AttachUpstreamTasks(m) }, out)
 }
 
-// bulk runs an action and sends its progress. A run is recorded before its first step and at its
-// end, whoever ended it; a dry run is not. A drain of the process stops it, as does a caller who
-// goes away or does not read. The run outlives the handler where the caller does not read.
+// bulk runs an action and sends its progress. A run, unlike a dry run, is recorded before its first
+// step and at its end. Draining the process stops it, and so does a caller who leaves or does not
+// read. A run may outlive its handler if the caller does not read.
 func (s operatorService) bulk(m operator.BulkRequest, record *genbusv1.AuditRecord, check func() (operator.Action, error), out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
 	ctx, leave := s.core.Callers.Work(out.Context())
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {

@@ -28,7 +28,8 @@ func progresses(t *testing.T, stream grpc.ServerStreamingClient[genbusv1.BulkPro
 	return all
 }
 
-// TestBulkActions are counted, run for what was counted, and recorded.
+// TestBulkActions checks that bulk actions are counted, run for the counted jobs only, and
+// recorded.
 func TestBulkActions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
@@ -75,7 +76,7 @@ func TestBulkActions(t *testing.T) {
 	checkBulkAudit(t, m.GetToken(), apitest.Must[*genbusv1.ListAuditRecordsResponse](t)(client.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{})).GetRecords())
 }
 
-// checkBulkAudit checks that each run is recorded, the newest first, and no dry run.
+// checkBulkAudit checks that runs are recorded and dry runs are not.
 func checkBulkAudit(t *testing.T, token string, got []*genbusv1.StoredAuditRecord) {
 	t.Helper()
 	if len(got) != 2 {
@@ -92,8 +93,8 @@ func checkBulkAudit(t *testing.T, token string, got []*genbusv1.StoredAuditRecor
 	}
 }
 
-// TestADrainStopsARun: steps that have begun are finished, the others are not begun, and the record
-// has the counts.
+// TestADrainStopsARun checks that a drain finishes steps in progress, starts no others, and records
+// the counts.
 func TestADrainStopsARun(t *testing.T) {
 	t.Parallel()
 	silent, reached, release := apitest.SilentUpstream(t)
@@ -109,7 +110,7 @@ func TestADrainStopsARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 8 { // as many steps as there are at a time
+	for range 8 { // the number of concurrent steps
 		<-reached
 	}
 	w.Drain(nil)

@@ -29,26 +29,24 @@ const (
 	mdIdempotencyKey = "idempotency-key"
 	mdLabels         = "genbus-labels"
 	mdRequestID      = "x-request-id"
-	// mdNotice is set to resume_expired when a watch could not resume where it
-	// was asked to, and to route_paused where a job waits for an operator.
+	// mdNotice is resume_expired if a watch could not resume at the requested place, and
+	// route_paused if a job waits for an operator.
 	mdNotice = subject.HeaderNotice
 )
 
 // grpcMethod is a full method name.
 type grpcMethod string
 
-// open reports whether a method needs no key: health checks, and reflection,
-// which shows the public contract.
+// open reports whether a method needs no key: health checks, and reflection of the public contract.
 func (m grpcMethod) open() bool {
 	return strings.HasPrefix(string(m), "/grpc.health.") || strings.HasPrefix(string(m), "/grpc.reflection.")
 }
 
-// call is one gRPC call.
 type call struct {
 	method        grpcMethod
 	id            []string // X-Request-Id, one value
 	tenant        string
-	operator      string // who calls one of the operator's methods
+	operator      string // the caller of an operator method
 	ingress       telemetry.Ingress
 	authorization string
 	requestID     string
@@ -77,7 +75,7 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// callOf is the call of a context; the interceptors have put it there.
+// callOf returns the call that the interceptor put into ctx.
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c
@@ -91,18 +89,17 @@ func (c *call) addHeaders(r *admission.Request) error {
 	return natsreq.AddHeaders(r, c.requestID, c.labels)
 }
 
-// name is a job of the call's tenant.
 func (c *call) name(kind subject.Kind, id string) subject.JobName {
 	return subject.JobName{Kind: kind, Tenant: c.tenant, ID: id}
 }
 
-// sayState is sayJob of a job whose state is answered.
+// sayState names a job in the answer's header and adds its notice, if any.
 func sayState(ctx context.Context, jobs *core.Jobs, j task.Job) {
 	sayJob(ctx, j.GetId())
 	sayNotice(ctx, jobs.Notice(j))
 }
 
-// sayNotice has the answer's header tell of a job, in addition to its state, what is not empty.
+// sayNotice sets a notice, if any, in the answer's header.
 func sayNotice(ctx context.Context, notice string) {
 	if notice != "" {
 		_ = grpc.SetHeader(ctx, metadata.Pairs(mdNotice, notice)) // fails only after the header was sent
@@ -114,8 +111,7 @@ func sayJob(ctx context.Context, id string) {
 	_ = grpc.SetHeader(ctx, metadata.Pairs(subject.HeaderJobID, id)) // fails only after the header was sent
 }
 
-// finish counts the call, turns a panic into an error, and gives every error its
-// meaning.
+// finish counts the call, turns a panic into an error, and explains errors.
 func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p any, err error) error {
 	if p != nil {
 		i.panicked(ctx, c, p)
@@ -132,8 +128,8 @@ func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p an
 	return err
 }
 
-// counted is the code that a call counts under: what fails here for a client that
-// has gone away, or whose deadline has passed, fails because of that.
+// counted returns the code under which a call counts. An internal failure after the client left or
+// its deadline passed results from that.
 func counted(ctx context.Context, code codes.Code) codes.Code {
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.Aborted:
@@ -149,7 +145,7 @@ func (i *interceptor) panicked(ctx context.Context, c *call, p any) {
 		telemetry.KeyOp, string(c.method), telemetry.KeyError, p, "stack", string(debug.Stack()))
 }
 
-// explain leaves the errors of gRPC itself as they are.
+// explain converts an error for the caller. It keeps errors of gRPC itself.
 func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 	var f *errcode.Error
 	if s, ok := status.FromError(err); ok && !errors.As(err, &f) {

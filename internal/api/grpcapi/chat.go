@@ -27,7 +27,7 @@ func chatRequest(ctx context.Context, m *genbusv1.ChatRequest) (admission.Reques
 	return req, err
 }
 
-// CreateChatCompletion is in chat_service.proto, as are the others.
+// CreateChatCompletion and the other methods are documented in chat_service.proto.
 func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.CreateChatCompletionRequest) (*genbusv1.CreateChatCompletionResponse, error) {
 	req, err := chatRequest(ctx, m.GetRequest())
 	if err != nil {
@@ -46,8 +46,8 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 	return &genbusv1.CreateChatCompletionResponse{ChatId: id, RawJson: raw, Completion: completion(raw)}, nil
 }
 
-// completion is the typed form of a reply; nil for one that is no JSON object,
-// which is in raw_json all the same.
+// completion returns a reply in typed form, or nil if it is not a JSON object. raw_json carries it
+// in any case.
 func completion(raw []byte) *genbusv1.ChatCompletion {
 	c, err := body.ParseCompletion(raw)
 	if err != nil {
@@ -56,7 +56,6 @@ func completion(raw []byte) *genbusv1.ChatCompletion {
 	return c
 }
 
-// StreamChatCompletion sends the blocks of a reply.
 func (s chatService) StreamChatCompletion(m *genbusv1.StreamChatCompletionRequest, out grpc.ServerStreamingServer[genbusv1.StreamChatCompletionResponse]) error {
 	ctx := out.Context()
 	req, err := chatRequest(ctx, m.GetRequest())
@@ -71,7 +70,7 @@ func (s chatService) StreamChatCompletion(m *genbusv1.StreamChatCompletionReques
 	})
 }
 
-// asStream asks for a stream where the body says nothing of it.
+// asStream sets stream in a body that does not mention it.
 func asStream(d body.Document) (body.Document, error) {
 	switch head := d.Head(); {
 	case head.Stream:
@@ -82,20 +81,18 @@ func asStream(d body.Document) (body.Document, error) {
 	return d.With("stream", []byte("true")), nil
 }
 
-// sink hands the blocks of a chat to a stream.
+// sink passes the blocks of a chat to a gRPC stream.
 type sink struct {
 	out  grpc.ServerStreamingServer[genbusv1.StreamChatCompletionResponse]
 	sent func(func() error) error
 	id   string
 }
 
-// Job names the job in the header.
 func (s *sink) Job(id string, _ bool) {
 	s.id = id
 	sayJob(s.out.Context(), id)
 }
 
-// Block sends one message.
 func (s *sink) Block(data []byte, index uint64, _ bool) error {
 	m := &genbusv1.StreamChatCompletionResponse{RawJson: slices.Clone(data), Index: index, ChatId: s.id}
 	if chunk, err := body.ParseChunk(data); err == nil {
@@ -104,10 +101,9 @@ func (s *sink) Block(data []byte, index uint64, _ bool) error {
 	return s.sent(func() error { return s.out.Send(m) })
 }
 
-// Flush has nothing to send: no block is held back.
+// Flush does nothing, because Block holds nothing back.
 func (s *sink) Flush() {}
 
-// SubmitChatCompletion enqueues a chat.
 func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChatCompletionRequest) (*genbusv1.SubmitChatCompletionResponse, error) {
 	req, err := chatRequest(ctx, m.GetRequest())
 	if err != nil {
@@ -121,8 +117,7 @@ func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.Submi
 	return &genbusv1.SubmitChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }
 
-// GetChatCompletion reads a chat. A reply in the object store is
-// read for the typed form.
+// GetChatCompletion reads a chat. It fetches a reply from the object store for the typed form.
 func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatCompletionRequest) (*genbusv1.GetChatCompletionResponse, error) {
 	e, err := s.core.Jobs.Get(ctx, callOf(ctx).name(subject.Chat, m.GetId()))
 	if err != nil {
@@ -141,7 +136,6 @@ func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatC
 	return out, nil
 }
 
-// WatchChatCompletion sends a chat's events, chunks and gaps.
 func (s chatService) WatchChatCompletion(m *genbusv1.WatchChatCompletionRequest, out grpc.ServerStreamingServer[genbusv1.WatchChatCompletionResponse]) error {
 	ctx := out.Context()
 	name := callOf(ctx).name(subject.Chat, m.GetId())
@@ -182,7 +176,6 @@ func watchResponse(item chatlog.Item) *genbusv1.WatchChatCompletionResponse {
 	return m
 }
 
-// CancelChatCompletion ends a chat.
 func (s chatService) CancelChatCompletion(ctx context.Context, m *genbusv1.CancelChatCompletionRequest) (*genbusv1.CancelChatCompletionResponse, error) {
 	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Chat, m.GetId()))
 	if err != nil {

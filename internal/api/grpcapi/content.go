@@ -17,12 +17,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// downloadPiece is the most data that one message of a download carries. With its
-// frame it fits gRPC's pooled buffers of 32 KiB; a larger one costs every reader
-// a megabyte.
+// downloadPiece is the maximum data in one message of a download. With its frame it fits gRPC's
+// pooled buffers of 32 KiB; a larger message costs every reader a megabyte.
 const downloadPiece = 32<<10 - 512
 
-// DownloadVideo sends a file, piece by piece.
+// DownloadVideo sends a file piece by piece.
 func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.ServerStreamingServer[genbusv1.DownloadVideoResponse]) error {
 	if m.GetOffset() < 0 || m.GetLength() < 0 {
 		return errcode.Invalid([]errcode.Violation{{Field: "offset", Description: "and length must not be negative"}})
@@ -46,10 +45,10 @@ func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.S
 	})
 }
 
-// byteRange is the part that a request asks for, as HTTP says it; empty for all.
+// byteRange returns the requested part as an HTTP range, or an empty range for the whole file.
 func byteRange(m *genbusv1.DownloadVideoRequest) string {
 	switch {
-	case m.GetLength() > math.MaxInt64-m.GetOffset(): // to the end of every file
+	case m.GetLength() > math.MaxInt64-m.GetOffset(): // to the end of any file
 		return fmt.Sprintf("bytes=%d-", m.GetOffset())
 	case m.GetLength() > 0:
 		return fmt.Sprintf("bytes=%d-%d", m.GetOffset(), m.GetOffset()+m.GetLength()-1)
@@ -60,7 +59,7 @@ func byteRange(m *genbusv1.DownloadVideoRequest) string {
 	}
 }
 
-// firstPiece says what follows.
+// firstPiece returns the first message, which describes the file.
 func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.DownloadVideoResponse, error) {
 	out := &genbusv1.DownloadVideoResponse{ContentType: f.Type, Size: f.Length}
 	from, size, ranged := strings.Cut(strings.TrimPrefix(f.Range, "bytes "), "/")
@@ -83,8 +82,8 @@ func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.Do
 	return out, nil
 }
 
-// beyondFile says that a file has nothing of a range; size is empty where the
-// upstream has not told it.
+// beyondFile returns the error for a range outside the file. size is empty if the upstream did not
+// tell it.
 func beyondFile(m *genbusv1.DownloadVideoRequest, size string) error {
 	text := fmt.Sprintf("%d is beyond the file", m.GetOffset())
 	if size != "" {
@@ -95,7 +94,7 @@ func beyondFile(m *genbusv1.DownloadVideoRequest, size string) error {
 
 func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func(*genbusv1.DownloadVideoResponse) error) error {
 	for first := true; ; first = false {
-		// A new buffer each time: gRPC may still hold the one before.
+		// A new buffer each time, because gRPC may still hold the previous one.
 		buf := make([]byte, downloadPiece)
 		n, err := fillPiece(from, buf)
 		over := errors.Is(err, io.EOF)
@@ -115,8 +114,8 @@ func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func
 	}
 }
 
-// fillPiece reads until the buffer is full, or until an error, which it gives as
-// it came: io.ReadFull would hide whether the file ended or broke off.
+// fillPiece reads until the buffer is full or a read fails. It returns the error unchanged:
+// io.ReadFull would hide whether the file ended or broke off.
 func fillPiece(from io.Reader, buf []byte) (int, error) {
 	n := 0
 	for n < len(buf) {

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// TestDownloadsBeyondTheFile: by gRPC and by HTTP, whether or not the upstream
-// says how long the file is.
+// TestDownloadsBeyondTheFile checks ranges outside the file, by gRPC and HTTP, whether or not the
+// upstream tells the file's length.
 func TestDownloadsBeyondTheFile(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.HandlerFunc{

@@ -8,18 +8,16 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// healthService is the standard gRPC health service. It says what
-// /readyz/jobs says.
+// healthService is the standard gRPC health service. It reports the state of /readyz/jobs.
 type healthService struct{ server *health.Server }
 
-// healthNames are the services that health is asked for; the empty one is the
-// whole server.
+// healthNames are the services that clients can check. The empty name is the whole server.
 var healthNames = []string{
 	"", genbusv1.VideoService_ServiceDesc.ServiceName, genbusv1.ChatService_ServiceDesc.ServiceName,
 	genbusv1.ModelService_ServiceDesc.ServiceName, genbusv1.OperatorService_ServiceDesc.ServiceName,
 }
 
-// newHealthService is not serving until h has checked for the first time.
+// newHealthService returns a service that is not serving until the first check of h.
 func newHealthService(h *telemetry.Health) *healthService {
 	s := &healthService{server: health.NewServer()}
 	s.set(false)
@@ -37,5 +35,5 @@ func (s *healthService) set(ready bool) {
 	}
 }
 
-// drain is not serving, for good.
+// drain makes the service report not serving for good.
 func (s *healthService) drain() { s.server.Shutdown() }

@@ -19,8 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// rule says how a gRPC method keeps tenants apart. A method without one fails
-// TestTenantsAreApartOnEveryMethod.
+// rule says how a gRPC method separates tenants. TestTenantsAreApartOnEveryMethod fails for a
+// method without a rule.
 type rule string
 
 const (
@@ -58,7 +58,6 @@ var rules = map[string]rule{
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": everybody,
 }
 
-// methodsOf are the full names of all methods of a server.
 func methodsOf(s *grpc.Server) (out []string) {
 	for service, info := range s.GetServiceInfo() {
 		for _, m := range info.Methods {
@@ -68,7 +67,8 @@ func methodsOf(s *grpc.Server) (out []string) {
 	return out
 }
 
-// TestTenantsAreApartOnEveryMethod is TestTenantsAreApartOnEveryPath for gRPC.
+// TestTenantsAreApartOnEveryMethod checks that gRPC methods separate tenants, like
+// TestTenantsAreApartOnEveryPath for HTTP.
 func TestTenantsAreApartOnEveryMethod(t *testing.T) {
 	t.Parallel()
 	w := newTenancy(t)
@@ -155,7 +155,7 @@ func (w *tenancy) checkMethodMakes(c apitest.Caller, method string, rule rule) {
 		}
 		return ""
 	}
-	if rule == waiting { // no replica runs the job, so that its callers give up when it is accepted
+	if rule == waiting { // no replica runs the job, so callers give up once it is accepted
 		var group sync.WaitGroup
 		for _, tenant := range []string{"acme", "globex"} {
 			group.Go(func() { made("key-" + tenant) })

@@ -16,16 +16,15 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// pipeBuffer is the size of the in-process connection's buffer, in bytes.
+// pipeBuffer is the buffer size of the in-process connection in bytes.
 const pipeBuffer = 256 << 10
 
-// local is a connection to the server inside the process, so that calls by it go
-// through the interceptors.
+// local is an in-process connection to the server, so that its calls pass the interceptors.
 type local struct {
 	listener *bufconn.Listener
 	conn     *grpc.ClientConn
 	served   chan error
-	// close is called after the server was stopped. It may be called twice.
+	// close must be called after the server has stopped. It may be called twice.
 	close func() error
 }
 
@@ -36,7 +35,7 @@ func newLocal(server *grpc.Server, tracing telemetry.Tracing) (*local, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 			otelgrpc.WithTracerProvider(tracing.Provider), otelgrpc.WithPropagators(tracing.Propagator))),
-		// The server's limits count; a reply that it sends must arrive.
+		// The server's limits apply; this side must accept every reply.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 	)
 	if err != nil {
@@ -56,5 +55,5 @@ func (l *local) end() error {
 	return errors.Join(err, l.listener.Close())
 }
 
-// inProcess reports whether a call came by the connection inside the process.
+// inProcess reports whether a call came over the in-process connection.
 func inProcess(from net.Addr) bool { return from.Network() == "bufconn" }

@@ -19,21 +19,21 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// operators reports whether a method is for operators alone.
+// operators reports whether only operators may call a method.
 func (m grpcMethod) operators() bool {
 	return strings.HasPrefix(string(m), "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/")
 }
 
-// acts reports whether a method changes something, or makes a job, by its name.
+// acts reports, by its name, whether a method changes something or makes a job.
 func (m grpcMethod) acts() bool {
 	return !strings.HasPrefix(m.name(), "Get") && !strings.HasPrefix(m.name(), "List")
 }
 
-// name is the method's own name.
+// name returns the method's name without its service.
 func (m grpcMethod) name() string { return string(m[strings.LastIndexByte(string(m), '/')+1:]) }
 
-// operatorService translates between gRPC and the operator's work. The interceptors
-// let operators in only.
+// operatorService translates between gRPC and package operator. The interceptors admit only
+// operators.
 type operatorService struct {
 	genbusv1.UnimplementedOperatorServiceServer
 	core     *core.Core
@@ -41,8 +41,8 @@ type operatorService struct {
 	log      *slog.Logger
 }
 
-// record has an action done, keeps that in the audit log, and logs it, whatever became of it.
-// Of a refusal only the code is logged: its text may say what a request holds.
+// record runs an action and records it in the audit log and the process's log, whatever its
+// outcome. It logs only the code of a refusal, whose text may quote the request.
 func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
 	c := callOf(ctx)
 	r.Operator, r.Action, r.RequestId = c.operator, c.method.name(), c.id[0]
@@ -74,14 +74,14 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	return nil
 }
 
-// clip bounds what a caller has named.
+// clip bounds the names that a caller sent.
 func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
 	r.UpstreamTaskId = errcode.Clip(r.GetUpstreamTaskId(), 1024)
 }
 
-// attributes are what the process's log has of a record.
+// attributes returns the log attributes of a record.
 func attributes(r *genbusv1.AuditRecord) (attrs []any) {
 	for _, a := range []struct{ key, value string }{
 		{telemetry.KeyKind, r.GetKind()}, {telemetry.KeyRoute, r.GetRoute()}, {telemetry.KeyTenant, r.GetTenant()},
@@ -103,17 +103,15 @@ func attributes(r *genbusv1.AuditRecord) (attrs []any) {
 	return attrs
 }
 
-// ofJob is the record of an action on a job.
 func ofJob(n subject.JobName) *genbusv1.AuditRecord {
 	return &genbusv1.AuditRecord{Kind: string(n.Kind), Tenant: n.Tenant, JobId: n.ID}
 }
 
-// ListJobs is in operator_service.proto, as are the others.
+// ListJobs and the other methods are documented in operator_service.proto.
 func (s operatorService) ListJobs(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv1.ListJobsResponse, error) {
 	return s.operator.Jobs.Search(ctx, m)
 }
 
-// GetJob reads a job.
 func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) (*genbusv1.GetJobResponse, error) {
 	n, err := s.operator.Jobs.Find(ctx, m)
 	if err != nil {
@@ -135,7 +133,6 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 	return out, nil
 }
 
-// ListDeadLetters reads a page of letters.
 func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDeadLettersRequest) (*genbusv1.ListDeadLettersResponse, error) {
 	page, err := s.operator.DeadLetters.List(ctx, operator.Query{
 		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
@@ -143,7 +140,7 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, err
 }
 
-// GetDeadLetter reads a letter. A letter holds a prompt: who read it is recorded too.
+// GetDeadLetter reads a dead letter. Reading its data, which holds a prompt, is recorded.
 func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
 	out := &genbusv1.GetDeadLetterResponse{}
 	if m.GetWithoutData() {
@@ -158,7 +155,6 @@ func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadL
 	return out, err
 }
 
-// RedriveDeadLetter makes a new job.
 func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.RedriveDeadLetterRequest) (*genbusv1.RedriveDeadLetterResponse, error) {
 	out := &genbusv1.RedriveDeadLetterResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) error {
@@ -171,7 +167,6 @@ func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.Redr
 	return out, err
 }
 
-// AttachUpstreamTask makes a new job of a task that the upstream has.
 func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.AttachUpstreamTaskRequest) (*genbusv1.AttachUpstreamTaskResponse, error) {
 	out := &genbusv1.AttachUpstreamTaskResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence(), UpstreamTaskId: m.GetUpstreamTaskId()}, func(r *genbusv1.AuditRecord) error {
@@ -185,7 +180,6 @@ func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.Att
 	return out, err
 }
 
-// LookUpUpstreamTask asks the upstream for the task of a letter.
 func (s operatorService) LookUpUpstreamTask(ctx context.Context, m *genbusv1.LookUpUpstreamTaskRequest) (*genbusv1.LookUpUpstreamTaskResponse, error) {
 	out := &genbusv1.LookUpUpstreamTaskResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) (err error) {
@@ -196,13 +190,12 @@ func (s operatorService) LookUpUpstreamTask(ctx context.Context, m *genbusv1.Loo
 	return out, err
 }
 
-// made notes which job was made.
+// made records the job that was made and returns its id and status.
 func made(r *genbusv1.AuditRecord, e joblog.Entry) (id string, status genbusv1.JobStatus) {
 	r.Kind, r.Tenant, r.NewJobId = task.Kind(e.Job), e.Job.GetTenant(), e.Job.GetId()
 	return e.Job.GetId(), e.Job.GetStatus()
 }
 
-// DropDeadLetter removes a letter.
 func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDeadLetterRequest) (*genbusv1.DropDeadLetterResponse, error) {
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) error {
 		return s.operator.DeadLetters.Drop(ctx, m.GetSequence())
@@ -210,7 +203,6 @@ func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDea
 	return &genbusv1.DropDeadLetterResponse{}, err
 }
 
-// CancelJob ends a job, as the tenants' own cancels do.
 func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
 	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	out := &genbusv1.CancelJobResponse{Id: n.ID}
@@ -225,34 +217,30 @@ func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobReq
 	return out, err
 }
 
-// EraseJob removes a job that has ended.
 func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobRequest) (*genbusv1.EraseJobResponse, error) {
 	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error { return s.operator.Jobs.Erase(ctx, n) })
 	return &genbusv1.EraseJobResponse{}, err
 }
 
-// ListRoutes reads the state of every route.
 func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesRequest) (*genbusv1.ListRoutesResponse, error) {
 	states, err := s.operator.Routes.RouteStates(ctx)
 	return &genbusv1.ListRoutesResponse{Routes: states}, err
 }
 
-// PauseRoute stops a route's submissions.
 func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
 	out := &genbusv1.PauseRouteResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
 		out.Route, err = s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName())
-		if err == nil && out.GetRoute().GetPausedSince() == nil { // no earlier pause is recorded, and this one only afterwards
+		if err == nil && out.GetRoute().GetPausedSince() == nil { // records have no earlier pause, and get this one only afterwards
 			out.Route.PausedSince, out.Route.PausedBy = r.GetTime(), r.GetOperator()
 		}
 		return err
 	})
-	s.operator.Overview.Outdate() // also where an error leaves open whether it holds
+	s.operator.Overview.Outdate() // also after an error, which leaves open whether the pause holds
 	return out, err
 }
 
-// ResumeRoute lets a route submit again.
 func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRouteRequest) (*genbusv1.ResumeRouteResponse, error) {
 	out := &genbusv1.ResumeRouteResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(*genbusv1.AuditRecord) (err error) {
@@ -263,13 +251,11 @@ func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRout
 	return out, err
 }
 
-// ListOrphans lists the routes that have jobs and are not configured.
 func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphansRequest) (*genbusv1.ListOrphansResponse, error) {
 	routes, err := s.operator.Routes.Orphans(ctx)
 	return &genbusv1.ListOrphansResponse{Routes: routes}, err
 }
 
-// FailOrphans ends jobs of a route that is not configured.
 func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.FailOrphansResponse, error) {
 	out := &genbusv1.FailOrphansResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
@@ -280,32 +266,26 @@ func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphan
 	return out, err
 }
 
-// ListTenants says how tenants are doing.
 func (s operatorService) ListTenants(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
 	return s.operator.Tenants.List(ctx, m)
 }
 
-// ListStreams says what is in each stream.
 func (s operatorService) ListStreams(ctx context.Context, _ *genbusv1.ListStreamsRequest) (*genbusv1.ListStreamsResponse, error) {
 	return s.operator.Streams.List(ctx)
 }
 
-// GetOverview says how everything is doing.
 func (s operatorService) GetOverview(ctx context.Context, _ *genbusv1.GetOverviewRequest) (*genbusv1.GetOverviewResponse, error) {
 	return s.operator.Overview.Get(ctx)
 }
 
-// ListUpstreams says what each replica knows of each upstream.
 func (s operatorService) ListUpstreams(ctx context.Context, _ *genbusv1.ListUpstreamsRequest) (*genbusv1.ListUpstreamsResponse, error) {
 	return s.operator.Replicas.Upstreams(ctx)
 }
 
-// ListReplicas says which replicas there are.
 func (s operatorService) ListReplicas(ctx context.Context, _ *genbusv1.ListReplicasRequest) (*genbusv1.ListReplicasResponse, error) {
 	return s.operator.Replicas.List(ctx)
 }
 
-// ListAuditRecords lists what operators did.
 func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListAuditRecordsRequest) (*genbusv1.ListAuditRecordsResponse, error) {
 	page, err := s.operator.Audit.List(ctx, audit.Query{
 		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Tenant: m.GetTenant(), Letter: m.GetLetter(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
@@ -313,7 +293,6 @@ func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListA
 	return &genbusv1.ListAuditRecordsResponse{Records: page.Records, NextPageToken: page.Next}, err
 }
 
-// RetryJob makes a new job of one that has ended.
 func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobRequest) (*genbusv1.RetryJobResponse, error) {
 	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	out := &genbusv1.RetryJobResponse{}
@@ -332,7 +311,8 @@ func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobReque
 	return out, err
 }
 
-// GetJobBodies reads what a job was asked for. It holds a prompt: who read it is recorded too.
+// GetJobBodies reads the request and reply of a job. They hold a prompt, so reading them is
+// recorded.
 func (s operatorService) GetJobBodies(ctx context.Context, m *genbusv1.GetJobBodiesRequest) (*genbusv1.GetJobBodiesResponse, error) {
 	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	var out *genbusv1.GetJobBodiesResponse
@@ -346,7 +326,6 @@ func (s operatorService) GetJobBodies(ctx context.Context, m *genbusv1.GetJobBod
 	return out, err
 }
 
-// jobOf reads the job that a caller has named.
 func (s operatorService) jobOf(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	if err := operator.CheckName(n); err != nil {
 		return joblog.Entry{}, err

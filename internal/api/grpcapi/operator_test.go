@@ -30,7 +30,6 @@ const (
 	opsKey  = apitest.OperatorKey
 )
 
-// withKey calls with a key; an empty one sends none.
 func withKey(ctx context.Context, key string) context.Context {
 	if key == "" {
 		return ctx
@@ -38,7 +37,6 @@ func withKey(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
 }
 
-// methods are the full names of every method of a service.
 func methods(s grpc.ServiceDesc) (out []string) {
 	for _, m := range s.Methods {
 		out = append(out, "/"+s.ServiceName+"/"+m.MethodName)
@@ -49,13 +47,13 @@ func methods(s grpc.ServiceDesc) (out []string) {
 	return out
 }
 
-// TestOperatorMethodsAreForOperators: every method of the service, with every kind of
-// key, with and without operators and tenants.
+// TestOperatorMethodsAreForOperators checks every operator method with every kind of key, with and
+// without operators and tenants.
 func TestOperatorMethodsAreForOperators(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config []func(*config.Config)
-		want   map[string]string // by key: the reason of the refusal, empty for none
+		want   map[string]string // reason of the refusal by key, or empty
 	}{
 		"no operator": {
 			[]func(*config.Config){apitest.TwoTenants},
@@ -97,8 +95,8 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 	}
 }
 
-// TestAReadOnlyKeyChangesNothing: by every method, also by HTTP, and no other method is
-// closed to it.
+// TestAReadOnlyKeyChangesNothing checks that a read-only key is refused by all methods that change
+// something and by no others, also by HTTP.
 func TestAReadOnlyKeyChangesNothing(t *testing.T) {
 	t.Parallel()
 	const key = "gb_read-only-0123456789abcdef"
@@ -119,8 +117,8 @@ func TestAReadOnlyKeyChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsKeyIsNoTenants: it opens none of their methods and paths, and its
-// holder is told why. An unknown or expired key gets no explanation.
+// TestAnOperatorsKeyIsNoTenants checks that an operator key opens no tenant method or path and is
+// told why, unlike an unknown or expired key.
 func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	t.Parallel()
 	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator key"
@@ -129,7 +127,7 @@ func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 			Name: "past", KeyEnv: "PAST", Key: config.NewSecret(endedKey), NotAfter: time.Now().Add(-time.Hour).Format(time.RFC3339),
 		})
 	})
-	keys := map[string]bool{opsKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer says whose it is
+	keys := map[string]bool{opsKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer identifies it as an operator key
 	conn := w.Dial()
 	for _, s := range []grpc.ServiceDesc{genbusv1.VideoService_ServiceDesc, genbusv1.ChatService_ServiceDesc, genbusv1.ModelService_ServiceDesc} {
 		for _, method := range methods(s) {
@@ -151,8 +149,8 @@ func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	}
 }
 
-// TestOperatorCalls: each method by gRPC, and what the log says of those that change
-// something: who, and neither prompts nor keys.
+// TestOperatorCalls checks each method by gRPC, and that the log names the operator of each change
+// but contains no prompts or keys.
 func TestOperatorCalls(t *testing.T) {
 	t.Parallel()
 	logged := &apitest.Lines{}
@@ -189,8 +187,8 @@ func TestOperatorCalls(t *testing.T) {
 	checkOperatorLog(t, logged.String())
 }
 
-// settleLetters lists three letters, and then redrives, attaches and drops one each.
-// It gives the id of the job that was attached.
+// settleLetters lists three dead letters, then redrives, attaches and drops one each. It returns
+// the id of the attached job.
 func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
 	t := w.T
 	t.Helper()
@@ -230,7 +228,7 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 	return attached
 }
 
-// checkAudit checks what is recorded of who did what, the newest first.
+// checkAudit checks the audit records, newest first.
 func (w *world) checkAudit(ctx context.Context, client genbusv1.OperatorServiceClient, attached string) {
 	t := w.T
 	t.Helper()
@@ -256,7 +254,7 @@ func (w *world) checkAudit(ctx context.Context, client genbusv1.OperatorServiceC
 	}
 }
 
-// checkOperatorLog checks who did what, and that no content is there.
+// checkOperatorLog checks that the log names the operators and contains no content.
 func checkOperatorLog(t *testing.T, lines string) {
 	t.Helper()
 	for _, op := range []string{"GetDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "LookUpUpstreamTask", "DropDeadLetter", "CancelJob", "EraseJob", "PauseRoute", "ResumeRoute"} {
@@ -269,8 +267,8 @@ func checkOperatorLog(t *testing.T, lines string) {
 	}
 }
 
-// TestOperatorCancels: jobs of any tenant and of either kind end as by their tenant's
-// own cancel, and one that has ended stays as it is.
+// TestOperatorCancels checks that operators cancel jobs of any tenant and kind like their tenants,
+// and that ended jobs stay unchanged.
 func TestOperatorCancels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
@@ -308,7 +306,7 @@ func TestOperatorCancels(t *testing.T) {
 	}
 }
 
-// TestOverviewShowsAPauseAtOnce, and its end, although an overview is used for a second.
+// TestOverviewShowsAPauseAtOnce checks that pause and resume outdate the overview.
 func TestOverviewShowsAPauseAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
@@ -331,8 +329,7 @@ func TestOverviewShowsAPauseAtOnce(t *testing.T) {
 	}
 }
 
-// TestAPauseOfAPausedRoute answers as the list of routes does: the route is paused since the first
-// pause, and by who did that.
+// TestAPauseOfAPausedRoute checks that a second pause reports the time and operator of the first.
 func TestAPauseOfAPausedRoute(t *testing.T) {
 	t.Parallel()
 	const second = "gb_second-operator-0123456789"
@@ -366,8 +363,8 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 	}
 }
 
-// TestAJobLeftOnAPausedRouteHasANotice: its replica is gone, and no other one is handed it until the
-// route is resumed. One that its replica holds goes on.
+// TestAJobLeftOnAPausedRouteHasANotice checks that a job whose replica is gone has a notice while
+// its route is paused, and a held job has none.
 func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
 	t.Parallel()
 	w := &world{apitest.NewWith(t, apitest.Options{Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Replica: "another"})}
@@ -397,11 +394,11 @@ func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
 	wantNotice("left on a route that was resumed")
 	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	w.EndVideo(e)
-	wantNotice("ended on a paused route") // its work item is still there
+	wantNotice("ended on a paused route") // its work item still exists
 }
 
-// TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
-// of the route is a second old at most.
+// TestPausedRouteRefusesInlineChats checks that a paused route refuses inline chats and accepts
+// chats that can wait.
 func TestPausedRouteRefusesInlineChats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
@@ -412,7 +409,7 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 		t.Fatalf("before: %d %s", a.Status, a.Body)
 	}
 	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
-	// Those that wait are told so, by each way.
+	// Waiting jobs get a notice on every ingress.
 	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	w.Await("the notice", func() bool {
 		uncounted, err := w.Queue.Count(t.Context())

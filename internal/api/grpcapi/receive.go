@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// RecvMsg reads the call's one message, or the next of them: a client that sends
-// many may think between two.
+// RecvMsg reads the next message within a deadline. An authenticated call whose client streams has
+// none, because the client may pause between messages.
 func (s *callStream) RecvMsg(m any) error {
 	read := func() error { return s.read(m) }
 	switch {
@@ -29,10 +29,9 @@ func (s *callStream) RecvMsg(m any) error {
 	}
 }
 
-// receive reads a message within a time. gRPC waits for it as long as the
-// connection lives: a client that sends a part of it would hold the call for ever.
-// So it is read next to the handler, whose return ends the stream, and with that the
-// reading.
+// receive reads a message within a time. gRPC has no deadline for it, so a client that sends a
+// partial message could hold the call for ever. The read runs in another goroutine; when the
+// handler returns, the stream and the read end.
 func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -44,8 +43,8 @@ func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	}
 }
 
-// runAsync runs a part of a call next to its handler, and gives its error. A panic is
-// an error too: the interceptor's recover does not reach another goroutine.
+// runAsync runs a part of a call in another goroutine and returns its error. It turns a panic into
+// an error, because the interceptor's recover does not reach another goroutine.
 func runAsync(log *slog.Logger, run func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -19,8 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// TestNoMessageIsReadOfAStranger, nor of a tenant that asks too often: the answer
-// comes while most of the message is still to be sent.
+// TestNoMessageIsReadOfAStranger checks that unknown callers and tenants over their rate limit are
+// refused before most of the message arrives.
 func TestNoMessageIsReadOfAStranger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1}), func(c *config.Config) {
@@ -47,14 +47,14 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 	}
 }
 
-// TestMessageThatDoesNotCome is given up, also where callers need no
-// key; the time for a message does not bound the call.
+// TestMessageThatDoesNotCome checks that an incomplete message is given up, also on open methods,
+// and that its deadline does not bound the call.
 func TestMessageThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Core.BodyTimeout = 2 * time.Second // longer than a message that was sent may take
+	w.Core.BodyTimeout = 2 * time.Second // longer than a complete message may take
 	address := w.grpcAddress()
-	t.Run("calls", func(t *testing.T) { // the group returns when all calls have ended
+	t.Run("calls", func(t *testing.T) { // the group ends after all calls
 		for _, method := range []string{
 			"/genbus.v1.VideoService/CreateVideoTask", "/genbus.v1.VideoService/WatchVideoTask", "/genbus.v1.ChatService/StreamChatCompletion",
 			"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
@@ -85,14 +85,12 @@ func TestMessageThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// grpcAddress serves gRPC on TCP.
 func (w *world) grpcAddress() string {
 	w.T.Helper()
 	return w.Dial().Target()
 }
 
-// beginMessage sends the begin of a message of 30 MiB, and gives the status with
-// which the call is answered.
+// beginMessage sends the beginning of a message of 30 MiB and returns the status of the call.
 func beginMessage(t testing.TB, url, key string) codes.Code {
 	t.Helper()
 	body, message := io.Pipe()

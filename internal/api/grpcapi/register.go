@@ -2,11 +2,10 @@ package grpcapi
 
 import "google.golang.org/grpc"
 
-// register registers a service so that no message of a caller without a key is read:
-// gRPC runs the interceptor of a unary method when it has the whole message, so that
-// anyone could make us hold as much as they like. Here a unary method is a stream of one
-// message each way, which is the same on the wire, and its interceptor runs first.
-// gRPC itself runs none for such a stream.
+// register registers a service so that messages of callers without a key are not read. gRPC reads
+// the whole message before it runs the interceptor of a unary method, so that anyone could exhaust
+// memory. This server therefore registers unary methods as streams with one message each way, which
+// look the same on the wire. The interceptor runs first; gRPC itself runs none for such a stream.
 func (i *interceptor) register(s *grpc.Server, d grpc.ServiceDesc, service any) {
 	methods := d.Methods
 	d.Methods, d.Streams = nil, append([]grpc.StreamDesc(nil), d.Streams...)

@@ -13,7 +13,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// keepRequests has all routes keep requests, and operators read them.
 func keepRequests(c *config.Config) {
 	c.OperatorsReadBodies = true
 	for i := range c.Routes {
@@ -21,8 +20,8 @@ func keepRequests(c *config.Config) {
 	}
 }
 
-// TestOperatorRetries: jobs of any tenant that have ended, by their names alone, and both
-// the retry and the look at the request are recorded, without the request.
+// TestOperatorRetries checks that operators retry ended jobs of any tenant, and that retries and
+// reads are recorded without the request.
 func TestOperatorRetries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, keepRequests)
@@ -80,7 +79,7 @@ func TestOperatorRetries(t *testing.T) {
 	}
 }
 
-// TestJobBodiesArePrivate where the configuration does not say otherwise.
+// TestJobBodiesArePrivate checks that bodies are private by default.
 func TestJobBodiesArePrivate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)

@@ -13,11 +13,12 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// TestGRPCClientThatDoesNotRead is told slow_reader, and its upstream call ends.
+// TestGRPCClientThatDoesNotRead checks that a client that does not read gets slow_reader, and its
+// upstream call ends.
 func TestGRPCClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Core.WriteTimeout = 2 * time.Second // longer than the machine may stand still within a write
+	w.Core.WriteTimeout = 2 * time.Second // longer than the machine may stall within a write
 	c := genbusv1.NewChatServiceClient(w.Dial())
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(c.StreamChatCompletion(t.Context(),
 		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{

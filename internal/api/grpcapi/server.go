@@ -1,5 +1,5 @@
-// Package grpcapi serves gRPC over the core: the services, what every call goes
-// through, and the standard health service. It opens no listener.
+// Package grpcapi serves the gRPC services over the core, with the interceptors of every call and
+// the standard health service. It opens no listener.
 package grpcapi
 
 import (
@@ -29,9 +29,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Times of gRPC connections. A client may ping every 10 s, streams or not; a
-// connection whose other end is silent for a minute is asked, and closed when it
-// does not answer.
+// Times of gRPC connections. Clients may ping every 10 s, with or without streams. The server pings
+// a connection that is silent for a minute and closes it without an answer.
 const (
 	minClientPing = 10 * time.Second
 	serverPing    = time.Minute
@@ -39,18 +38,17 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
-// Limits of one gRPC connection: calls at a time, of which more wait at the client,
-// and the bytes of a call's metadata.
+// Limits of one gRPC connection: concurrent calls, beyond which calls wait at the client, and the
+// bytes of a call's metadata.
 const (
 	maxStreams    = 1000
 	maxHeaderList = 64 << 10
 )
 
-// aroundBody is the room in a message for what surrounds a body, in bytes. The body is
-// bounded by admission.
+// aroundBody reserves bytes in a message for the fields around a body. Admission bounds the body.
 const aroundBody = 64 << 10
 
-// Options are what a Server works with. All are required.
+// Options configures a Server. All fields are required.
 type Options struct {
 	Core     *core.Core
 	Config   *config.Live
@@ -62,14 +60,14 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// Server is the gRPC services, and a connection to them inside the process.
+// Server holds the gRPC services and an in-process connection to them.
 type Server struct {
 	server *grpc.Server
 	health *healthService
 	local  *local
 }
 
-// New builds a server, and serves the connection inside the process: Close ends it.
+// New returns a Server and serves its in-process connection until Close.
 func New(o Options) (*Server, error) {
 	health := newHealthService(o.Health)
 	server := newServer(o, health)
@@ -80,21 +78,22 @@ func New(o Options) (*Server, error) {
 	return &Server{server: server, health: health, local: local}, nil
 }
 
-// GRPCServer has all services registered; the caller gives it a listener. Close
-// stops it; GracefulStop before that lets calls finish.
+// GRPCServer returns the server with all services. The caller gives it a listener. Close stops it;
+// GracefulStop before Close lets calls finish.
 func (s *Server) GRPCServer() *grpc.Server { return s.server }
 
-// InProcess reaches the services without a network; calls by it count as HTTP, and
-// their rate was checked there. It is the server's own, which closes it.
+// InProcess returns the in-process connection. Its calls count as HTTP, whose handler has checked
+// their rate. Close closes it.
 func (s *Server) InProcess() *grpc.ClientConn { return s.local.conn }
 
-// Drain tells those who ask for the health that nothing is served any more.
+// Drain makes health checks report not serving.
 func (s *Server) Drain() { s.health.drain() }
 
-// closeTime is how long calls that have ended may take to tell their clients so.
+// closeTime is how long ended calls may take to tell their clients.
 const closeTime = time.Second
 
-// Close stops the server. Calls that have not ended within closeTime are cut. It may be called twice.
+// Close stops the server and cuts off calls that have not ended within closeTime. It may be called
+// twice.
 func (s *Server) Close() error {
 	s.Drain()
 	cut := time.AfterFunc(closeTime, s.server.Stop)
@@ -109,7 +108,7 @@ func newServer(o Options, h *healthService) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(o.Tracing.Provider), otelgrpc.WithPropagators(o.Tracing.Propagator))),
-		grpc.StreamInterceptor(i.stream), // register has it run for the unary methods too
+		grpc.StreamInterceptor(i.stream), // register makes it run for unary methods too
 		grpc.MaxRecvMsgSize(limit+aroundBody), grpc.MaxSendMsgSize(limit),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(dialTimeout),
@@ -125,7 +124,7 @@ func newServer(o Options, h *healthService) *grpc.Server {
 	return s
 }
 
-// interceptor is what every gRPC call goes through.
+// interceptor handles every gRPC call.
 type interceptor struct {
 	core            *core.Core
 	metrics         *telemetry.Metrics
@@ -147,21 +146,21 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	return handler(srv, &callStream{ServerStream: ss, ctx: ctx, interceptor: i, manyRequests: info.IsClientStream})
 }
 
-// callStream carries our context.
+// callStream is a stream with the call in its context.
 type callStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // that is what Context of a stream is
+	ctx context.Context //nolint:containedctx // ServerStream.Context returns it
 
 	interceptor *interceptor
-	// manyRequests says that the client sends a stream too, whose end is io.EOF.
+	// manyRequests is set if the client also streams, which ends with io.EOF.
 	manyRequests bool
 }
 
-// Context has the call in it.
+// Context returns the context that holds the call.
 func (s *callStream) Context() context.Context { return s.ctx }
 
-// read reads the call's one message, or the next of them. gRPC calls one that it
-// cannot read, or that is missing, a failure of the server.
+// read reads the next message. It reports a missing or malformed message as the client's error,
+// where gRPC reports a server error.
 func (s *callStream) read(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if s.manyRequests && errors.Is(err, io.EOF) {
@@ -173,7 +172,7 @@ func (s *callStream) read(m any) error {
 	return err
 }
 
-// enter finds the call's tenant or operator, unless the method is open to all.
+// enter identifies the call's tenant or operator, unless the method is open.
 func (i *interceptor) enter(c *call) (err error) {
 	callers := i.core.Callers
 	byKey := func() (string, error) { return callers.Tenant(c.authorization) }
@@ -181,7 +180,7 @@ func (i *interceptor) enter(c *call) (err error) {
 	case c.method.open():
 	case c.method.operators():
 		c.operator, err = callers.Identify(func() (string, error) { return callers.Operator(c.authorization, c.method.acts()) })
-	case c.ingress == telemetry.IngressHTTP: // the gateway has counted the request before it read its body
+	case c.ingress == telemetry.IngressHTTP: // the gateway has counted the request before it read the body
 		c.tenant, err = callers.Identify(byKey)
 	default:
 		c.tenant, err = callers.Enter(byKey)
@@ -207,7 +206,7 @@ type modelService struct {
 	routes *routes.Table
 }
 
-// ListModels is in model_service.proto.
+// ListModels is documented in model_service.proto.
 func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequest) (*genbusv1.ListModelsResponse, error) {
 	if kind := m.GetKind(); kind != "" && !subject.Kind(kind).Valid() {
 		return nil, errcode.Invalid([]errcode.Violation{{Field: "kind", Description: "must be video, chat or empty"}})
@@ -215,7 +214,7 @@ func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequ
 	return &genbusv1.ListModelsResponse{Models: s.routes.Models(ctx, m.GetKind())}, nil
 }
 
-// fill completes a request with what its call says.
+// fill completes a request with the metadata of its call.
 func fill(ctx context.Context, r *admission.Request) error {
 	c := callOf(ctx)
 	r.Tenant, r.Ingress = c.tenant, c.ingress

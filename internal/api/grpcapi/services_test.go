@@ -203,7 +203,7 @@ func TestGRPCCancel(t *testing.T) {
 	}
 }
 
-// TestCancelRacesWithTheHolder: in either order there is one terminal event.
+// TestCancelRacesWithTheHolder checks that there is one terminal event in either order.
 func TestCancelRacesWithTheHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -337,7 +337,7 @@ func TestGRPCHealthFollowsReadiness(t *testing.T) {
 	await(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 }
 
-// TestLargestBodyByGRPC: the message around a body of http.max_body_bytes fits.
+// TestLargestBodyByGRPC checks that a message fits around a body of http.max_body_bytes.
 func TestLargestBodyByGRPC(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -357,8 +357,7 @@ func TestLargestBodyByGRPC(t *testing.T) {
 	}
 }
 
-// TestHealthKnowsEveryService: load balancers and clients may ask for the health of
-// one service, whichever of ours it is.
+// TestHealthKnowsEveryService checks that clients can check the health of each genbus service.
 func TestHealthKnowsEveryService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -368,7 +367,7 @@ func TestHealthKnowsEveryService(t *testing.T) {
 			continue
 		}
 		ours++
-		// An unknown service is NotFound; whether ours serve is another test's.
+		// An unknown service is NotFound. Another test checks whether the services serve.
 		if _, err := health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Bounds of what is read of callers without a key, for the methods that are open to
-// all. Their messages are a few bytes; but gRPC has one limit for the messages of a
-// whole server, 32 MiB by default, and would read that much of every call.
+// Bounds on reading messages of callers without a key, for open methods. Their messages have a few
+// bytes, but gRPC has one message limit per server, 32 MiB by default, and would read that much
+// from every call.
 const (
 	unauthenticatedAtOnce  = 16
-	unauthenticatedPerHost = 4 // so that one host does not keep the probes of others away
+	unauthenticatedPerHost = 4 // so that one host does not block the probes of others
 	unauthenticatedTimeout = 5 * time.Second
 )
 

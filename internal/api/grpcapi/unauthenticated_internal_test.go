@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// TestUnauthenticatedCallersArePerHost: one host takes its places and no more, and those who
-// leave make room.
+// TestUnauthenticatedCallersArePerHost checks that one host gets a limited number of slots and that
+// leaving frees them.
 func TestUnauthenticatedCallersArePerHost(t *testing.T) {
 	t.Parallel()
 	from := func(host string, port int) context.Context {
@@ -35,7 +35,7 @@ func TestUnauthenticatedCallersArePerHost(t *testing.T) {
 		}
 		come(host, false)
 	}
-	come("10.0.0.5", false) // all places are taken
+	come("10.0.0.5", false) // all slots are taken
 	leaves[0]()
 	come("10.0.0.5", true)
 	for _, leave := range leaves[1:] {

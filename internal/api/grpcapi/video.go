@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// CreateVideoTask is in video_service.proto, as are the others.
+// CreateVideoTask and the other methods are documented in video_service.proto.
 func (s videoService) CreateVideoTask(ctx context.Context, m *genbusv1.CreateVideoTaskRequest) (*genbusv1.CreateVideoTaskResponse, error) {
 	req, err := natsreq.FromVideo(m.GetRequest())
 	if err != nil {
@@ -33,7 +33,6 @@ func (s videoService) CreateVideoTask(ctx context.Context, m *genbusv1.CreateVid
 	return &genbusv1.CreateVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
-// GetVideoTask reads a task.
 func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTaskRequest) (*genbusv1.GetVideoTaskResponse, error) {
 	e, err := s.core.Jobs.Get(ctx, callOf(ctx).name(subject.Video, m.GetId()))
 	if err != nil {
@@ -43,7 +42,6 @@ func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTask
 	return &genbusv1.GetVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
-// ListVideoTasks reads a page.
 func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {
 	if v := listViolations(m); len(v) > 0 {
 		return nil, errcode.Invalid(v)
@@ -83,7 +81,6 @@ func listViolations(m *genbusv1.ListVideoTasksRequest) []errcode.Violation {
 	return out
 }
 
-// CancelVideoTask ends a task.
 func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVideoTaskRequest) (*genbusv1.CancelVideoTaskResponse, error) {
 	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Video, m.GetId()))
 	if err != nil {
@@ -93,7 +90,6 @@ func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVid
 	return &genbusv1.CancelVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
-// DeleteVideoTask erases a task.
 func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVideoTaskRequest) (*genbusv1.DeleteVideoTaskResponse, error) {
 	name := callOf(ctx).name(subject.Video, m.GetId())
 	if err := s.core.Jobs.Erase(ctx, name); err != nil {
@@ -103,9 +99,8 @@ func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVid
 	return &genbusv1.DeleteVideoTaskResponse{}, nil
 }
 
-// WatchVideoTask sends a task's events. A version that the task never had is
-// answered with the metadata genbus-notice: resume_expired and the current
-// state.
+// WatchVideoTask sends a task's events. If the task never had the given version, it sends the
+// metadata genbus-notice: resume_expired and the current state.
 func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc.ServerStreamingServer[genbusv1.WatchVideoTaskResponse]) error {
 	ctx := out.Context()
 	watch, err := s.core.Watcher.Video(ctx, callOf(ctx).name(subject.Video, m.GetId()), m.GetAfterVersion())

@@ -19,8 +19,8 @@ import (
 // eventProgress is the SSE event of a genbus.v1.BulkProgress.
 const eventProgress = "genbus.bulk.progress.v1"
 
-// bulkRoutes mounts the bulk actions of operators, by conn. The generated gateway has no
-// server-sent events, and no way to tell a client of an error after the first message.
+// bulkRoutes mounts the bulk actions of operators. The generated gateway supports neither
+// server-sent events nor errors after the first message.
 func (h *Handler) bulkRoutes(conn grpc.ClientConnInterface) {
 	service := genbusv1.NewOperatorServiceClient(conn)
 	h.mux.HandleFunc("POST "+operatorPrefix+"jobs/cancel", bulk(h, service.CancelJobs))
@@ -30,8 +30,8 @@ func (h *Handler) bulkRoutes(conn grpc.ClientConnInterface) {
 }
 
 // bulk serves a method that streams progress as server-sent events. An error before the first
-// progress is a status, and a later one the last event, genbus.error.v1. The method runs as long as
-// the client stays connected.
+// progress becomes a status, a later one the last event, genbus.error.v1. The method runs while the
+// client stays connected.
 func bulk[M any, Request interface {
 	*M
 	proto.Message
@@ -55,7 +55,7 @@ func bulk[M any, Request interface {
 	}
 }
 
-// message reads the body of a request as a message; an empty one is a message without fields.
+// message decodes the body of a request. An empty body is a message without fields.
 func (x *exchange) message(m proto.Message) error {
 	raw, err := x.body()
 	if err != nil || len(raw) == 0 {
@@ -74,7 +74,7 @@ func (x *exchange) message(m proto.Message) error {
 func (x *exchange) bulk(call func(context.Context) (grpc.ServerStreamingClient[genbusv1.BulkProgress], error)) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(x.ctx(),
 		"authorization", x.r.Header.Get("Authorization"), "x-request-id", x.r.Header.Get("X-Request-Id")))
-	defer cancel() // also where a progress cannot be written: the method stops then
+	defer cancel() // stops the method even if a progress cannot be written
 	stream, err := call(ctx)
 	if err != nil {
 		return errcode.FromStatus(err)

@@ -15,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// bulk sends a bulk action and reads its progress to the end.
 func (w *world) bulk(path, body string) (all []*genbusv1.BulkProgress) {
 	w.T.Helper()
 	for _, e := range w.Open(w.Request(http.MethodPost, "/genbus/v1/operator/"+path, body, apitest.ByOperator...)).Rest() {
@@ -31,7 +30,8 @@ func (w *world) bulk(path, body string) (all []*genbusv1.BulkProgress) {
 	return all
 }
 
-// TestBulkActionsStreamProgress as server-sent events; an error before the first is a status.
+// TestBulkActionsStreamProgress checks that progress is streamed as server-sent events and that an
+// error before the first one is a status.
 func TestBulkActionsStreamProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
@@ -62,8 +62,8 @@ func TestBulkActionsStreamProgress(t *testing.T) {
 	}
 }
 
-// TestARunThatIsStoppedSaysSo in its last event. While a step takes long there are comments, and a
-// client who leaves stops the run too.
+// TestARunThatIsStoppedSaysSo checks that a stopped run ends with an error event, pings during long
+// steps, and stops when the client leaves.
 func TestARunThatIsStoppedSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(w *world, leave func()){

@@ -11,9 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// chatCompletions is POST /v1/chat/completions: inline on this connection; with
-// an Idempotency-Key as a queued job that is followed on it; with Prefer:
-// respond-async as a queued job alone.
+// chatCompletions serves POST /v1/chat/completions. The chat runs inline on this connection, with
+// an Idempotency-Key as a queued job that the connection follows, and with Prefer: respond-async as
+// a queued job alone.
 func (h *Handler) chatCompletions(x *exchange) error {
 	raw, err := x.body()
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *Handler) submitChat(x *exchange, req admission.Request) error {
 	return x.json(http.StatusAccepted, body.ChatJSON(core.ChatOf(e), reply))
 }
 
-// streamChat answers with the blocks of the reply as they come.
+// streamChat answers with the blocks of the reply as they arrive.
 func (x *exchange) streamChat(req admission.Request) error {
 	out := x.newSSE()
 	defer out.stop()
@@ -74,8 +74,8 @@ func (x *exchange) streamChat(req admission.Request) error {
 	return out.endChat(err)
 }
 
-// Job names the job in the header, which is written with the first block. A
-// queued job may wait for long, so its stream is kept open by pings.
+// Job names the job in the header, which is written with the first block. Pings keep the stream of
+// a queued job open, because it may wait for long.
 func (s *sseWriter) Job(id string, queued bool) {
 	s.x.jobID(id)
 	if queued {

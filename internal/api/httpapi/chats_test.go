@@ -33,8 +33,8 @@ func TestChatInline(t *testing.T) {
 	}
 }
 
-// TestChatErrorsBeforeAndAfterTheFirstBlock: a status before it, one error block
-// and no [DONE] after it.
+// TestChatErrorsBeforeAndAfterTheFirstBlock checks that an error is a status before the first
+// block, and one error block without [DONE] after it.
 func TestChatErrorsBeforeAndAfterTheFirstBlock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func TestChatErrorsBeforeAndAfterTheFirstBlock(t *testing.T) {
 	}{
 		{"sandbox-chat:status=503", 502, "upstream_unavailable"},
 		{"other", 404, "model_not_found"},
-		// Last: the key has to wait from then on.
+		// Last, because the upstream key must wait afterwards.
 		{"sandbox-chat:status=429,retry_after=7", 429, "upstream_rate_limited"},
 	} {
 		for _, b := range []string{body(want.model), strings.Replace(apitest.ChatBody, "sandbox-chat", want.model, 1)} {
@@ -84,8 +84,7 @@ func TestChatRespondAsync(t *testing.T) {
 	}
 }
 
-// chatID is the id that a key gives to a chat of the default tenant: that of a
-// repeated submission.
+// chatWith queues a chat with an idempotency key and returns its id.
 func (w *world) chatWith(key, body string) string {
 	w.T.Helper()
 	a := w.Post("/v1/chat/completions", body, "Idempotency-Key", key, "Prefer", "respond-async")
@@ -190,7 +189,8 @@ func TestChatStreamWithAKeyEndsBadly(t *testing.T) {
 	})
 }
 
-// TestChatStreamOfAJobWhoseChunksAreGone: the whole reply is sent as blocks.
+// TestChatStreamOfAJobWhoseChunksAreGone checks that the stored reply is sent as blocks if the
+// chunks are gone.
 func TestChatStreamOfAJobWhoseChunksAreGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,8 +211,8 @@ func TestChatStreamOfAJobWhoseChunksAreGone(t *testing.T) {
 	}
 }
 
-// TestWaitingStreamIsKeptOpen: a queued chat may wait for long; pings come before
-// the first block.
+// TestWaitingStreamIsKeptOpen checks that pings keep the stream of a queued chat open before the
+// first block.
 func TestWaitingStreamIsKeptOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config.Config) { c.HTTP.SSEPing = 20 * time.Millisecond })
@@ -241,8 +241,7 @@ func TestWaitersAreToldOfTheShutdown(t *testing.T) {
 	}
 }
 
-// untilFollowed waits until a repeated request has been admitted: only then does
-// it wait for the job.
+// untilFollowed waits until a repeated request was admitted and waits for the job.
 func (w *world) untilFollowed() {
 	w.T.Helper()
 	w.Await("the second admission", func() bool { return w.admissions(subject.Chat) >= 2 })

@@ -12,11 +12,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// contentPiece is how much of a file is in memory at a time, for each reader, in
-// bytes.
+// contentPiece is the buffer size of one reader of a file, in bytes.
 const contentPiece = 128 << 10
 
-// getContent is GET and HEAD /v1/videos/{id}/content.
+// getContent serves GET and HEAD /v1/videos/{id}/content.
 func (h *Handler) getContent(x *exchange) error {
 	query := x.r.URL.Query()
 	if v := query.Get("variant"); v != "" && v != "video" {
@@ -45,7 +44,7 @@ func (h *Handler) getContent(x *exchange) error {
 
 func (x *exchange) contentHeader(f *content.File, id string) {
 	h := x.Header()
-	if f.Status != http.StatusRequestedRangeNotSatisfiable { // which has no content
+	if f.Status != http.StatusRequestedRangeNotSatisfiable { // this status has no content
 		h.Set("Content-Type", f.Type)
 		h.Set("Content-Disposition", `attachment; filename="`+id+extension(f.Type)+`"`)
 	}
@@ -74,8 +73,8 @@ func extension(mediaType string) string {
 	}
 }
 
-// copyContent passes a file on, piece by piece. An answer that cannot be brought
-// to its end is cut off: the client must not take it for whole.
+// copyContent copies a file piece by piece. It cuts off an answer that it cannot complete, so that
+// the client does not take it for whole.
 func (x *exchange) copyContent(from io.Reader) error {
 	buf := make([]byte, contentPiece)
 	for {

@@ -20,8 +20,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestContentIsNotAskedForBeforeCompletion: the client is told the status, and
-// the upstream hears nothing.
+// TestContentIsNotAskedForBeforeCompletion checks that the client of an unfinished task gets its
+// status and the upstream gets no request.
 func TestContentIsNotAskedForBeforeCompletion(t *testing.T) {
 	t.Parallel()
 	up := apitest.NewHost(t, apitest.ServeFilm)
@@ -60,7 +60,8 @@ func TestContentIsNotAskedForBeforeCompletion(t *testing.T) {
 	}
 }
 
-// TestContentRequestsThatAreWrong are refused before the upstream is asked.
+// TestContentRequestsThatAreWrong checks that invalid requests are refused without asking the
+// upstream.
 func TestContentRequestsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	up := apitest.NewHost(t, apitest.ServeFilm)
@@ -106,7 +107,7 @@ func TestContentOfAnotherTenantDoesNotExist(t *testing.T) {
 	}
 }
 
-// ranges are requests of the film's 1000 bytes and their answers.
+// ranges are requests for the film's 1000 bytes and their answers.
 var ranges = map[string]struct {
 	header, ifRange string
 	status          int
@@ -130,8 +131,7 @@ var ranges = map[string]struct {
 	"if the tag is weak":     {"bytes=4-11", "W/" + apitest.FilmTag, 200, "", 0, 1000},
 }
 
-// TestContentRanges: with an upstream that knows ranges and with one that does
-// not the client hears the same.
+// TestContentRanges checks that ranges work whether or not the upstream supports them.
 func TestContentRanges(t *testing.T) {
 	t.Parallel()
 	for upstream, handler := range map[string]http.HandlerFunc{
@@ -152,8 +152,8 @@ func TestContentRanges(t *testing.T) {
 	}
 }
 
-// checkRanges reads the film with each range; tag and date are its validators,
-// empty for none.
+// checkRanges reads the film with each range. tag and date are its validators; an empty date means
+// that it has none.
 func (w *world) checkRanges(id, tag, date string) {
 	w.T.Helper()
 	for name, row := range ranges {
@@ -193,16 +193,16 @@ func TestContentHead(t *testing.T) {
 		}
 	}
 	for _, r := range up.Requests() {
-		// Signed URLs often allow GET alone.
+		// Signed URLs often allow only GET.
 		if r.Method != http.MethodGet || r.Header.Get("Range") != "" {
 			t.Errorf("the upstream saw %s with %v", r.Method, r.Header)
 		}
 	}
 }
 
-// TestContentKeyStaysWithItsUpstream: whether by a result's URL, a redirect or a
-// JSON answer, another host gets neither the key nor the configured headers, nor
-// anything of the client's.
+// TestContentKeyStaysWithItsUpstream checks that another host gets neither the key nor configured
+// headers nor anything from the client, whether reached by a result's URL, a redirect or a JSON
+// answer.
 func TestContentKeyStaysWithItsUpstream(t *testing.T) {
 	t.Parallel()
 	cdn := apitest.NewHost(t, apitest.ServeFilm)
@@ -242,8 +242,8 @@ func TestContentKeyStaysWithItsUpstream(t *testing.T) {
 	}
 }
 
-// TestContentAtForbiddenAddresses: other schemes never, and other ports of this
-// machine only where private_results allows them.
+// TestContentAtForbiddenAddresses checks that other schemes are always blocked, and other ports of
+// this machine unless private_results allows them.
 func TestContentAtForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	other := apitest.NewHost(t, apitest.ServeFilm)
@@ -275,8 +275,7 @@ func TestContentAtForbiddenAddresses(t *testing.T) {
 	}
 }
 
-// TestContentThatTheUpstreamDoesNotGive: what each answer of an upstream means to
-// the client.
+// TestContentThatTheUpstreamDoesNotGive checks the meaning of each upstream answer for the client.
 func TestContentThatTheUpstreamDoesNotGive(t *testing.T) {
 	t.Parallel()
 	say := func(status int, kind, text string) http.HandlerFunc {

@@ -22,8 +22,8 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 )
 
-// TestContentThatBreaksOff: a body that ends before its announced length is an
-// error to the client, by HTTP and by gRPC, and never a shorter file.
+// TestContentThatBreaksOff checks that a body shorter than announced is an error by HTTP and gRPC,
+// not a shorter file.
 func TestContentThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.HandlerFunc{
@@ -61,7 +61,7 @@ func TestContentThatBreaksOff(t *testing.T) {
 	}
 }
 
-// readAll reads an answer; its error may come before the first byte.
+// readAll reads a whole answer. The error may come before the first byte.
 func (w *world) readAll(r *http.Request) ([]byte, error) {
 	res, err := w.Client.Do(r)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *world) readAll(r *http.Request) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// archived puts a file into a tenant's object store, as the consumer does.
+// archived stores a file in a tenant's object store, like the consumer.
 func (w *world) archived(name string, data []byte) (*genbusv1.BlobRef, broker.Body) {
 	w.T.Helper()
 	ref := apitest.Must[broker.Body](w.T)(broker.NewBodies(w.Broker).Put(w.T.Context(), "default", name, data))
@@ -80,8 +80,8 @@ func (w *world) archived(name string, data []byte) (*genbusv1.BlobRef, broker.Bo
 	return blob, ref
 }
 
-// TestContentOfACopyOutlivesItsUpstream: what was copied is served, with ranges,
-// after the upstream is gone, and its URL, which has expired, is replaced.
+// TestContentOfACopyOutlivesItsUpstream checks that a copy is served with ranges after the upstream
+// is gone, and replaces an expired URL.
 func TestContentOfACopyOutlivesItsUpstream(t *testing.T) {
 	t.Parallel()
 	up := apitest.NewHost(t, apitest.ServeFilm)
@@ -113,8 +113,8 @@ func TestContentOfACopyOutlivesItsUpstream(t *testing.T) {
 	}
 }
 
-// TestContentOfALongFileComesInPieces by gRPC, each of which says nothing more
-// but the first.
+// TestContentOfALongFileComesInPieces checks that a gRPC download arrives in pieces and only the
+// first describes the file.
 func TestContentOfALongFileComesInPieces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,8 +139,8 @@ func TestContentOfALongFileComesInPieces(t *testing.T) {
 	}
 }
 
-// TestContentURLs: a result without a URL that works has the address of its
-// content here, below public_url where there is one; the others keep theirs.
+// TestContentURLs checks that results without a usable URL get a URL here, below public_url if it
+// is set, and that other URLs stay.
 func TestContentURLs(t *testing.T) {
 	t.Parallel()
 	for public, base := range map[string]string{"": "", "https://genbus.example/api/": "https://genbus.example/api"} {
@@ -165,7 +165,7 @@ func TestContentURLs(t *testing.T) {
 	}
 }
 
-// TestContentIsNeverActive: what a browser would run is given as bytes to save.
+// TestContentIsNeverActive checks that content a browser might run is served as bytes to save.
 func TestContentIsNeverActive(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/contract/contracttest"
 )
 
-// TestEveryPathIsInTheContract: what the mux serves is in the document, and
-// what the document has is served, under any segments.
+// TestEveryPathIsInTheContract checks that the mux and the document have the same paths, under any
+// segments.
 func TestEveryPathIsInTheContract(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*config.Config){
@@ -29,7 +29,7 @@ func TestEveryPathIsInTheContract(t *testing.T) {
 			w := newWorld(t, change)
 			d := apitest.Must[*contracttest.Document](t)(contracttest.Load([]byte(w.Get("/openapi.json").Body)))
 			documented := operations(d)
-			served := slices.DeleteFunc(w.Handler.Patterns(), func(pattern string) bool { // pages for people are no part of it
+			served := slices.DeleteFunc(w.Handler.Patterns(), func(pattern string) bool { // web pages are not part of the document
 				return pattern == "GET /{$}" || strings.Contains(pattern, " "+console.Path)
 			})
 			for i, pattern := range served {
@@ -39,7 +39,7 @@ func TestEveryPathIsInTheContract(t *testing.T) {
 				}
 			}
 			for _, operation := range documented {
-				// A pattern with GET takes HEAD too.
+				// A GET pattern also handles HEAD.
 				if !slices.Contains(served, strings.Replace(operation, "HEAD ", "GET ", 1)) {
 					t.Errorf("%s is not served", operation)
 				}
@@ -48,7 +48,7 @@ func TestEveryPathIsInTheContract(t *testing.T) {
 	}
 }
 
-// operations are those of a document, such as "GET /v1/models".
+// operations returns the operations of a document, such as "GET /v1/models".
 func operations(d *contracttest.Document) (out []string) {
 	paths, _ := d.Find("paths").(map[string]any)
 	for path := range paths {
@@ -61,8 +61,8 @@ func operations(d *contracttest.Document) (out []string) {
 	return out
 }
 
-// TestEveryOperationAnswersAsDocumented calls every operation of the document with
-// the document's own examples. What world.do gets is held to the document anyway.
+// TestEveryOperationAnswersAsDocumented calls every operation of the document with the document's
+// examples. World.Do checks each answer against the document.
 func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 	t.Parallel()
 	films := apitest.NewHost(t, apitest.ServeFilm)
@@ -88,8 +88,7 @@ func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 	}
 }
 
-// bodies are the examples of a body, by name; one that is empty where there is
-// none.
+// bodies returns the examples of a body by name. An operation without examples has one empty body.
 func bodies(t *testing.T, d *contracttest.Document, place []string) map[string]string {
 	t.Helper()
 	media, _ := d.Find(append(place, "requestBody", "content", "application/json")...).(map[string]any)
@@ -115,7 +114,7 @@ func bodies(t *testing.T, d *contracttest.Document, place []string) map[string]s
 	return out
 }
 
-// needsOperator reports whether an operation wants an operator's key, and nothing else.
+// needsOperator reports whether an operation accepts only an operator key.
 func needsOperator(d *contracttest.Document, place []string) bool {
 	wanted, _ := d.Find(append(place, "security")...).([]any)
 	if len(wanted) != 1 {
@@ -125,7 +124,7 @@ func needsOperator(d *contracttest.Document, place []string) bool {
 	return len(scheme) == 1 && scheme["operatorKey"] != nil
 }
 
-// requiredQuery is the query parameters that an operation must have, with the document's
+// requiredQuery returns the required query parameters of an operation, with the document's
 // examples.
 func requiredQuery(d *contracttest.Document, place []string) string {
 	query := url.Values{}
@@ -141,8 +140,7 @@ func requiredQuery(d *contracttest.Document, place []string) string {
 	return "?" + query.Encode()
 }
 
-// filledForOperator is an operators' path with the id of a job, the sequence of a letter
-// or the names of a route that fit.
+// filledForOperator fills an operator path with a matching job id, dead letter sequence or route.
 func (w *world) filledForOperator(template, method string) string {
 	w.T.Helper()
 	var id, sequence string
@@ -164,8 +162,7 @@ func (w *world) filledForOperator(template, method string) string {
 	return strings.NewReplacer("{id}", id, "{sequence}", sequence, "{kind}", "video", "{name}", route).Replace(template)
 }
 
-// filled is a path with the id of a job that fits: an ended one where it is
-// followed or downloaded.
+// filled fills a path with a matching job id: an ended job for events and content.
 func (w *world) filled(template, method, films string) string {
 	w.T.Helper()
 	var id string

@@ -22,17 +22,17 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Names of SSE events; those of task events are their CloudEvents types.
+// Names of SSE events. Task events are named by their CloudEvents types.
 const (
 	eventChunk   = "genbus.chat.chunk.v1"
 	eventGap     = "genbus.chat.gap.v1"
 	eventExpired = "genbus.resume_expired.v1"
 )
 
-// videoEvents is GET .../{id}/events for video tasks. An event's id is its
-// version; Last-Event-ID (or after_version in the query, for clients that cannot
-// set the header) resumes after it. It ends after the terminal event. A client
-// that comes back after that is told to stay away (204).
+// videoEvents serves GET .../{id}/events for video tasks. An event's id is its version. The stream
+// resumes after Last-Event-ID, or after_version in the query for clients that cannot set the
+// header. It ends after the terminal event; a client that returns later gets 204, so that it stays
+// away.
 func (h *Handler) videoEvents(x *exchange) error {
 	after, err := lastVersion(x.r)
 	if err != nil {
@@ -103,13 +103,12 @@ func (s *sseWriter) message(id, name string, m proto.Message) error {
 	return s.event(id, name, data)
 }
 
-// openAfter is how long a stream of a chat's events may wait for its first event
-// before its header is written.
+// openAfter is how long a stream of chat events may wait for its first event before it writes the
+// header.
 const openAfter = 250 * time.Millisecond
 
-// chatEvents is GET .../{id}/events for chats: events, chunks and gaps. An
-// event's id is the resume token; Last-Event-ID (or resume_token in the query)
-// resumes after it.
+// chatEvents serves GET .../{id}/events for chats: events, chunks and gaps. An event's id is the
+// resume token. The stream resumes after Last-Event-ID, or resume_token in the query.
 func (h *Handler) chatEvents(x *exchange) error {
 	name := x.name(subject.Chat)
 	token := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("resume_token"))
@@ -123,7 +122,7 @@ func (h *Handler) chatEvents(x *exchange) error {
 	if x.r.Method == http.MethodHead {
 		return out.open()
 	}
-	// Not at once, so that a token which is none of this chat is a status.
+	// Delayed, so that a token of another chat becomes a status.
 	out.keepOpen(openAfter)
 	return out.endEvents(h.core.Watcher.Count(subject.Chat, telemetry.IngressHTTP, func() error { return out.chat(items) }))
 }

@@ -92,7 +92,8 @@ func TestVideoEventsLiveAndResumed(t *testing.T) {
 	}
 }
 
-// TestEventNamesAreTheCloudEventsTypes holds the names against what is published.
+// TestEventNamesAreTheCloudEventsTypes checks the names of SSE events against the published
+// CloudEvents types.
 func TestEventNamesAreTheCloudEventsTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

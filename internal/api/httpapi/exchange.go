@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// exchange is one HTTP call of a known tenant or operator.
+// exchange is one HTTP call of an identified tenant or operator.
 type exchange struct {
 	*response
 	r      *http.Request
@@ -35,8 +35,7 @@ const (
 	headerNotice = "Genbus-Notice"
 )
 
-// enter finds out who calls, unless the process stops or the tenant calls too often,
-// and looks at the query.
+// enter identifies the tenant, counts the request and checks the query.
 func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	x.tenant, err = x.h.core.Callers.Enter(func() (string, error) { return identify(x) })
 	if err != nil {
@@ -45,13 +44,12 @@ func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	return x.checkQuery()
 }
 
-// run serves an authorized call. Only a tenant's call joins its caller's
-// trace.
+// run serves an authorized call. Only a tenant's call joins its caller's trace.
 func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) error {
 	if err := x.enter(identify); err != nil {
 		return err
 	}
-	// When spans are exported, the server's own span is there already.
+	// If spans are exported, the context already has the server's span.
 	if x.r.Header["Traceparent"] != nil && !trace.SpanContextFromContext(x.ctx()).IsValid() {
 		x.r = x.r.WithContext(x.h.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
 	}
@@ -60,19 +58,17 @@ func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exc
 
 func (x *exchange) ctx() context.Context { return x.r.Context() }
 
-// name is the job that the path names.
 func (x *exchange) name(kind subject.Kind) subject.JobName {
 	return subject.JobName{Kind: kind, Tenant: x.tenant, ID: x.r.PathValue("id")}
 }
 
-// request is the admission request of a body.
 func (x *exchange) request(kind subject.Kind, d body.Document) (admission.Request, error) {
 	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: d, Ingress: telemetry.IngressHTTP}
 	err := natsreq.AddHeaders(&req, x.r.Header.Get("Idempotency-Key"), strings.Join(x.r.Header["Genbus-Labels"], ","))
 	return req, err
 }
 
-// number reads a query parameter that is an integer between least and most.
+// number parses an integer query parameter between least and most.
 func number(text, field string, missing, least, most int) (int, error) {
 	if text == "" {
 		return missing, nil
@@ -86,7 +82,7 @@ func number(text, field string, missing, least, most int) (int, error) {
 	return n, nil
 }
 
-// job names the job in the answer's header, and what its caller is told in addition to its state.
+// job names the job in the answer's header and adds its notice, if any.
 func (x *exchange) job(j task.Job) {
 	x.jobID(j.GetId())
 	if notice := x.h.core.Jobs.Notice(j); notice != "" {
@@ -101,13 +97,12 @@ func (x *exchange) jobID(id string) {
 	}
 }
 
-// json answers with a JSON body.
 func (x *exchange) json(status int, body []byte) error {
 	h := x.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.WriteHeader(status)
-	// A client that went away is no error of ours.
+	// The client may have left.
 	_, _ = x.Write(body)
 	return nil
 }
@@ -123,7 +118,7 @@ func (x *exchange) fail(err error) {
 	f.WriteHTTP(x.response)
 }
 
-// setRefusal sets the headers of an answer that says an error, whatever its body is.
+// setRefusal sets the headers of an error, whatever its body.
 func setRefusal(h http.Header, r *http.Request, err error) {
 	f := errcode.From(err)
 	if f.JobID != "" {
@@ -132,9 +127,9 @@ func setRefusal(h http.Header, r *http.Request, err error) {
 	var final *core.FinalError
 	switch {
 	case errors.As(err, &final):
-		h[errcode.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
+		h[errcode.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the ended job
 	case f.Code == errcode.AcceptanceUnknown && r.Header.Get("Idempotency-Key") != "":
-		h[errcode.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
+		h[errcode.HeaderShouldRetry] = []string{"true"} // the same key attaches to an accepted job
 	case f.Code == errcode.InvalidAPIKey:
 		h["Www-Authenticate"] = []string{"Bearer"}
 	case f.Code == errcode.ShuttingDown:
@@ -143,7 +138,7 @@ func setRefusal(h http.Header, r *http.Request, err error) {
 	f.SetHeader(h)
 }
 
-// note logs an error that is ours to fix; callers are told the others.
+// note logs an error that callers are not told in full.
 func (x *exchange) note(err error) {
 	f := errcode.From(err)
 	if level, ok := core.LogLevel(x.ctx(), f); ok {

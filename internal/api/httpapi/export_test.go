@@ -1,4 +1,4 @@
 package httpapi
 
-// Patterns are those of every path that is mounted.
+// Patterns returns the patterns of all mounted paths.
 func (h *Handler) Patterns() []string { return h.mux.mounted }

@@ -2,16 +2,16 @@ package httpapi
 
 import "net/http"
 
-// ForOperators are the handlers of what a job has that is not of a gRPC service, for callers
-// whom another handler has let in. The id is that of the path.
+// ForOperators serves job content outside the gRPC services to callers whom another handler has
+// admitted. The path holds the job id.
 type ForOperators struct{ Handler *Handler }
 
-// Content is GET /v1/videos/{id}/content for a job of a tenant.
+// Content serves GET /v1/videos/{id}/content for a tenant's job.
 func (o ForOperators) Content(w http.ResponseWriter, r *http.Request, tenant string) {
 	o.serve(w, r, tenant, o.Handler.getContent)
 }
 
-// ChatEvents is GET /genbus/v1/chats/{id}/events for a chat of a tenant.
+// ChatEvents serves GET /genbus/v1/chats/{id}/events for a tenant's chat.
 func (o ForOperators) ChatEvents(w http.ResponseWriter, r *http.Request, tenant string) {
 	o.serve(w, r, tenant, o.Handler.chatEvents)
 }

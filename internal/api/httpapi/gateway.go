@@ -22,8 +22,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// newGateway is the generated JSON interface under /genbus/v1/. It calls the gRPC
-// services over a connection inside the process, so that their interceptors run.
+// newGateway returns the generated JSON gateway under /genbus/v1/. It calls the gRPC services over
+// the in-process connection, so that their interceptors run.
 func newGateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error) {
 	mux := gatewayMux()
 	err := errors.Join(
@@ -49,17 +49,17 @@ func gatewayMux() *runtime.ServeMux {
 		runtime.WithErrorHandler(writeGatewayError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
 		runtime.WithForwardResponseRewriter(func(_ context.Context, m proto.Message) (any, error) {
-			return body.WithoutExecution(m), nil // it was decoded for this answer alone
+			return body.WithoutExecution(m), nil // decoded for this answer alone
 		}),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithWriteContentLength(),
-		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved), // of one segment that is all: see matchedPath
+		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved), // unescapes single segments completely; see matchedPath
 	)
 }
 
-// toMetadata chooses the headers that reach the services; the gateway passes
-// Authorization on by itself.
+// toMetadata selects the headers that reach the services. The gateway itself passes on
+// Authorization.
 func toMetadata(header string) (string, bool) {
 	switch header {
 	case "Idempotency-Key", "Genbus-Labels", "X-Request-Id", "Traceparent", "Tracestate":
@@ -68,7 +68,7 @@ func toMetadata(header string) (string, bool) {
 	return "", false
 }
 
-// toHeader chooses the metadata that reach the client.
+// toHeader selects the metadata that reach the client.
 func toHeader(key string) (string, bool) {
 	switch key {
 	case subject.HeaderJobID:
@@ -79,16 +79,15 @@ func toHeader(key string) (string, bool) {
 	return "", false
 }
 
-// writeGatewayError answers with the error of a service, or of the gateway's own
-// decoding.
+// writeGatewayError answers with an error of a service or of the gateway's decoding.
 func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	f := errcode.FromStatus(err)
 	setRefusal(w.Header(), r, f)
 	f.WriteHTTP(w)
 }
 
-// writeRoutingError is for paths that our mux matched and the gateway did not: there are
-// none as long as the patterns are the rules of proto/genbus/v1/http.yaml.
+// writeRoutingError handles paths that our mux matches and the gateway does not. There are none
+// while the patterns equal the rules of proto/genbus/v1/http.yaml.
 func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
 	f := unmatched(status, r, "")
 	if f == nil {
@@ -102,9 +101,8 @@ func (h *Handler) viaGateway(w http.ResponseWriter, r *http.Request) {
 	h.forward(w, r, (*exchange).enterGateway)
 }
 
-// forward answers with the generated gateway. It reads the body first, within our
-// limits and only for callers whom enter lets in; the interceptors behind it
-// authenticate once more.
+// forward answers with the generated gateway. It first reads the body, within our limits and only
+// for callers whom enter admits. The interceptors authenticate again.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, enter func(*exchange) error) {
 	x := &exchange{response: h.asResponse(w, r), r: r, h: h}
 	if err := x.prepareGateway(enter); err != nil {
@@ -114,10 +112,10 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, enter func(*ex
 	h.gateway.ServeHTTP(x.response, x.r)
 }
 
-// enterGateway is enter for a call by the gateway.
+// enterGateway enters a call of the gateway.
 func (x *exchange) enterGateway() error {
-	// The gateway drops headers that gRPC cannot carry without a word; a lost
-	// idempotency key would be a second job.
+	// The gateway silently drops headers that gRPC cannot carry. A lost idempotency key would make
+	// a second job.
 	for _, name := range []string{"Idempotency-Key", "Genbus-Labels"} {
 		if !printableASCII(x.r.Header.Get(name)) {
 			return errcode.Invalid([]errcode.Violation{{Field: name, Description: "must be printable ASCII"}})
@@ -135,7 +133,7 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 	r.URL.RawPath = matchedPath(x.r)
 	switch x.r.Method {
 	case http.MethodHead:
-		// The gateway knows GET only; net/http leaves the body out.
+		// The gateway supports only GET; net/http leaves the body out.
 		r.Method = http.MethodGet
 	case http.MethodPost:
 		raw, err := x.body()
@@ -148,10 +146,9 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 	return nil
 }
 
-// matchedPath is the path in the form in which the gateway finds in it what the mux has
-// found: the pattern's own words as they are, and the values of its parameters escaped, as a
-// request id may hold a slash. Bytes that are not UTF-8, which Protobuf cannot carry, are
-// replaced: no id and no name has any, so that the value is as unknown as before.
+// matchedPath rewrites the path so that the gateway finds the parameters that the mux found. It
+// escapes parameter values, because a request id may contain a slash. It replaces bytes that are
+// not UTF-8, which Protobuf cannot carry. No id or name has such bytes, so the value stays unknown.
 func matchedPath(r *http.Request) string {
 	_, path, _ := strings.Cut(r.Pattern, " ")
 	segments := strings.Split(path, "/")

@@ -84,8 +84,8 @@ func TestGatewayErrors(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsMounted: each path of http.yaml is answered by its service, not
-// by the mux.
+// TestEveryRuleIsMounted checks that each path of http.yaml is answered by its service and not by
+// the mux.
 func TestEveryRuleIsMounted(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../../proto/genbus/v1/http.yaml")
@@ -106,7 +106,7 @@ func TestEveryRuleIsMounted(t *testing.T) {
 			headers = apitest.ByOperator
 		}
 		if rule[2] == operatorPrefix+"jobs/{id}" {
-			path += "?kind=video&tenant=acme" // otherwise the service itself answers not_found
+			path += "?kind=video&tenant=acme" // otherwise the service answers not_found
 		}
 		a := w.Do(strings.ToUpper(rule[1]), path, "", headers...)
 		if a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotFound && a.ErrorCode(t) == "not_found" {

@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// TestWhatIsCountedOfWhoLeft: a failure after the client went away is not counted,
-// but a panic always is.
+// TestWhatIsCountedOfWhoLeft checks that failures after the client left are not counted, and panics
+// always are.
 func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
@@ -49,8 +49,8 @@ func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 	}
 }
 
-// TestUnknownAcceptanceIsRepeatedWithAKey: SDKs send a request again whose acceptance is
-// unknown only where the key makes the repeat attach. That is said on every path.
+// TestUnknownAcceptanceIsRepeatedWithAKey checks that every path tells SDKs to repeat a request of
+// unknown acceptance only if a key makes the repeat attach.
 func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
 	t.Parallel()
 	kling, found := registry.Find("kling")

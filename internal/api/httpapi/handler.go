@@ -1,6 +1,5 @@
-// Package httpapi serves HTTP over the core: the paths of the interface document and
-// of vendors, streams of server-sent events, and the generated gateway under
-// /genbus/v1/. It opens no listener.
+// Package httpapi serves HTTP over the core: the paths of the interface document and of vendors,
+// server-sent events, and the generated gateway under /genbus/v1/. It opens no listener.
 package httpapi
 
 import (
@@ -28,23 +27,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Pages are those of operators, for all paths under /console.
+// Pages serves the pages of operators, all paths under /console.
 type Pages interface {
 	http.Handler
-	// Redirects reports whether a request for / is sent there.
+	// Redirects reports whether to redirect a request for / to the pages.
 	Redirects(r *http.Request) bool
 }
 
-// Options are what a Handler works with. All are required, except Console and
-// Tracing.Endpoint.
+// Options configures a Handler. All fields except Console and Tracing.Endpoint are required.
 type Options struct {
 	Core   *core.Core
 	Config *config.Live
 	Names  subject.Space
 	Routes *routes.Table
-	// Console serves the pages of operators; nil for none.
+	// Console serves the pages of operators; nil disables them.
 	Console Pages
-	// GRPC reaches the gRPC services of this process; the gateway calls them.
+	// GRPC reaches the gRPC services of this process, for the gateway.
 	GRPC    *grpc.ClientConn
 	Health  *telemetry.Health
 	Metrics *telemetry.Metrics
@@ -52,8 +50,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Handler serves every HTTP path, those of the probes and /metrics included. It is
-// the mux, and what every request goes through.
+// Handler serves every HTTP path, including probes and /metrics.
 type Handler struct {
 	core       *core.Core
 	cfg        *config.Live
@@ -75,16 +72,15 @@ const (
 	pathMetrics = "/metrics"
 )
 
-// Paths of the contract, which need no key either: it holds no data.
+// Paths of the contract, which need no key because it holds no data.
 const (
 	pathOpenAPI  = "/openapi.json"
 	pathAsyncAPI = "/asyncapi.json"
 	pathDocs     = "/docs"
 )
 
-// New builds a handler. The context gives values to calls of the gateway that come
-// without a context of their own. The error says which generated handler could not be
-// registered.
+// New returns a Handler. ctx supplies values for gateway calls without their own context. An error
+// names the generated handler that could not be registered.
 func New(ctx context.Context, o Options) (*Handler, error) {
 	gateway, err := newGateway(ctx, o.GRPC)
 	if err != nil {
@@ -102,7 +98,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
 	h.mux.Handle("GET "+pathJobs, o.Health.JobsReadyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
-	served := o.Config.Now().HTTP // what follows needs a restart to change
+	served := o.Config.Now().HTTP // changes to the following need a restart
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
@@ -113,8 +109,8 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.routes(rules)
 	h.bulkRoutes(o.GRPC)
 	h.root = http.HandlerFunc(h.serve)
-	// Without a collector the wrapper would only cost; contexts of callers are
-	// passed on all the same.
+	// Without a collector the wrapper would only cost time. Callers' trace contexts are passed on
+	// in any case.
 	if o.Tracing.Endpoint != "" {
 		h.root = otelhttp.NewHandler(h.root, "http", otelhttp.WithTracerProvider(o.Tracing.Provider),
 			otelhttp.WithPropagators(o.Tracing.Propagator), otelhttp.WithFilter(notProbe))
@@ -122,7 +118,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	return h, nil
 }
 
-// serveConsole mounts the pages of operators, which have their own login, and leads browsers
+// serveConsole mounts the pages of operators, which have a separate login, and redirects browsers
 // from the root to them.
 func (h *Handler) serveConsole(pages Pages) {
 	h.mux.Handle("GET /console", pages)
@@ -148,8 +144,8 @@ func notProbe(r *http.Request) bool {
 	return true
 }
 
-// routes mounts every path that needs a key. The generated gateway's paths are mounted one by
-// one, so that the mux knows their methods.
+// routes mounts every path that needs a key. It mounts the gateway's paths one by one, so that the
+// mux knows their methods.
 func (h *Handler) routes(rules []rule) {
 	h.handle("POST /v1/video/generations", h.createVideo)
 	h.handle("GET /v1/video/generations/{id}", h.getVideo)
@@ -158,7 +154,7 @@ func (h *Handler) routes(rules []rule) {
 	h.handle("GET /v1/videos", h.listVideoObjects)
 	h.handle("GET /v1/videos/{id}", h.getVideoObject)
 	h.handle("DELETE /v1/videos/{id}", h.deleteVideoObject)
-	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // vendors' answers link to it
+	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // answers for vendors link to it
 	h.vendorRoutes()
 	h.handle("POST /v1/chat/completions", h.chatCompletions)
 	h.handle("GET /v1/models", h.listModels)
@@ -176,7 +172,7 @@ func (h *Handler) routes(rules []rule) {
 	}
 }
 
-// serve is what every request goes through.
+// serve handles every request before the mux.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	res := h.asResponse(w, r)
@@ -193,10 +189,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(res, r)
 }
 
-// emptyPart names what is empty in a path that would be one of ours if its empty part were,
-// say, an id; it is empty for other paths. The mux redirects such a path to one without that
-// part, in which another part is the id. Two slashes at other places, as of a base URL that
-// ends in one, are left to the mux.
+// emptyPart names the empty part of a path that would match one of ours if the part were filled, or
+// returns an empty string. The mux would redirect such a path to one without the part, in which
+// another part becomes the id. Other double slashes, such as after a base URL that ends in one, are
+// left to the mux.
 func (h *Handler) emptyPart(r *http.Request) string {
 	if !strings.Contains(r.URL.Path, "//") {
 		return ""
@@ -214,18 +210,16 @@ func (h *Handler) emptyPart(r *http.Request) string {
 	return ""
 }
 
-// endAfterChunks makes a request whose body came in chunks the last of its
-// connection. It may have had a Content-Length too, which net/http drops
-// silently; a proxy that used it sees another end of the request, and what comes
-// after it must not be taken for the next request (RFC 9112, 6.1).
+// endAfterChunks closes the connection after a request with a chunked body. The request may also
+// have had a Content-Length, which net/http drops silently. A proxy that used it sees a different
+// end of the request, and the bytes after it must not count as the next request (RFC 9112, 6.1).
 func endAfterChunks(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		w.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// finish counts the request, and turns a panic into an answer. An answer that
-// has begun can only be cut off.
+// finish counts the request and turns a panic into an answer. It cuts off an answer that has begun.
 func (h *Handler) finish(res *response, begin time.Time) {
 	p := recover()
 	begun := res.status != 0
@@ -240,7 +234,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 	status := res.status
 	switch {
 	case status == 0:
-		status = http.StatusOK // net/http writes it when the handler has not
+		status = http.StatusOK // net/http writes it if the handler did not
 	case res.left && (p == nil || abort):
 		status = errcode.MeaningOf(errcode.CallerGone).HTTP
 	}
@@ -250,7 +244,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 	}
 }
 
-// isAbort tells the panic by which a handler cuts its answer off.
+// isAbort recognizes the panic with which a handler cuts off its answer.
 func isAbort(p any) bool {
 	err, ok := p.(error)
 	return ok && errors.Is(err, http.ErrAbortHandler)
@@ -261,8 +255,8 @@ func (h *Handler) handle(pattern string, serve func(*exchange) error) {
 	h.handleFor(pattern, (*exchange).byKey, serve)
 }
 
-// handleFor mounts a handler that needs a tenant. Its error is the answer, unless
-// it has begun one.
+// handleFor mounts a handler that needs a tenant. An error becomes the answer, unless the handler
+// has begun one.
 func (h *Handler) handleFor(pattern string, identify func(*exchange) (string, error), serve func(*exchange) error) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{response: h.asResponse(w, r), r: r, h: h}
@@ -272,7 +266,7 @@ func (h *Handler) handleFor(pattern string, identify func(*exchange) (string, er
 	})
 }
 
-// asResponse is the response to a request, also behind the mux, which hides our writer's type.
+// asResponse returns w if it is already a *response, as behind the mux, else a new one.
 func (h *Handler) asResponse(w http.ResponseWriter, r *http.Request) *response {
 	if res, ok := w.(*response); ok {
 		return res

@@ -24,7 +24,7 @@ const (
 	pairSecret = "sk-acme-0123456789"
 )
 
-// onlyAPair configures one tenant that has a key pair and no API key.
+// onlyAPair configures one tenant with a key pair and no API key.
 func onlyAPair(c *config.Config) {
 	c.APIKeys = nil
 	andAPair(c)
@@ -34,7 +34,7 @@ func andAPair(c *config.Config) {
 	c.APIKeys = append(c.APIKeys, config.APIKey{Tenant: "acme", AccessKey: pairKey, SecretKey: config.NewSecret(pairSecret)})
 }
 
-// signedBy gives the header that signs a request, and the others that go with it.
+// signedBy returns the headers of a signed request.
 func (w *world) signedBy(signer upstream.Authorizer, method, path, body string) []string {
 	w.T.Helper()
 	r := w.Request(method, path, body)
@@ -52,7 +52,8 @@ func (w *world) signedBy(signer upstream.Authorizer, method, path, body string) 
 	return headers
 }
 
-// TestNoBodyIsReadOfAStranger: an unauthenticated call is refused before its body arrives.
+// TestNoBodyIsReadOfAStranger checks that an unauthenticated call is refused before its body
+// arrives.
 func TestNoBodyIsReadOfAStranger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, andAPair)
@@ -77,8 +78,8 @@ func TestNoBodyIsReadOfAStranger(t *testing.T) {
 	}
 }
 
-// TestABodyThatASignatureCoversHasTheTenantsLimit: it is read before the signature is checked,
-// which may be a stranger's.
+// TestABodyThatASignatureCoversHasTheTenantsLimit checks that the tenant's limit applies to a body
+// that is read before its signature is checked.
 func TestABodyThatASignatureCoversHasTheTenantsLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, andAPair, func(c *config.Config) { c.Limits.Tenant.MaxBodyBytes = 1 << 10 })
@@ -98,7 +99,7 @@ func valueOf(headers []string, name string) string {
 	return ""
 }
 
-// TestAnAPIKeyMayLookLikeASignature: a key that is known is taken for a key.
+// TestAnAPIKeyMayLookLikeASignature checks that a known key counts as a key.
 func TestAnAPIKeyMayLookLikeASignature(t *testing.T) {
 	t.Parallel()
 	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJnYXRld2F5In0.c2lnbmF0dXJl"
@@ -112,8 +113,8 @@ func TestAnAPIKeyMayLookLikeASignature(t *testing.T) {
 	}
 }
 
-// TestSignaturesOpenTheContent: a tenant that has only a key pair reads what the
-// vendors' answers link to.
+// TestSignaturesOpenTheContent checks that a tenant with only a key pair can read the content to
+// which the vendors' answers link.
 func TestSignaturesOpenTheContent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.UpstreamAt(apitest.NewHost(t, apitest.ServeFilm)), onlyAPair)
@@ -150,7 +151,7 @@ func TestSignaturesOpenTheContent(t *testing.T) {
 	if a := w.Get(path); a.Status != http.StatusUnauthorized || a.ErrorCode(t) != "invalid_api_key" {
 		t.Errorf("nobody: %d %s", a.Status, a.Body)
 	}
-	// The other paths take API keys alone, and a signature of another path is none.
+	// Other paths accept only API keys, and a signature is valid for its path alone.
 	for at, signer := range map[string]upstream.Authorizer{
 		"/v1/videos/" + id: kling.NewJWT(pairKey, pairSecret), path + "?index=0": jimeng.NewSigner(pairKey, pairSecret),
 	} {
@@ -160,8 +161,8 @@ func TestSignaturesOpenTheContent(t *testing.T) {
 	}
 }
 
-// TestResultsThatNeedOurKeyAreReplaced: a URL on the origin of an upstream that
-// is called with a key is of no use to a client.
+// TestResultsThatNeedOurKeyAreReplaced checks that URLs at an upstream that needs a key are
+// replaced.
 func TestResultsThatNeedOurKeyAreReplaced(t *testing.T) {
 	t.Parallel()
 	up := apitest.NewHost(t, apitest.ServeFilm)
@@ -195,14 +196,14 @@ func TestResultsThatNeedOurKeyAreReplaced(t *testing.T) {
 	if a := w.Get(apitest.KlingText + "/" + id); strings.Contains(a.Body, up.URL) {
 		t.Errorf("on a vendor's path: %s", a.Body)
 	}
-	// Metadata alone may name it, and a URL of another host stays.
+	// Only the metadata may contain such a URL. URLs of other hosts stay.
 	if a := w.Get("/v1/videos/" + finish(w, `{"url":"`+ours+`"}`, other)); strings.Contains(a.Body, up.URL) {
 		t.Errorf("metadata alone: %s", a.Body)
 	}
 	if a := w.Get("/v1/videos/" + finish(w, `{"url":"`+other+`"}`, other)); strings.Contains(a.Body, "/content") {
 		t.Errorf("of another host: %s", a.Body)
 	}
-	// One that has expired is replaced where there is a copy, in the metadata too.
+	// An expired URL is replaced if there is a copy, in the metadata too.
 	blob, _ := w.archived("copy", apitest.Film)
 	e := w.StartVideo("default", w.NewVideoObject())
 	next, err := task.Completed(core.VideoOf(e), time.Now(), task.Result{
@@ -223,7 +224,7 @@ func TestResultsThatNeedOurKeyAreReplaced(t *testing.T) {
 	}
 }
 
-// TestVendorListReadsOnlyItsPage, however late it is.
+// TestVendorListReadsOnlyItsPage checks that a late page does not read the previous ones.
 func TestVendorListReadsOnlyItsPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -253,7 +254,7 @@ func TestVendorListReadsOnlyItsPage(t *testing.T) {
 	}
 }
 
-// TestNoIDOfAPathIsEchoed in a header, unless there is such a task.
+// TestNoIDOfAPathIsEchoed checks that a path's id appears in a header only if the task exists.
 func TestNoIDOfAPathIsEchoed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -267,8 +268,8 @@ func TestNoIDOfAPathIsEchoed(t *testing.T) {
 	}
 }
 
-// TestOneKeyNamesATask: with two of them a query by the vendor's own id would not
-// find the task.
+// TestOneKeyNamesATask checks that a request with two unrelated ids is rejected: a query by the
+// vendor's id would not find its task.
 func TestOneKeyNamesATask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -290,7 +291,7 @@ func TestOneKeyNamesATask(t *testing.T) {
 	}
 }
 
-// TestListGoesOnAfterAnErasedTask, as when a client erases what it has listed.
+// TestListGoesOnAfterAnErasedTask checks that a client can erase the tasks it lists and continue.
 func TestListGoesOnAfterAnErasedTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// FuzzPrefersAsync: the preference is found wherever it is alone, and only
-// there.
+// FuzzPrefersAsync checks that the preference is found exactly as a separate token.
 func FuzzPrefersAsync(f *testing.F) {
 	for _, seed := range []string{"", "respond-async", "RESPOND-ASYNC;wait=5", "wait=5, respond-async", "respond-asynchronously", "x;respond-async", "\"respond-async\"", ",,;;,", "respond-async=1", " respond-async\t;"} {
 		f.Add(seed)
@@ -26,8 +25,7 @@ func FuzzPrefersAsync(f *testing.F) {
 	})
 }
 
-// FuzzCheckMediaType: a media type is JSON, or an error that says so and is fit
-// for an answer.
+// FuzzCheckMediaType checks that a media type is JSON or rejected with a valid error.
 func FuzzCheckMediaType(f *testing.F) {
 	for _, seed := range []string{"", "application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json", "text/json", "application/json;;", "application/json, x", "multipart/form-data; boundary=x", "\xff", strings.Repeat("a", 5000)} {
 		f.Add(seed)
@@ -44,7 +42,7 @@ func FuzzCheckMediaType(f *testing.F) {
 	})
 }
 
-// FuzzNumber: a query's number is within its bounds, or refused.
+// FuzzNumber checks that a number is within its bounds or rejected.
 func FuzzNumber(f *testing.F) {
 	for _, seed := range []string{"", "0", "1", "100", "101", "-1", "+1", "1e3", "0x1", " 1", "٣", "9223372036854775808", "1_0"} {
 		f.Add(seed)

@@ -2,18 +2,16 @@ package httpapi
 
 import "github.com/genbus/genbus/internal/upstream/registry"
 
-// byKey finds the tenant by an API key.
 func (x *exchange) byKey() (string, error) {
 	return x.h.core.Callers.Tenant(x.r.Header.Get("Authorization"))
 }
 
-// byOperatorKey finds the operator by a key.
 func (x *exchange) byOperatorKey() (string, error) {
-	return x.h.core.Callers.Operator(x.r.Header.Get("Authorization"), false) // the method itself is asked for behind the gateway
+	return x.h.core.Callers.Operator(x.r.Header.Get("Authorization"), false) // the gRPC interceptor checks the method
 }
 
-// byKeyOrSignature is byKey, but takes a vendor's signature of a request without
-// a body too: a tenant may have only a key pair.
+// byKeyOrSignature identifies the tenant by an API key, or by a vendor's signature of a request
+// without a body, because a tenant may have only a key pair.
 func (x *exchange) byKeyOrSignature() (string, error) {
 	tenant, err := x.byKey()
 	if err == nil {

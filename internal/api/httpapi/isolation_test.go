@@ -16,27 +16,25 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// call is one HTTP request.
 type call struct {
 	method, path, body string
 	headers            []string
 }
 
-// isolation says how a path keeps tenants apart. A path without a row fails
-// TestTenantsAreApartOnEveryPath: so does one whose row is empty.
+// isolation says how a path separates tenants. TestTenantsAreApartOnEveryPath fails for a path
+// without a row or with an empty one.
 type isolation struct {
-	// about are calls about a job by its id: they are answered as for an id that
-	// never was.
+	// about returns calls about a job id. Another tenant gets the same answers as for an id that
+	// never existed.
 	about func(id string) []call
-	// makes are calls that name their request {name}: each tenant that sends one has a
-	// job of its own.
+	// makes are calls with the request id {name}. Each tenant that sends one gets a separate job.
 	makes []call
-	kind  subject.Kind // of what makes makes
-	// shows are calls that list: they show nothing of acme.
+	kind  subject.Kind // kind of the jobs that makes creates
+	// shows returns calls that list. They show nothing about acme.
 	shows func(w *tenancy) []call
-	// operators is a call for operators, about acme's: tenants get no answer.
+	// operators returns a call of operators about acme. Tenants get no answer.
 	operators func(w *tenancy) call
-	// open needs no key, and shows nothing of any tenant.
+	// open paths need no key and show nothing about any tenant.
 	open bool
 }
 
@@ -60,8 +58,8 @@ func makes(kind subject.Kind, path, body string, headers ...string) isolation {
 	return isolation{kind: kind, makes: []call{{method: http.MethodPost, path: path, body: body, headers: headers}}}
 }
 
-// forOperators is a call of an operators' path about acme's job, and its letter. What an operator is
-// answered there is TestEveryOperationAnswersAsDocumented's to check.
+// forOperators returns a call of an operator path about acme's job and dead letter.
+// TestEveryOperationAnswersAsDocumented checks the answers for operators.
 func forOperators(pattern string) isolation {
 	method, path, _ := strings.Cut(pattern, " ")
 	return isolation{operators: func(w *tenancy) call {
@@ -105,7 +103,7 @@ var jimengRow = isolation{
 	},
 }
 
-// isolations is the table: every path that is mounted, and no other.
+// isolations returns the rows of exactly the mounted paths.
 func isolations() map[string]isolation {
 	const (
 		typed     = `{"request_id":"{name}","video":{"model":"sandbox-video","prompt":"a cat"}}`
@@ -151,8 +149,8 @@ func isolations() map[string]isolation {
 	return rows
 }
 
-// TestTenantsAreApartOnEveryPath: globex knows the ids of acme's jobs and the names
-// of its requests, and gets no other answers than for invented ones.
+// TestTenantsAreApartOnEveryPath checks that globex, which knows acme's job ids and request ids,
+// gets the same answers as for invented ones.
 func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	t.Parallel()
 	w := newTenancy(t)
@@ -185,13 +183,12 @@ func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	w.checkOwner(t, rows)
 }
 
-// send makes a call. The call's own id is fixed, so that answers can be compared.
+// send makes a call with a fixed request id, so that answers can be compared.
 func (w *tenancy) send(c call, headers []string) apitest.Answer {
 	w.T.Helper()
 	return w.Do(c.method, c.path, c.body, append(append([]string{"X-Request-Id", "call-1"}, c.headers...), headers...)...)
 }
 
-// every gives all calls of a row.
 func (w *tenancy) every(row isolation) []call {
 	out := slices.Clone(row.makes)
 	if row.about != nil {
@@ -203,8 +200,8 @@ func (w *tenancy) every(row isolation) []call {
 	return out
 }
 
-// checkKeys: without a key, with an unknown one and with an operator's, no call is
-// served.
+// checkKeys checks that no call is served without a key, with an unknown key or with an operator
+// key.
 func (w *tenancy) checkKeys(t *testing.T, pattern string, row isolation) {
 	t.Helper()
 	for _, c := range w.every(row) {
@@ -218,7 +215,7 @@ func (w *tenancy) checkKeys(t *testing.T, pattern string, row isolation) {
 	}
 }
 
-// checkOperators: no tenant's key opens a path for operators, not even that of the job's
+// checkOperators checks that no tenant key opens an operator path, not even the key of the job's
 // tenant.
 func (w *tenancy) checkOperators(t *testing.T, pattern string, row isolation) {
 	t.Helper()
@@ -257,7 +254,7 @@ func (w *tenancy) checkAbout(t *testing.T, pattern string, row isolation) {
 	}
 }
 
-// seen is what a client sees of an answer, but for ids.
+// seen returns the visible parts of an answer without ids.
 func seen(a apitest.Answer) map[string]string {
 	out := map[string]string{"body": apitest.AnyID.ReplaceAllString(a.Body, "ID"), "status": http.StatusText(a.Status)}
 	for name, values := range a.Header {
@@ -268,8 +265,8 @@ func seen(a apitest.Answer) map[string]string {
 	return out
 }
 
-// checkMakes: the same request of two tenants is two jobs, and that of one tenant
-// again is its own.
+// checkMakes checks that the same request of two tenants makes two jobs, and that a repeat returns
+// the tenant's job.
 func (w *tenancy) checkMakes(t *testing.T, pattern string, row isolation) {
 	t.Helper()
 	for _, c := range row.makes {
@@ -284,7 +281,7 @@ func (w *tenancy) checkMakes(t *testing.T, pattern string, row isolation) {
 	}
 }
 
-// as names the request.
+// as sets the request id.
 func (c call) as(name string) call {
 	c.body, c.headers = strings.ReplaceAll(c.body, "{name}", name), slices.Clone(c.headers)
 	for i := range c.headers {
@@ -317,15 +314,15 @@ func (w *tenancy) checkShows(t *testing.T, pattern string, row isolation) {
 		if row.open {
 			headers = nil
 		}
-		// What is refused may name what was asked for.
+		// A refusal may repeat the request's parameters.
 		if a := w.send(c, headers); a.Status == http.StatusOK && w.Tells(a.Body) {
 			t.Errorf("%s %s shows acme's: %s", pattern, c.path, a.Body)
 		}
 	}
 }
 
-// checkOwner makes sure that the rows ask for what is there: acme itself finds
-// each of its jobs by the calls that told globex nothing. Erasing comes last.
+// checkOwner checks that the calls of the rows do find jobs: acme finds each of its jobs by the
+// calls that told globex nothing. Erasing comes last.
 func (w *tenancy) checkOwner(t *testing.T, rows map[string]isolation) {
 	t.Helper()
 	(&world{w.World}).letGo()

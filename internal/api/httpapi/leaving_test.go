@@ -10,7 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// TestWhoLeavesIsNoFailure, on any path on which jobs come in.
+// TestWhoLeavesIsNoFailure checks that a client that leaves does not count as a failure, on all
+// paths that accept jobs.
 func TestWhoLeavesIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// linked is the task as an answer shows it: where a result has no URL that
-// works, as when it is only read by the task's id or with the upstream's key, it
-// gets that of its content here, which needs the caller's own key.
+// linked returns the task with usable result URLs. A result without one, for example because its
+// URL needs the upstream key, gets the URL of its content here, which needs the caller's key.
 func (x *exchange) linked(t *genbusv1.VideoTask) *genbusv1.VideoTask {
 	if t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return t
@@ -35,15 +34,15 @@ func (x *exchange) linked(t *genbusv1.VideoTask) *genbusv1.VideoTask {
 	return out
 }
 
-// works reports whether a result's own URL may still be used, without a key. One
-// that has expired is only replaced where there is a copy.
+// works reports whether a result's URL can be used without a key. An expired URL counts as unusable
+// only if there is a copy.
 func (x *exchange) works(t *genbusv1.VideoTask, v *genbusv1.Video) bool {
 	replaced := v.GetArchived() != nil && v.GetExpiresAt() != nil && time.Now().After(v.GetExpiresAt().AsTime())
 	return v.GetUrl() != "" && !replaced && !x.h.routeTable.NeedsKey(t, v.GetUrl())
 }
 
-// linkMetadata does the same in out for the URL that gateways put into the
-// metadata. It is mostly that of a result, whose new one it gets too.
+// linkMetadata replaces the URL that gateways put into the metadata. It usually equals a result's
+// URL and then gets the same new URL.
 func (x *exchange) linkMetadata(t, out *genbusv1.VideoTask) {
 	metadata := body.Trusted(t.GetMetadataJson())
 	url := metadata.Text("url")

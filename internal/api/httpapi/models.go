@@ -11,12 +11,12 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// listModels is GET /v1/models.
+// listModels serves GET /v1/models.
 func (h *Handler) listModels(x *exchange) error {
 	return x.json(http.StatusOK, body.ModelListJSON(h.publicModels(x)))
 }
 
-// getModel is GET /v1/models/{model...}; a model's id may hold slashes.
+// getModel serves GET /v1/models/{model...}. A model id may contain slashes.
 func (h *Handler) getModel(x *exchange) error {
 	models, id := h.publicModels(x), x.r.PathValue("model")
 	i := slices.IndexFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == id })
@@ -26,9 +26,9 @@ func (h *Handler) getModel(x *exchange) error {
 	return x.json(http.StatusOK, body.ModelJSON(models[i]))
 }
 
-// publicModels lists each id once: this interface does not tell kinds apart. One
-// that a video route serves is shown as a video, with its protocol; an upstream
-// does not say what its models are, so that a catch-all chat route lists it too.
+// publicModels lists each id once, because this interface does not distinguish kinds. An id that a
+// video route serves appears as a video with its protocol. Upstreams do not tell the kinds of their
+// models, so a catch-all chat route lists it too.
 func (h *Handler) publicModels(x *exchange) []*genbusv1.Model {
 	models := h.routeTable.Models(x.ctx(), "")
 	slices.SortStableFunc(models, func(a, b *genbusv1.Model) int {

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// sdk is the public client, unchanged.
+// sdk returns the unchanged public client.
 func (w *world) sdk(opts ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(w.HTTP.URL + "/v1/"), option.WithAPIKey("key-acme"), option.WithHTTPClient(w.Client), option.WithMaxRetries(0),
@@ -75,8 +75,8 @@ func TestOpenAIErrors(t *testing.T) {
 	}
 }
 
-// TestOpenAIWaits: the upstream's own words are for the chat that it said them to;
-// the next one is told in ours that it waits.
+// TestOpenAIWaits checks that only the chat whose upstream call failed gets the upstream's message;
+// the next one gets genbus's.
 func TestOpenAIWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)
@@ -98,7 +98,7 @@ func checkAPIError(t *testing.T, err error, status int, code, kind string) {
 	}
 }
 
-// TestOpenAIRetries: the SDK obeys Retry-After and comes again.
+// TestOpenAIRetries checks that the SDK obeys Retry-After and retries.
 func TestOpenAIRetries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)
@@ -111,7 +111,7 @@ func TestOpenAIRetries(t *testing.T) {
 	}
 }
 
-// TestOpenAIStreamThatBreaks: the error block is an error of the SDK.
+// TestOpenAIStreamThatBreaks checks that the SDK reports the error block.
 func TestOpenAIStreamThatBreaks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)

@@ -17,7 +17,7 @@ import (
 
 const operatorPrefix = "/genbus/v1/operator/"
 
-// operatorCalls calls every operators' path about things that do not exist.
+// operatorCalls returns a call of every operator path about something that does not exist.
 func (w *world) operatorCalls() (out []call) {
 	w.T.Helper()
 	fill := strings.NewReplacer("{id}", apitest.Never("video_"), "{sequence}", "1000", "{kind}", "video", "{name}", "none")
@@ -44,12 +44,13 @@ func (w *world) operatorCalls() (out []call) {
 	return out
 }
 
-// TestOperatorPathsAreForOperators is grpcapi's TestOperatorMethodsAreForOperators by HTTP.
+// TestOperatorPathsAreForOperators checks every operator path with every kind of key, like
+// TestOperatorMethodsAreForOperators in grpcapi.
 func TestOperatorPathsAreForOperators(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config []func(*config.Config)
-		want   map[string]string // by key: the code of the refusal, empty for none
+		want   map[string]string // code of the refusal by key, or empty
 	}{
 		"no operator": {
 			[]func(*config.Config){apitest.TwoTenants},
@@ -77,7 +78,6 @@ func TestOperatorPathsAreForOperators(t *testing.T) {
 	}
 }
 
-// bearing is headers with a key; an empty one sends none.
 func bearing(key string) []string {
 	if key == "" {
 		return nil
@@ -91,7 +91,7 @@ func checkOperatorAnswer(t *testing.T, c call, key, want string, a apitest.Answe
 	asks := a.Header.Get("Www-Authenticate") == "Bearer"
 	switch want {
 	case "":
-		// Only the service knows that there is no such thing: the mux's 404 and 405 have other codes.
+		// Only the service knows that these do not exist. The mux's 404 and 405 have other codes.
 		if a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || a.Status >= 500 || slices.Contains([]string{"not_found", "method_not_allowed"}, code) {
 			t.Errorf("%s %s as operator: %d %s", c.method, c.path, a.Status, a.Body)
 		}
@@ -110,7 +110,8 @@ func checkOperatorAnswer(t *testing.T, c call, key, want string, a apitest.Answe
 	}
 }
 
-// TestNoBodyOfAnOperatorsPathIsReadOfOthers: a call is refused before its body arrives.
+// TestNoBodyOfAnOperatorsPathIsReadOfOthers checks that other callers are refused before the body
+// arrives.
 func TestNoBodyOfAnOperatorsPathIsReadOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
@@ -127,7 +128,6 @@ func TestNoBodyOfAnOperatorsPathIsReadOfOthers(t *testing.T) {
 	}
 }
 
-// operator calls as an operator, and expects a status.
 func (w *world) operator(method, path, body string, status int) map[string]any {
 	w.T.Helper()
 	a := w.Do(method, operatorPrefix+path, body, apitest.ByOperator...)
@@ -137,7 +137,7 @@ func (w *world) operator(method, path, body string, status int) map[string]any {
 	return a.JSON(w.T)
 }
 
-// in is a member of nested JSON objects; nil for none.
+// in returns a member of nested JSON objects, or nil.
 func in(v any, names ...string) any {
 	for _, name := range names {
 		m, _ := v.(map[string]any)
@@ -146,7 +146,6 @@ func in(v any, names ...string) any {
 	return v
 }
 
-// listed are the ids of the jobs in a page.
 func listed(page map[string]any) (ids []string) {
 	jobs, _ := page["jobs"].([]any)
 	for _, j := range jobs {
@@ -158,7 +157,7 @@ func listed(page map[string]any) (ids []string) {
 func TestOperatorListsJobsByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
-	var want []string // the newest first
+	var want []string // newest first
 	for _, labels := range []string{"team=a,film=1", "team=a,film=2", "team=a,film=1", "team=a,film=1"} {
 		want = append([]string{w.CreateVideo("Authorization", "Bearer key-acme", "Genbus-Labels", labels)}, want...)
 	}
@@ -205,8 +204,8 @@ func TestOperatorListsJobsByHTTP(t *testing.T) {
 	}
 }
 
-// TestOperatorReadsAndEndsJobsByHTTP: a job is found by a request id that holds what a path
-// must escape.
+// TestOperatorReadsAndEndsJobsByHTTP checks that a job is found by a request id that must be
+// escaped in a path.
 func TestOperatorReadsAndEndsJobsByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
@@ -252,8 +251,8 @@ func TestOperatorReadsAndEndsJobsByHTTP(t *testing.T) {
 	}
 }
 
-// escaped is a name as one segment of a path. A client's library would take .. for the
-// folder above.
+// escaped escapes a name as one path segment. It escapes "..", which a client's library would
+// resolve.
 func escaped(name string) string {
 	if strings.Trim(name, ".") == "" {
 		return strings.ReplaceAll(name, ".", "%2E")
@@ -279,7 +278,8 @@ func TestOperatorSettlesLettersByHTTP(t *testing.T) {
 	if id := redriven.JSON(t)["id"]; redriven.Status != http.StatusOK || id == "" || redriven.Header.Get("Genbus-Job-Id") != id {
 		t.Errorf("redrive: %d %v %s", redriven.Status, redriven.Header, redriven.Body)
 	}
-	// Another task's id than the letter's. An unknown field is refused: nothing happens.
+	// Attach to another task than the dead letter's. An unknown field is rejected and changes
+	// nothing.
 	w.operator(http.MethodPost, two+"/attach", `{"task":"up_2"}`, 400)
 	attached := w.operator(http.MethodPost, two+"/attach", `{"upstream_task_id":"up_2"}`, 200)
 	if got := w.operator(http.MethodGet, fmt.Sprint("jobs/", attached["id"]), "", 200); in(got, "job", "upstream_task_id") != "up_2" {
@@ -315,7 +315,7 @@ func TestOperatorPausesByHTTP(t *testing.T) {
 	if r := w.operator(http.MethodPost, route+"/pause", "", 200); in(r, "route", "paused") != true || !slices.Equal(paused(), []string{config.SandboxVideoRoute}) {
 		t.Errorf("paused: %v", r)
 	}
-	// A field that is not known is not taken for a trial.
+	// An unknown field does not count as a dry run.
 	w.operator(http.MethodPost, route+"/resume", `{"dry_run":true}`, 400)
 	if r := w.operator(http.MethodPost, route+"/resume", `{}`, 200); in(r, "route", "paused") != nil || paused() != nil {
 		t.Errorf("resumed: %v", r)
@@ -332,7 +332,8 @@ func TestOperatorPausesByHTTP(t *testing.T) {
 	}
 }
 
-// TestOperatorSettlesOrphansByHTTP: internal/operator tests what becomes of jobs.
+// TestOperatorSettlesOrphansByHTTP checks the HTTP interface. Tests in internal/operator cover the
+// jobs.
 func TestOperatorSettlesOrphansByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
@@ -356,8 +357,8 @@ func TestOperatorSettlesOrphansByHTTP(t *testing.T) {
 	}
 }
 
-// TestOperatorBodies are read within the limits of all, and not within those of a tenant who
-// has the operator's name. No rate limit counts operators.
+// TestOperatorBodies checks that http.max_body_bytes limits operators, not the limits of a tenant
+// with the operator's name, and that no rate limit counts them.
 func TestOperatorBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, func(c *config.Config) {
@@ -373,7 +374,7 @@ func TestOperatorBodies(t *testing.T) {
 		status  int
 		code    string
 	}{
-		"fits":             {`{"name":"` + strings.Repeat("x", 3<<10) + `"}`, nil, 200, ""}, // the path's name counts
+		"fits":             {`{"name":"` + strings.Repeat("x", 3<<10) + `"}`, nil, 200, ""}, // the path's name applies
 		"no body":          {``, nil, 200, ""},
 		"too large":        {`{"name":"` + strings.Repeat("x", 4<<10) + `"}`, nil, 413, "body_too_large"},
 		"a form":           {`a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},

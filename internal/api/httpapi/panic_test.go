@@ -13,7 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestPanicInTheMiddleOfAnAnswer: the client must not take a part for the whole.
+// TestPanicInTheMiddleOfAnAnswer checks that the client of a panicking call does not take a partial
+// answer for a whole one.
 func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

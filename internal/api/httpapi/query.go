@@ -15,10 +15,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// queriesOf gives the query parameters of the paths under /genbus/v1 that read, by pattern; those
-// that write take none, but for a DELETE, which has no body in which it could name a job's kind
-// and tenant. Another parameter is refused: without that, a mistyped filter lists everything, and a
-// mistyped dry_run erases. The paths that imitate others take what their clients send.
+// queriesOf returns the query parameters by pattern of the paths under /genbus/v1. Reading paths
+// take the fields of their requests; writing paths take none, except a DELETE, whose job's kind and
+// tenant cannot come in a body. Other parameters are rejected: otherwise a mistyped filter lists
+// everything, and a mistyped dry_run erases. Paths that imitate other interfaces accept what their
+// clients send.
 func queriesOf(rules []rule) map[string]parameters {
 	queries := map[string]parameters{
 		"GET /genbus/v1/videos/{id}/events":  {names: []string{"after_version"}},
@@ -33,14 +34,14 @@ func queriesOf(rules []rule) map[string]parameters {
 	return queries
 }
 
-// parameters are what a path takes in its query.
+// parameters are the query parameters of a path.
 type parameters struct {
 	names []string
-	// request is the message whose fields they are; nil where a handler of ours reads them.
+	// request is the message with these fields; nil if our handler reads them.
 	request protoreflect.MessageType
 }
 
-// of are the fields of a request, without those that the path has.
+// of returns the fields of a request that are not in the path.
 func of(request protoreflect.MessageType, inPath ...string) parameters {
 	p := parameters{request: request}
 	fields := p.request.Descriptor().Fields()
@@ -52,7 +53,7 @@ func of(request protoreflect.MessageType, inPath ...string) parameters {
 	return p
 }
 
-// wrong says what is wrong with a parameter; nothing where the path takes it.
+// wrong describes the error of a parameter, or returns an empty string if the path accepts it.
 func (p parameters) wrong(name string, values []string) string {
 	first, rest, nested := strings.Cut(name, ".")
 	switch {
@@ -77,7 +78,7 @@ func (p parameters) wrong(name string, values []string) string {
 			return p.unknown()
 		}
 	}
-	// The gateway's own reading decides, so that what it takes is not refused here.
+	// The gateway's parser decides, so that nothing it accepts is rejected here.
 	if runtime.PopulateQueryParameters(p.request.New().Interface(), url.Values{name: values}, utilities.NewDoubleArray(nil)) == nil {
 		return ""
 	}
@@ -91,7 +92,7 @@ func (p parameters) unknown() string {
 	return "is unknown; use one of " + strings.Join(p.names, ", ")
 }
 
-// fieldNamed finds a field as the gateway does: by its name, or by its JSON name (pageSize).
+// fieldNamed finds a field like the gateway: by its name or its JSON name (pageSize).
 func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := m.Fields().ByName(protoreflect.Name(name)); f != nil {
 		return f
@@ -99,15 +100,15 @@ func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return m.Fields().ByJSONName(name)
 }
 
-// ruleOf is what the value of a parameter must be.
+// ruleOf describes valid values of a parameter.
 func ruleOf(f protoreflect.FieldDescriptor) string {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
 		return "must be true or false"
 	case protoreflect.EnumKind:
-		return core.StatusRule // no other enum is a parameter
+		return core.StatusRule // the only enum among the parameters
 	case protoreflect.MessageKind:
-		return "must be a time such as 2026-01-31T12:00:00Z" // no other message is
+		return "must be a time such as 2026-01-31T12:00:00Z" // the only message among the parameters
 	case protoreflect.Int32Kind:
 		return "must be an integer from 0 to 2147483647"
 	case protoreflect.Uint64Kind:
@@ -117,13 +118,13 @@ func ruleOf(f protoreflect.FieldDescriptor) string {
 	}
 }
 
-// mustBe is the violation of a parameter whose value breaks a rule.
+// mustBe describes a parameter whose value breaks a rule.
 func mustBe(rule, value string) string {
 	return fmt.Sprintf("%s, not %q", rule, errcode.Clip(value, 64))
 }
 
-// checkQuery refuses query parameters that the path does not know or that are not UTF-8, and
-// values that are none: the gateway would answer with the text of a parser.
+// checkQuery rejects query parameters that the path does not know, that are not UTF-8, or whose
+// values are invalid. The gateway would answer with the text of a parser.
 func (x *exchange) checkQuery() error {
 	_, path, _ := strings.Cut(x.r.Pattern, " ")
 	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
@@ -143,5 +144,5 @@ func (x *exchange) checkQuery() error {
 	return errcode.Invalid(wrong[:min(len(wrong), maxUnknown)])
 }
 
-// maxUnknown bounds the parameters that one refusal names.
+// maxUnknown bounds the parameters that an error names.
 const maxUnknown = 10

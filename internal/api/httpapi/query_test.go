@@ -14,7 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// TestQueriesAreKnown, of the generated paths and of ours alike.
+// TestQueriesAreKnown checks that unknown query parameters are rejected on generated paths and on
+// ours.
 func TestQueriesAreKnown(t *testing.T) {
 	t.Parallel()
 	h := &Handler{queries: queriesOf(readsRules(t))}
@@ -89,8 +90,8 @@ func TestQueriesAreKnown(t *testing.T) {
 	}
 }
 
-// TestValuesOfQueriesAreExplained: the answer names the parameter, the value and what is wanted, and
-// no parser.
+// TestValuesOfQueriesAreExplained checks that the error names the parameter, its value and the
+// rule.
 func TestValuesOfQueriesAreExplained(t *testing.T) {
 	t.Parallel()
 	h := &Handler{queries: queriesOf(readsRules(t))}
@@ -132,7 +133,8 @@ func TestValuesOfQueriesAreExplained(t *testing.T) {
 	}
 }
 
-// TestEveryReadingPathHasItsQuery: what is mounted under /genbus/v1 and has no body.
+// TestEveryReadingPathHasItsQuery checks that exactly the paths under /genbus/v1 without a body
+// have query parameters.
 func TestEveryReadingPathHasItsQuery(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
@@ -150,7 +152,8 @@ func TestEveryReadingPathHasItsQuery(t *testing.T) {
 	}
 }
 
-// TestQueriesAreDocumented: the document has the parameters that a path knows, and no other.
+// TestQueriesAreDocumented checks that the document lists exactly the parameters that a path
+// accepts.
 func TestQueriesAreDocumented(t *testing.T) {
 	t.Parallel()
 	raw, err := contract.OpenAPI(contract.Options{})
@@ -181,7 +184,6 @@ func TestQueriesAreDocumented(t *testing.T) {
 	}
 }
 
-// readsRules returns the rules of http.yaml.
 func readsRules(t testing.TB) []rule {
 	t.Helper()
 	rules, err := readRules()

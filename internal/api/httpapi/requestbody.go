@@ -11,12 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxFirstAlloc bounds what a mere Content-Length makes us allocate.
+// maxFirstAlloc bounds the allocation for a mere Content-Length.
 const maxFirstAlloc = 1 << 20
 
-// body reads the whole body of a JSON request. It is read before anything is
-// forwarded: an upstream that answers at once breaks a request that is still
-// being sent.
+// body reads the whole body of a JSON request before anything is forwarded: an upstream that
+// answers at once breaks a request that is still being sent.
 func (x *exchange) body() ([]byte, error) { return x.bodyUpTo(x.bodyLimit()) }
 
 func (x *exchange) bodyUpTo(limit int64) ([]byte, error) {
@@ -34,13 +33,13 @@ func (x *exchange) bodyUpTo(limit int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// bodyLimit is the longest body that is read, in bytes. That of the tenant is judged by
-// admission, which knows whether the request was accepted before.
+// bodyLimit returns the largest body that is read, in bytes. Admission checks the tenant's limit,
+// because it knows whether the request was accepted before.
 func (x *exchange) bodyLimit() int64 { return int64(x.h.cfg.Now().HTTP.MaxBodyBytes) }
 
-// expectBody bounds the arrival of a request's body, whether or not anybody
-// reads it: net/http waits for the rest of one before it answers. It lifts the
-// deadline itself once the body is there, and watches for the client's end.
+// expectBody bounds the arrival of a request's body even if no handler reads it, because net/http
+// waits for the rest before it answers. Once the body has arrived, net/http itself removes the
+// deadline and watches for the client's end.
 func (h *Handler) expectBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body != http.NoBody {
 		// A writer without deadlines (a test's recorder) has no network to wait for.
@@ -48,9 +47,8 @@ func (h *Handler) expectBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unreadBody is what a body that cannot be read to its end is called, whether its
-// framing is broken, it was cut off, or it did not come in time: its sender's fault
-// on every path.
+// unreadBody returns the error for a body with broken framing, one that was cut off, or one that
+// came too late. It is the sender's fault on every path.
 func unreadBody(err error, limit int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {

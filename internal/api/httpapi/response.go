@@ -8,24 +8,23 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// response remembers the status of an answer, bounds each of its writes, and writes the mux's
-// own 404 and 405 as the error envelope.
+// response remembers the status of an answer, bounds each write, and replaces the mux's 404 and 405
+// with the error envelope.
 type response struct {
 	http.ResponseWriter
 	r       *http.Request
 	timeout time.Duration // of one write
 	status  int
-	// left is true when the client had gone by the time of an answer that says that
-	// we failed.
+	// left is set if the client had left before an answer that reports our failure.
 	left bool
-	// replaced is true when the mux's text was replaced and its body is dropped.
+	// replaced is set if the mux's text was replaced, so that its body is dropped.
 	replaced bool
 }
 
 // Unwrap lets http.ResponseController find Flush and the deadlines.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// arm bounds the next write.
+// arm sets the deadline of the next write.
 func (w *response) arm() {
 	// A writer without deadlines (a test's recorder) has no network to wait for.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
@@ -36,7 +35,7 @@ func (w *response) WriteHeader(status int) {
 	if w.status != 0 {
 		return
 	}
-	// The mux leaves the pattern empty when nothing matched; Allow is set by then.
+	// The mux leaves the pattern empty if nothing matched, and has already set Allow.
 	if w.r.Pattern == "" {
 		if f := unmatched(status, w.r, w.Header().Get("Allow")); f != nil {
 			w.replaced = true
@@ -49,7 +48,6 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes the body.
 func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -61,8 +59,8 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// unmatched is our error for an answer of the mux itself; nil for its redirects. allow are
-// the methods of the path.
+// unmatched returns our error for an answer of the mux itself, or nil for its redirects. allow
+// lists the methods of the path.
 func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 	switch status {
 	case http.StatusNotFound:
@@ -77,7 +75,7 @@ func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 	}
 }
 
-// plain writes past the replacement.
+// plain writes without replacement.
 type plain struct{ w *response }
 
 func (p plain) Header() http.Header { return p.w.Header() }

@@ -10,7 +10,6 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// keepRequests has all routes keep requests, and operators read them.
 func keepRequests(c *config.Config) {
 	c.OperatorsReadBodies = true
 	for i := range c.Routes {
@@ -18,7 +17,7 @@ func keepRequests(c *config.Config) {
 	}
 }
 
-// TestOperatorRetriesByHTTP: what is read of a job can be edited, and submitted.
+// TestOperatorRetriesByHTTP checks that the request read from a job can be edited and submitted.
 func TestOperatorRetriesByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, keepRequests)

@@ -13,28 +13,25 @@ import (
 	contract "github.com/genbus/genbus/proto"
 )
 
-// operatorPrefix begins the paths that need an operator's key.
+// operatorPrefix is the prefix of paths that need an operator key.
 const operatorPrefix = "/genbus/v1/operator/"
 
 // rule is a rule of proto/genbus/v1/http.yaml: a path that the generated gateway serves.
 type rule struct {
 	method, path string
-	// request is the message that the path makes; body says that it comes in the body, and not in
-	// the query.
+	// request is the message of the path. body tells whether it comes in the body or the query.
 	request protoreflect.MessageType
 	body    bool
 }
 
-// pattern returns the pattern of the rule for a http.ServeMux.
 func (r rule) pattern() string { return r.method + " " + r.path }
 
-// forOperators reports whether the path needs an operator's key.
 func (r rule) forOperators() bool { return strings.HasPrefix(r.path, operatorPrefix) }
 
-// inPath finds the fields of a request that are in its path.
+// inPath matches request fields in a path.
 var inPath = regexp.MustCompile(`\{(\w+)\}`)
 
-// query returns the parameters of the path: the fields of the request that are not in the path.
+// query returns the path's query parameters: the request fields that are not in the path.
 func (r rule) query() parameters {
 	var names []string
 	for _, match := range inPath.FindAllStringSubmatch(r.path, -1) {
@@ -43,7 +40,7 @@ func (r rule) query() parameters {
 	return of(r.request, names...)
 }
 
-// readRules reads http.yaml. The error says which rule names no method of the contract.
+// readRules reads http.yaml. An error names a rule without a method of the contract.
 func readRules() ([]rule, error) {
 	var file struct {
 		HTTP struct {

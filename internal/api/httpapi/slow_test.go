@@ -15,11 +15,12 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// TestHTTPClientThatDoesNotRead is cut off, and its upstream call ends.
+// TestHTTPClientThatDoesNotRead checks that a client that does not read is cut off and its upstream
+// call ends.
 func TestHTTPClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Core.WriteTimeout = 2 * time.Second // longer than the machine may stand still within a write
+	w.Core.WriteTimeout = 2 * time.Second // longer than the machine may stall within a write
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +41,8 @@ func TestHTTPClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestNoAnswerWaitsForItsReader: a client that asks many times and reads nothing is cut off,
-// whatever it asks for.
+// TestNoAnswerWaitsForItsReader checks that a client that sends many requests and reads nothing is
+// cut off, on every path.
 func TestNoAnswerWaitsForItsReader(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/openapi.json", "/metrics", "/healthz", "/nowhere", "/v1//events", "/v1/models", "/genbus/v1/models"} {

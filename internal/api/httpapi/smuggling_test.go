@@ -21,8 +21,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// raw sends bytes on a connection of their own, and gives the statuses of all
-// answers until the server closes it: closed is false where it does not.
+// raw sends bytes on a new connection and returns the statuses of all answers. closed is false if
+// the server does not close the connection.
 func (w *world) raw(text string) (statuses []int, closed bool) {
 	w.T.Helper()
 	conn := apitest.Must[net.Conn](w.T)(net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://")))
@@ -48,8 +48,8 @@ func (w *world) raw(text string) (statuses []int, closed bool) {
 	}
 }
 
-// TestNoRequestHidesInAnother: where a proxy in front and genbus could see the end
-// of a request in two places, genbus refuses it, or reads nothing after it.
+// TestNoRequestHidesInAnother checks requests whose end a proxy may see elsewhere: genbus refuses
+// them or reads nothing after them.
 func TestNoRequestHidesInAnother(t *testing.T) {
 	t.Parallel()
 	const hidden = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -85,14 +85,14 @@ func TestNoRequestHidesInAnother(t *testing.T) {
 			}
 		})
 	}
-	// What is behind the length that was told is the next request, as it should be.
+	// The bytes after the announced length are the next request.
 	if statuses, _ := w.raw("GET /v1/models HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(len(hidden)) + "\r\n\r\n" + hidden + last); !slices.Equal(statuses, []int{200, 200}) {
 		t.Errorf("a body of a GET, and another request: %v", statuses)
 	}
 }
 
-// TestHeadersOfCallersStayHere: an upstream gets what genbus says, and nothing of
-// the caller's but the body.
+// TestHeadersOfCallersStayHere checks that an upstream gets the caller's body and none of its
+// headers.
 func TestHeadersOfCallersStayHere(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -124,8 +124,8 @@ func TestHeadersOfCallersStayHere(t *testing.T) {
 	}
 }
 
-// TestLogsHaveOneLineForOneEvent: whatever callers send, no line of the log is
-// theirs, and none holds a key or a prompt.
+// TestLogsHaveOneLineForOneEvent checks that callers cannot forge log lines, and that the log
+// contains no keys or prompts.
 func TestLogsHaveOneLineForOneEvent(t *testing.T) {
 	t.Parallel()
 	const forged, prompt = "forged-line-5f3a", "prompt-9d21"
@@ -139,7 +139,7 @@ func TestLogsHaveOneLineForOneEvent(t *testing.T) {
 			w.Post("/v1/chat/completions", apitest.TalkBody(prompt), "X-Request-Id", "a b\t"+forged)
 			w.raw("GET /v1/videos/%0a" + forged + "%0d%0a%1b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: " + forged + "\t\x7f\r\n\r\n")
 			w.Post("/v1/videos", `{"model":"x\n`+forged+`","prompt":"`+prompt+`"}`, "Idempotency-Key", forged)
-			logger.Warn("what a caller said: "+evil, //nolint:sloglint // so it is
+			logger.Warn("what a caller said: "+evil, //nolint:sloglint // the test needs a message that varies
 				telemetry.KeySubject, evil, evil, "value", telemetry.KeyError, errors.New(evil))
 			text := log.String()
 			if !strings.Contains(text, "what a caller said") {

@@ -10,27 +10,27 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// sseWriter is one text/event-stream answer. Events that come together are one write and one
-// flush. Its header is written with the first of them, so that an error before
-// that is an HTTP status. It pings while nothing else is written, which only
-// happens between events: writes and pings exclude each other.
+// sseWriter writes one text/event-stream answer. Events that arrive together share a write and a
+// flush. It writes the header with the first event, so that an earlier error becomes an HTTP
+// status. It pings while nothing else is written. Writes and pings exclude each other, so a ping
+// never splits an event.
 type sseWriter struct {
 	x    *exchange
 	rc   *http.ResponseController
 	ping time.Duration
 
 	mu       sync.Mutex
-	buf      []byte // events that are not written yet
+	buf      []byte // events not yet written
 	opened   bool
 	stopped  bool
-	err      error // the first failed write; it stays
+	err      error // first failed write; sticky
 	timer    *time.Timer
-	last     time.Time // of the last write
-	deadline time.Time // of the connection, as far as it was set
+	last     time.Time // time of the last write
+	deadline time.Time // deadline set on the connection
 }
 
 const (
-	// maxGathered is how many bytes of events wait for the one that is said to follow at once.
+	// maxGathered bounds the bytes held back for an event that follows at once.
 	maxGathered = 16 << 10
 	// maxKeptBuffer bounds the buffer that a stream keeps after a large block.
 	maxKeptBuffer = 64 << 10
@@ -42,15 +42,15 @@ func (x *exchange) newSSE() *sseWriter {
 	return &sseWriter{x: x, rc: http.NewResponseController(x.ResponseWriter), ping: x.h.cfg.Now().HTTP.SSEPing}
 }
 
-// open writes the header before there is an event.
+// open writes the header before any event.
 func (s *sseWriter) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.write()
 }
 
-// keepOpen begins to ping after a while of silence, before there is an event; the
-// first ping writes the header.
+// keepOpen pings after a period of silence, even before the first event. The first ping writes the
+// header.
 func (s *sseWriter) keepOpen(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,9 +59,8 @@ func (s *sseWriter) keepOpen(after time.Duration) {
 	}
 }
 
-// Block writes an event that is nothing but a block. more leaves it to be written with the
-// next event, which comes at once: a write for each of many blocks that arrive together is most
-// of their cost.
+// Block writes an event that consists of a block. If more is set, it holds the event back for the
+// next one: writing each of many simultaneous blocks separately is most of their cost.
 func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +71,7 @@ func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	return s.write()
 }
 
-// Flush writes the events that wait for one that does not come at once. Its error stays for
-// the next write.
+// Flush writes held-back events. The next write returns its error.
 func (s *sseWriter) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +80,6 @@ func (s *sseWriter) Flush() {
 	}
 }
 
-// event writes an event with an id and a name.
 func (s *sseWriter) event(id, name string, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +87,7 @@ func (s *sseWriter) event(id, name string, data []byte) error {
 	return s.write()
 }
 
-// write writes what waits. It needs the lock.
+// write writes the buffer. The caller must hold the lock.
 func (s *sseWriter) write() error {
 	b := s.buf
 	if s.buf = b[:0]; cap(b) > maxKeptBuffer {
@@ -103,7 +100,7 @@ func (s *sseWriter) write() error {
 	if !s.opened {
 		s.writeHeader()
 	}
-	s.arm(now) // for longer than the header's
+	s.arm(now) // longer than the deadline for the header
 	s.last = now
 	if _, err := s.x.ResponseWriter.Write(b); err != nil {
 		s.err = lost(err)
@@ -115,8 +112,8 @@ func (s *sseWriter) write() error {
 	return s.err
 }
 
-// arm bounds the write. The deadline is moved a few times in its length only: a
-// stream of many small blocks would pay for each move.
+// arm sets the write deadline. It moves the deadline only a few times per limit, because a stream
+// of many small blocks would pay for each move.
 func (s *sseWriter) arm(now time.Time) {
 	limit := s.x.h.core.WriteTimeout
 	if s.deadline.Sub(now) > limit {
@@ -143,8 +140,8 @@ func (s *sseWriter) writeHeader() {
 	}
 }
 
-// tick pings when nothing was written for the whole interval, or ever, and sets the timer
-// to when that will be so again.
+// tick pings if nothing was written for a whole interval, and sets the timer to the next possible
+// ping.
 func (s *sseWriter) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +159,8 @@ func (s *sseWriter) tick() {
 	s.timer.Reset(wait)
 }
 
-// stop ends the pings. opened is true when the answer has begun, or its first events wait to be
-// written. It may be called twice.
+// stop ends the pings. It reports whether the answer has begun or its first events are buffered. It
+// may be called twice.
 func (s *sseWriter) stop() (opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,13 +173,13 @@ func (s *sseWriter) stop() (opened bool) {
 
 var doneBlock = []byte("[DONE]")
 
-// endChat ends a chat stream: with [DONE] after a whole reply, with one error
-// block after a part of one. An error before anything was written is returned.
+// endChat ends a chat stream: with [DONE] after a whole reply, with an error block after a partial
+// one. It returns an error if nothing has been written.
 func (s *sseWriter) endChat(err error) error {
 	opened := s.stop()
 	switch {
 	case err == nil:
-		_ = s.Block(doneBlock, 0, false) // a client that went away has all it wanted
+		_ = s.Block(doneBlock, 0, false) // a client that left needs nothing more
 	case opened:
 		s.x.note(err)
 		_ = s.Block(errcode.From(err).Envelope(), 0, false)
@@ -192,14 +189,14 @@ func (s *sseWriter) endChat(err error) error {
 	return nil
 }
 
-// eventError is the name of the event that ends a stream of events early.
+// eventError is the event that ends a stream early.
 const eventError = "genbus.error.v1"
 
-// endedComment is the last of a stream that has lived for as long as it may. To
-// its client that is as if the connection broke: it comes back with the last id.
+// endedComment ends a stream that has reached its maximum lifetime. The client sees a broken
+// connection and returns with the last id.
 var endedComment = sse.AppendComment(nil, "stream_ended: come back with Last-Event-ID")
 
-// endEvents is endChat for streams of events, which have no [DONE].
+// endEvents ends a stream of events like endChat, but without [DONE].
 func (s *sseWriter) endEvents(err error) error {
 	if opened := s.stop(); err == nil || !opened {
 		return err

@@ -12,10 +12,10 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// sinkWriter counts what is written and flushed, and keeps it on demand.
+// sinkWriter counts writes and flushes and keeps the text if body is set.
 type sinkWriter struct {
 	header  http.Header
-	body    *strings.Builder // nil: dropped
+	body    *strings.Builder // nil drops the text
 	writes  int
 	flushes int
 	fail    error
@@ -81,7 +81,7 @@ func TestSSEBlockDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSSEFirstFailureStays: nothing is written after a failed write.
+// TestSSEFirstFailureStays checks that nothing is written after a failed write.
 func TestSSEFirstFailureStays(t *testing.T) {
 	t.Parallel()
 	w := &sinkWriter{header: http.Header{}, fail: errors.New("reset")}
@@ -97,7 +97,7 @@ func TestSSEFirstFailureStays(t *testing.T) {
 	}
 }
 
-// TestSSEErrorBeforeTheFirstEvent is left to the caller, who can still send a
+// TestSSEErrorBeforeTheFirstEvent checks that such an error is returned, so that it can become a
 // status.
 func TestSSEErrorBeforeTheFirstEvent(t *testing.T) {
 	t.Parallel()
@@ -120,8 +120,8 @@ func BenchmarkSSEBlock(b *testing.B) {
 	}
 }
 
-// TestBlocksThatComeTogetherAreOneWrite, up to a size, and what comes behind them is not
-// written before them.
+// TestBlocksThatComeTogetherAreOneWrite checks that blocks are combined up to a size, and that
+// later events keep their order.
 func TestBlocksThatComeTogetherAreOneWrite(t *testing.T) {
 	t.Parallel()
 	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}
@@ -150,7 +150,7 @@ func TestBlocksThatComeTogetherAreOneWrite(t *testing.T) {
 	}
 }
 
-// TestBlocksAreNotHeldBackForLong: the next one does not come at once after all.
+// TestBlocksAreNotHeldBackForLong checks that Flush writes a block whose successor does not come.
 func TestBlocksAreNotHeldBackForLong(t *testing.T) {
 	t.Parallel()
 	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}
@@ -167,7 +167,8 @@ func TestBlocksAreNotHeldBackForLong(t *testing.T) {
 	}
 }
 
-// TestABlockThatWaitsIsAnswered: an error behind it ends a stream that has begun.
+// TestABlockThatWaitsIsAnswered checks that an error after a held-back block ends a stream that has
+// begun.
 func TestABlockThatWaitsIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}

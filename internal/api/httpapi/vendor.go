@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// vendorRoutes mounts the paths of every protocol that has its own.
+// vendorRoutes mounts the paths of every protocol with a surface for vendors' clients.
 func (h *Handler) vendorRoutes() {
 	for _, p := range registry.All() {
 		if p.Surface == nil {
@@ -29,7 +29,7 @@ func (h *Handler) vendorRoutes() {
 	}
 }
 
-// vendor serves one vendor's own clients, in the vendor's own envelopes.
+// vendor serves a vendor's clients in the vendor's envelopes.
 func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &vendorExchange{exchange: &exchange{response: h.asResponse(w, r), r: r, h: h}, wire: p}
@@ -43,11 +43,11 @@ func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 type vendorExchange struct {
 	*exchange
 	wire upstream.Protocol
-	raw  []byte // the body, once it is known who calls
+	raw  []byte // the body, once the caller is known
 }
 
-// identify finds the tenant by an API key, which may look like a signature, or
-// else by the vendor's own signature.
+// identify finds the tenant by an API key, which may look like a signature, or else by the vendor's
+// signature.
 func (x *vendorExchange) identify(*exchange) (string, error) {
 	tenant, err := x.byKey()
 	if err != nil {
@@ -56,16 +56,15 @@ func (x *vendorExchange) identify(*exchange) (string, error) {
 	return tenant, nil
 }
 
-// bySignature finds the tenant by the vendor's own signature. A body that it covers is
-// read before it is checked, where the access key is known. Without a signature the
-// call is refused as it was without it.
+// bySignature finds the tenant by the vendor's signature. If the access key is known and the
+// signature covers the body, it reads the body first. Without a signature it returns refusal.
 func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	signature, signed := x.wire.Surface.Signature(x.r, nil)
 	if !signed {
 		return "", refusal
 	}
 	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known && signature.CoversBody {
-		// Until the signature is checked this may be a stranger's.
+		// Until the signature is checked, the body may come from a stranger.
 		if err := x.readBody(min(x.bodyLimit(), int64(x.h.cfg.LimitsOf(tenant).MaxBodyBytes))); err != nil {
 			return "", err
 		}
@@ -74,7 +73,7 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	return x.h.core.Callers.Signer(signature)
 }
 
-// readBody reads it once, up to a limit in bytes.
+// readBody reads the body once, up to a limit in bytes.
 func (x *vendorExchange) readBody(limit int64) (err error) {
 	if x.r.Method == http.MethodPost && x.raw == nil {
 		x.raw, err = x.bodyUpTo(limit)
@@ -108,8 +107,8 @@ func (x *vendorExchange) create(call upstream.Call) error {
 	if err != nil {
 		return err
 	}
-	// The task would not be found by the vendor's own id. A genbus in front of this one sends both,
-	// of which the own id begins with the key.
+	// Two unrelated ids would keep the task from being found by the vendor's id. A genbus in front
+	// of this one sends both, and its own id begins with the key.
 	if _, own, _ := strings.Cut(call.RequestID, ":"); req.RequestID != "" && call.RequestID != "" && !strings.HasPrefix(own, req.RequestID) {
 		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request, and the second does not begin with the first; send one of them"}})
 	}
@@ -142,8 +141,8 @@ func (x *vendorExchange) answer(call upstream.Call, t *genbusv1.VideoTask) error
 // maxListed bounds how far back a vendor's numbered pages reach.
 const maxListed = 10_000
 
-// list reads a numbered page, in as many steps as it takes; the pages before it
-// are passed over without being read.
+// list reads a numbered page in as many steps as necessary. It skips the previous pages without
+// reading them.
 func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error {
 	if call.Page*call.Size > maxListed {
 		return errcode.New(errcode.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
@@ -166,7 +165,7 @@ func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error 
 	return x.json(http.StatusOK, lister.Tasks(call, page, x.requestID()))
 }
 
-// refuse answers an error in the vendor's envelope.
+// refuse answers with an error in the vendor's envelope.
 func (x *vendorExchange) refuse(err error) {
 	f := errcode.From(err)
 	x.note(err)

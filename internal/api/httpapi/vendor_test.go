@@ -13,8 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/kling"
 )
 
-// TestVendorRefusals: whatever is wrong with a call on a vendor's path, its
-// client reads it in the vendor's own envelope.
+// TestVendorRefusals checks that every error on a vendor's path has the vendor's envelope.
 func TestVendorRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, func(c *config.Config) { c.HTTP.MaxBodyBytes = 1 << 10 })
@@ -80,7 +79,8 @@ func TestVendorRefusals(t *testing.T) {
 	})
 }
 
-// TestVendorMalformedSignatureSaysWhatIsWrong, and not that a key is unknown.
+// TestVendorMalformedSignatureSaysWhatIsWrong checks that a malformed signature is not reported as
+// an unknown key.
 func TestVendorMalformedSignatureSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)
@@ -90,7 +90,8 @@ func TestVendorMalformedSignatureSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestVendorUnknownTaskIsAStateForJimeng: its clients read not_found with 200.
+// TestVendorUnknownTaskIsAStateForJimeng checks that Jimeng's clients get not_found with status
+// 200.
 func TestVendorUnknownTaskIsAStateForJimeng(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -101,8 +102,8 @@ func TestVendorUnknownTaskIsAStateForJimeng(t *testing.T) {
 	}
 }
 
-// TestVendorPathsBelowAnotherSegment: http.segments moves them, and a signature
-// is of the path that was called.
+// TestVendorPathsBelowAnotherSegment checks that http.segments moves the paths and that signatures
+// cover the called path.
 func TestVendorPathsBelowAnotherSegment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config.Config) {
@@ -136,7 +137,7 @@ func TestVendorPathsBelowAnotherSegment(t *testing.T) {
 	}
 }
 
-// TestVendorListByPageNumber passes over the pages before it, and holds tasks of
+// TestVendorListByPageNumber checks that a numbered page skips the previous ones and lists tasks of
 // every protocol.
 func TestVendorListByPageNumber(t *testing.T) {
 	t.Parallel()
@@ -180,7 +181,7 @@ func TestVendorListByPageNumber(t *testing.T) {
 	}
 }
 
-// TestVendorHeadReads: HEAD reads as GET does.
+// TestVendorHeadReads checks that HEAD works like GET.
 func TestVendorHeadReads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,10 +19,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream/videos"
 )
 
-// headerPollAfter tells SDKs how long to wait before they poll, in milliseconds.
+// headerPollAfter tells SDKs how long to wait before a poll, in milliseconds.
 const headerPollAfter = "Openai-Poll-After-Ms"
 
-// createVideoObject is POST /v1/videos, as JSON or as a form with a file.
+// createVideoObject serves POST /v1/videos, as JSON or as a form with a file.
 func (h *Handler) createVideoObject(x *exchange) error {
 	raw, err := x.jsonOrForm()
 	if err != nil {
@@ -40,8 +40,7 @@ func (h *Handler) createVideoObject(x *exchange) error {
 	return x.videoObject(core.VideoOf(e))
 }
 
-// jsonOrForm reads a create body in either form; a form becomes the JSON that
-// means the same.
+// jsonOrForm reads a create body and converts a form to equivalent JSON.
 func (x *exchange) jsonOrForm() ([]byte, error) {
 	media, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
@@ -63,7 +62,7 @@ func (x *exchange) jsonOrForm() ([]byte, error) {
 	return raw, nil
 }
 
-// getVideoObject is GET /v1/videos/{id}.
+// getVideoObject serves GET /v1/videos/{id}.
 func (h *Handler) getVideoObject(x *exchange) error {
 	e, err := h.core.Jobs.Get(x.ctx(), x.name(subject.Video))
 	if err != nil {
@@ -80,14 +79,13 @@ func (x *exchange) videoObject(t *genbusv1.VideoTask) error {
 	return x.json(http.StatusOK, body.VideoObjectJSON(x.linked(t)))
 }
 
-// pollAfter is what SDKs that poll are told to wait: the route's own interval,
-// but never more than they take.
+// pollAfter returns the route's poll interval within the bounds that SDKs accept.
 func pollAfter(interval time.Duration) string {
 	const least, most = 500 * time.Millisecond, 8 * time.Second
 	return strconv.FormatInt(min(max(interval, least), most).Milliseconds(), 10)
 }
 
-// listVideoObjects is GET /v1/videos.
+// listVideoObjects serves GET /v1/videos.
 func (h *Handler) listVideoObjects(x *exchange) error {
 	query := x.r.URL.Query()
 	limit, err := number(query.Get("limit"), "limit", jobtable.DefaultPage, 1, jobtable.MaxPage)
@@ -113,7 +111,7 @@ func (h *Handler) listVideoObjects(x *exchange) error {
 	return x.json(http.StatusOK, body.VideoObjectListJSON(tasks, page.NextToken != ""))
 }
 
-// deleteVideoObject is DELETE /v1/videos/{id}.
+// deleteVideoObject serves DELETE /v1/videos/{id}.
 func (h *Handler) deleteVideoObject(x *exchange) error {
 	name := x.name(subject.Video)
 	if err := h.core.Jobs.Erase(x.ctx(), name); err != nil {
@@ -123,7 +121,7 @@ func (h *Handler) deleteVideoObject(x *exchange) error {
 	return x.json(http.StatusOK, body.VideoDeletedJSON(name.ID))
 }
 
-// formFault says what is wrong with a form.
+// formFault returns the error for an invalid form.
 func formFault(err error, limit int64) error {
 	var field *body.FieldError
 	var long *videos.TooLargeError

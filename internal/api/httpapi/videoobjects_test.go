@@ -21,8 +21,8 @@ import (
 // formType is the media type of the forms that formBody writes.
 const formType = "multipart/form-data; boundary=next-part"
 
-// formBody writes a form; each field is a name and a value, and a file is a name,
-// a file name and its content.
+// formBody writes a form. A field is a name and a value; a file is a name, a file name and its
+// content.
 func formBody(t testing.TB, fields ...[]string) string {
 	t.Helper()
 	var buf bytes.Buffer
@@ -48,7 +48,7 @@ func formBody(t testing.TB, fields ...[]string) string {
 
 var plainFields = [][]string{{"model", "sandbox-videos"}, {"prompt", "a cat"}, {"seconds", "4"}, {"size", "1280x720"}}
 
-// workBody is the body that the upstream of a job will get.
+// workBody returns the body for the upstream of a job.
 func (w *world) workBody(id string) string {
 	w.T.Helper()
 	m, err := w.Broker.Last(w.T.Context(), w.Broker.Names().Work(), w.Broker.Names().WorkAnyRoute(subject.Video, "default", id))
@@ -62,7 +62,7 @@ func (w *world) workBody(id string) string {
 	return string(item.GetBody())
 }
 
-// TestVideoObjectByJSONAndByForm: both make the same task, and a form's file
+// TestVideoObjectByJSONAndByForm checks that JSON and form make the same task, and a form's file
 // becomes a data URL.
 func TestVideoObjectByJSONAndByForm(t *testing.T) {
 	t.Parallel()
@@ -91,8 +91,8 @@ func TestVideoObjectByJSONAndByForm(t *testing.T) {
 	}
 }
 
-// TestVideosWithoutAPrompt: where the interface does not require one the model
-// decides, and the upstream gets the body as it came.
+// TestVideosWithoutAPrompt checks that a request without a prompt reaches the upstream unchanged if
+// the interface allows it.
 func TestVideosWithoutAPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -124,8 +124,7 @@ func TestVideosWithoutAPrompt(t *testing.T) {
 	}
 }
 
-// TestMalformedForms: each is refused with what is wrong in the error envelope,
-// and nothing is accepted.
+// TestMalformedForms checks that invalid forms are rejected with an explanation.
 func TestMalformedForms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config.Config) { c.HTTP.MaxBodyBytes = 8 << 10 })
@@ -178,8 +177,7 @@ func TestMalformedForms(t *testing.T) {
 	}
 }
 
-// TestVideoObjectList: pages by limit and after, in both orders, as the SDKs ask
-// for them.
+// TestVideoObjectList checks pages by limit and after in both orders, as SDKs request them.
 func TestVideoObjectList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -234,7 +232,7 @@ func TestVideoObjectList(t *testing.T) {
 	}
 }
 
-// TestVideoObjectDelete: by each path a task is gone, and only for its tenant.
+// TestVideoObjectDelete checks that each path erases a task, and only for its tenant.
 func TestVideoObjectDelete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)
@@ -266,7 +264,7 @@ func TestVideoObjectDelete(t *testing.T) {
 	}
 }
 
-// letGo takes every work item, as consumers do when they hear of the end.
+// letGo removes all work items, as consumers do after the end of jobs.
 func (w *world) letGo() {
 	w.T.Helper()
 	for _, name := range []string{w.Broker.Names().Work(), w.Broker.Names().Wait()} {

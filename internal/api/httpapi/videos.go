@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// createVideo is POST /v1/video/generations.
+// createVideo serves POST /v1/video/generations.
 func (h *Handler) createVideo(x *exchange) error {
 	raw, err := x.body()
 	if err != nil {
@@ -20,7 +20,7 @@ func (h *Handler) createVideo(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	// A model of another protocol is not reached by this path.
+	// This path does not reach models of other protocols.
 	req.Protocol = protocol.Primary.Name
 	e, err := h.core.Jobs.Submit(x.ctx(), req)
 	if err != nil {
@@ -30,7 +30,7 @@ func (h *Handler) createVideo(x *exchange) error {
 	return x.json(http.StatusOK, body.VideoCreatedJSON(core.VideoOf(e)))
 }
 
-// getVideo is GET /v1/video/generations/{id}.
+// getVideo serves GET /v1/video/generations/{id}.
 func (h *Handler) getVideo(x *exchange) error {
 	e, err := h.core.Jobs.Get(x.ctx(), x.name(subject.Video))
 	if err != nil {

@@ -100,8 +100,8 @@ func TestVideoRefusals(t *testing.T) {
 	})
 }
 
-// TestMaxBodyBytesAboveTheDefault: what http.max_body_bytes allows is accepted by every path
-// that takes a body, and what is longer is 413 on each.
+// TestMaxBodyBytesAboveTheDefault checks that every path accepts bodies up to http.max_body_bytes
+// and answers longer ones with 413.
 func TestMaxBodyBytesAboveTheDefault(t *testing.T) {
 	t.Parallel()
 	const limit = 34 << 20

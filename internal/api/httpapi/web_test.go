@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// counter sums the samples of a counter that have the labels.
+// counter sums the samples of a counter with the given labels.
 func (w *world) counter(name string, labels map[string]string) float64 {
 	w.T.Helper()
 	families, err := w.Metrics.Gatherer().Gather()
@@ -42,7 +42,7 @@ func (w *world) counter(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// admissions counts what admission has answered for a kind.
+// admissions counts the admissions of a kind.
 func (w *world) admissions(kind subject.Kind) (n uint64) {
 	w.T.Helper()
 	families, err := w.Metrics.Gatherer().Gather()
@@ -94,8 +94,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
-// TestEmptyIDs: the mux would redirect such a path to one with fewer parts, which names
-// another resource. Slashes at other places are still redirected.
+// TestEmptyIDs checks that a path with an empty id is not found, because the mux would redirect it
+// to another resource. Other double slashes are still redirected.
 func TestEmptyIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,7 +126,8 @@ func TestEmptyIDs(t *testing.T) {
 	}
 }
 
-// TestUnmatchedSaysWhatThereIs: of a root the documentation, of a path its methods.
+// TestUnmatchedSaysWhatThereIs checks that errors of the mux name the documentation or the path's
+// methods.
 func TestUnmatchedSaysWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +141,7 @@ func TestUnmatchedSaysWhatThereIs(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants) // they need no key
+	w := newWorld(t, apitest.TwoTenants) // probes need no key
 	for path, want := range map[string]string{"/healthz": `"ok"`, "/readyz": `"ready"`, "/readyz/jobs": `"ready"`, "/metrics": "genbus_build_info"} {
 		if a := w.Get(path); a.Status != http.StatusOK || !strings.Contains(a.Body, want) {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
@@ -182,7 +183,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestHalfABody: a body that does not arrive whole is not forwarded.
+// TestHalfABody checks that an incomplete body is not forwarded.
 func TestHalfABody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,8 +208,7 @@ func TestHalfABody(t *testing.T) {
 	}
 }
 
-// TestTooLargeByItsOwnWord: a body that is announced as too large is refused
-// before it is sent.
+// TestTooLargeByItsOwnWord checks that a body announced as too large is refused before it is sent.
 func TestTooLargeByItsOwnWord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,12 +233,12 @@ func TestTooLargeByItsOwnWord(t *testing.T) {
 	}
 }
 
-// TestBodyThatDoesNotCome is given up; the time for a body does not bound the
-// answer.
+// TestBodyThatDoesNotCome checks that an incomplete body is given up, and that its deadline does
+// not bound the answer.
 func TestBodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Core.BodyTimeout = 2 * time.Second // longer than a body that was sent may take
+	w.Core.BodyTimeout = 2 * time.Second // longer than a complete body may take
 	var stream sync.WaitGroup
 	defer stream.Wait()
 	long := w.Request(http.MethodPost, "/v1/chat/completions", strings.Replace(apitest.StreamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=300", 1))
@@ -284,8 +284,8 @@ func TestConnectionSurvivesAnError(t *testing.T) {
 	}
 }
 
-// TestPanics: a bug in one call is an answer, a log line and a count, and takes
-// no other call down.
+// TestPanics checks that a panic in one call becomes an answer, a log line and a count, and other
+// calls go on.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

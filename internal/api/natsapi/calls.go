@@ -1,6 +1,5 @@
-// Package natsapi answers NATS requests for new jobs, as a micro service over the
-// core. It is not the inbox, whose messages are not answered: the consumer takes
-// those.
+// Package natsapi answers NATS requests for new jobs as a micro service over the core. The consumer
+// handles the inbox, whose messages get no answer.
 package natsapi
 
 import (
@@ -33,8 +32,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Limits of the request-reply endpoints. Requests beyond those in flight wait
-// in the subscription; one that waited too long for a slot is refused.
+// Limits of the request-reply endpoints. Requests beyond maxCalls wait in the subscription; one
+// that waits too long for a slot is refused.
 const (
 	maxCalls        = 256
 	callSlotWait    = 2 * time.Second
@@ -43,24 +42,23 @@ const (
 	callPendingSize = 256 << 20
 )
 
-// callsName is the name of the service and of its queue group.
+// callsName is the name of the service and its queue group.
 const callsName = "genbus"
 
-// Options are what the request-reply endpoints work with. All are required.
+// Options configures the request-reply endpoints. All fields are required.
 type Options struct {
 	Core    *core.Core
 	Names   subject.Space
 	Uploads *natsreq.Uploads
 	Tracing telemetry.Tracing
 	Logger  *slog.Logger
-	// Version of the build, as "nats micro ls" shows it when it is a semantic
-	// version.
+	// Version is shown by "nats micro ls" if it is a semantic version.
 	Version string
 }
 
 // calls answers requests on genbus.call.<kind>.<tenant>.
 type calls struct {
-	base       context.Context //nolint:containedctx // NATS requests bring none
+	base       context.Context //nolint:containedctx // NATS requests carry none
 	core       *core.Core
 	names      subject.Space
 	uploads    *natsreq.Uploads
@@ -72,10 +70,10 @@ type calls struct {
 	slots      chan struct{}
 }
 
-// Start answers NATS requests on genbus.call.video.* and genbus.call.chat.* as the
-// micro service "genbus". Replicas share the requests. The context gives values to
-// calls; its end does not end them. stop does: requests that have arrived are answered
-// first. It may be called twice.
+// Start answers NATS requests on genbus.call.video.* and genbus.call.chat.* as the micro service
+// "genbus". Replicas share the requests. ctx supplies values to calls; its end does not end them.
+// The returned stop answers requests that have arrived and ends the service. It may be called
+// twice.
 func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, err error) {
 	c := &calls{
 		base: context.WithoutCancel(ctx), core: o.Core, names: o.Names, uploads: o.Uploads, log: o.Logger,
@@ -125,18 +123,18 @@ func (c *calls) stop() error {
 			return fmt.Errorf("nats calls: some calls did not end within %s", callTimeout)
 		}
 	}
-	return c.flush() // the last answers are still in the connection's buffer
+	return c.flush() // the last answers are still buffered in the connection
 }
 
-// arrived waits until every request that the server had sent before the end of
-// the subscriptions has been taken.
+// arrived waits until all requests sent by the server before the subscriptions ended have been
+// taken.
 func (c *calls) arrived(deadline *time.Timer) error {
 	if err := c.flush(); err != nil {
 		return err
 	}
 	taken := make(chan struct{})
 	if err := c.nc.Barrier(func() { close(taken) }); errors.Is(err, nats.ErrConnectionClosed) {
-		return nil // and nothing comes any more
+		return nil // nothing more arrives
 	} else if err != nil {
 		return fmt.Errorf("nats calls: %w", err)
 	}
@@ -157,7 +155,7 @@ func (c *calls) flush() error {
 
 var semverPattern = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`)
 
-// semver is the version as micro takes it.
+// semver converts the version to a form that micro accepts.
 func semver(version string) string {
 	if version = strings.TrimPrefix(version, "v"); semverPattern.MatchString(version) {
 		return version
@@ -165,7 +163,7 @@ func semver(version string) string {
 	return "0.0.0"
 }
 
-// take is called for one message of an endpoint at a time.
+// take handles the messages of an endpoint one at a time.
 func (c *calls) take(r micro.Request) {
 	wait := time.NewTimer(callSlotWait)
 	defer wait.Stop()
@@ -193,8 +191,8 @@ func (c *calls) answer(r micro.Request) {
 		}
 	}()
 	e, upload, err := c.submit(ctx, r.Subject(), header, r.Data())
-	// After the answer, and after a definite one only: what may be sent again is read
-	// again. A caller who misses the answer uploads again, as input_lost says, and
+	// Remove the upload after the answer, and only after a definite one: a request that may be sent
+	// again reads it again. A caller who misses the answer uploads again, as input_lost says, and
 	// attaches by the request id.
 	if f := errcode.From(err); f == nil || !natsreq.Retryable(f) {
 		defer c.uploads.Remove(ctx, upload)
@@ -216,8 +214,8 @@ func (c *calls) answer(r micro.Request) {
 	c.respond(r, data, answer)
 }
 
-// submit accepts a request. upload is where it was read from; nil for one that came
-// whole.
+// submit accepts a request. upload is the object from which it was read, or nil if the message held
+// it.
 func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (e joblog.Entry, upload *natsreq.Upload, err error) {
 	if err := c.core.Callers.Refusal(); err != nil {
 		return joblog.Entry{}, nil, err
@@ -237,7 +235,7 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 	return e, in.Upload, err
 }
 
-// accepted is the answer in the form of the request.
+// accepted encodes the answer in the format of the request.
 func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, err error) {
 	json, err := natsreq.IsJSON(header)
 	if err != nil {
@@ -260,8 +258,8 @@ func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, er
 	return data, subject.ContentTypeProtobuf, err
 }
 
-// refuse answers with an error: the HTTP status and the message as micro has
-// them, the code in a header, and a TaskError (or the JSON envelope) as data.
+// refuse answers with an error: the HTTP status and message in micro's headers, the code in a
+// header, and a TaskError (or the JSON envelope) as data.
 func (c *calls) refuse(r micro.Request, err error) {
 	f := errcode.From(err)
 	if level, ok := core.LogLevel(c.base, f); ok {
@@ -287,9 +285,8 @@ func (c *calls) refuse(r micro.Request, err error) {
 	c.respond(r, data, header)
 }
 
-// respond answers. It does not use the request's own methods: these are for
-// handlers that answer before they return, and ours go on next to the
-// subscription.
+// respond sends an answer. It does not use the request's methods, which are for handlers that
+// answer before they return. Ours return first.
 func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
 	if !c.answerable(r.Reply()) {
 		return
@@ -300,9 +297,9 @@ func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
 	}
 }
 
-// answerable reports whether an answer may go to a subject. A request without one
-// wants none; and NATS lets callers name any, with our rights: an answer must never
-// become an event, a job or a call of JetStream.
+// answerable reports whether an answer may go to a subject. A request without a reply subject gets
+// none. NATS lets callers name any subject, which we use with our permissions, so an answer must
+// never become an event, a job or a JetStream call.
 func (c *calls) answerable(reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, "$") && !strings.HasPrefix(reply, c.names.Prefix()+".")
 }
@@ -317,11 +314,10 @@ func oneLine(s string) string {
 	}, errcode.Clip(s, 512))
 }
 
-// tracerName is the instrumentation scope of the spans of NATS requests. HTTP and
-// gRPC have those of their libraries.
+// tracerName is the instrumentation scope of the spans of NATS requests. HTTP and gRPC use the
+// scopes of their libraries.
 const tracerName = "github.com/genbus/genbus/internal/api/natsapi"
 
-// traced begins the span of one NATS request.
 func (c *calls) traced(ctx context.Context, subject string) (context.Context, trace.Span) {
 	return c.tracer.Start(ctx, "genbus.call", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes( //nolint:spancheck // the caller ends it
 		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", subject)))

@@ -112,7 +112,7 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// TestCallsAreAMicroService: nats micro ls and info show it.
+// TestCallsAreAMicroService checks that "nats micro ls" and "nats micro info" show the service.
 func TestCallsAreAMicroService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -129,8 +129,8 @@ func TestCallsAreAMicroService(t *testing.T) {
 	}
 }
 
-// TestStopAnswersWhatHasArrived: requests that reached the service before its end
-// are answered. On a busy machine those beyond the calls in flight may be told to come again.
+// TestStopAnswersWhatHasArrived checks that requests received before the end are answered. On a
+// busy machine those beyond maxCalls may be told to retry.
 func TestStopAnswersWhatHasArrived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,8 +178,8 @@ func TestCallsWhileDraining(t *testing.T) {
 	}
 }
 
-// TestAnswersNeverBecomeEvents: a caller may name any subject for the answer, and
-// the answer has the service's rights.
+// TestAnswersNeverBecomeEvents checks that an answer is not published on a reserved subject that a
+// caller names as reply subject.
 func TestAnswersNeverBecomeEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -200,7 +200,7 @@ func TestAnswersNeverBecomeEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stop() // answers what has arrived
+	stop() // answers requests that have arrived
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,8 +215,8 @@ func TestAnswersNeverBecomeEvents(t *testing.T) {
 	}
 }
 
-// TestErrorsSayWhatWasSent, on every path that answers with JSON: not \u003c, which
-// is for HTML.
+// TestErrorsSayWhatWasSent checks that JSON errors on every path quote texts without HTML escapes
+// such as \u003c.
 func TestErrorsSayWhatWasSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

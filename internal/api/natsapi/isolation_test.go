@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTenantsAreApartOnNATS: the subject names the tenant, and one tenant's name of
-// a request is nothing to another.
+// TestTenantsAreApartOnNATS checks that the subject selects the tenant and that request ids of
+// other tenants have no effect.
 func TestTenantsAreApartOnNATS(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewTenancy(t)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzOneLine: a header of NATS is one line of valid text.
+// FuzzOneLine checks that a NATS header value is one line of valid text.
 func FuzzOneLine(f *testing.F) {
 	for _, seed := range []string{"", "a", "a\r\nb: c", "\x00", "\xff\xfe", strings.Repeat("é", 400), "\t"} {
 		f.Add(seed)

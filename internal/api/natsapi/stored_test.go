@@ -26,14 +26,14 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// upload stores a request of acme's and gives the message that names it.
+// upload stores a request of acme and returns the message that names it.
 func (w *world) upload(word string, request *genbusv1.VideoRequest) []byte {
 	w.T.Helper()
 	ref := brokertest.Upload(w.T, w.Broker.JetStream(), "acme", word, request)
 	return marshal(w.T, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}})
 }
 
-// uploads waits until those of acme that are left are as wanted.
+// uploads waits until acme has exactly the given uploads.
 func (w *world) uploads(want ...string) {
 	w.T.Helper()
 	w.Await("the uploads "+strings.Join(want, " and "), func() bool {
@@ -43,8 +43,8 @@ func (w *world) uploads(want ...string) {
 	})
 }
 
-// TestStoredCalls: an upload is removed after a definite answer, and a request is
-// the same one whether it is sent or stored.
+// TestStoredCalls checks that an upload is removed after a definite answer, and that a stored
+// request equals a sent one.
 func TestStoredCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config.Config) { c.Limits.Tenant = config.TenantLimits{MaxJobs: 1} })
@@ -84,7 +84,8 @@ func TestStoredCalls(t *testing.T) {
 	w.uploads("upload-bystander", "upload-later")
 }
 
-// TestStoredCallsWithoutAPlace are told when to come again.
+// TestStoredCallsWithoutAPlace checks that a stored request without a free slot is told when to
+// retry.
 func TestStoredCallsWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,7 +110,7 @@ func TestStoredCallsWithoutAPlace(t *testing.T) {
 	w.uploads("upload-a")
 }
 
-// TestStoredIsForNATSOnly: by gRPC and HTTP a request is sent as it is.
+// TestStoredIsForNATSOnly checks that gRPC and HTTP reject stored requests.
 func TestStoredIsForNATSOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -146,7 +147,8 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 	}
 }
 
-// TestALongReplyIsNamed in the answer to a request that attaches to its chat, in either form.
+// TestALongReplyIsNamed checks that the answer to a request that attaches to its chat references a
+// long reply, in both formats.
 func TestALongReplyIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

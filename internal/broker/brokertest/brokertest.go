@@ -1,5 +1,5 @@
-// Package brokertest runs real JetStream servers inside a test: one node, or
-// three that replicate. It is for tests only.
+// Package brokertest runs real JetStream servers inside a test: a single node or a cluster of
+// three.
 package brokertest
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Logger writes into the test's own log.
+// Logger returns a logger that writes to the test's log.
 func Logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// Single opens a broker with an embedded server of its own, and its streams.
+// Single opens a broker with its own embedded server and creates its streams.
 func Single(t testing.TB) *broker.Broker {
 	t.Helper()
 	return SingleLimited(t, broker.Limits{})
 }
 
-// SingleLimited is Single with other limits of the streams.
+// SingleLimited is Single with given stream limits.
 func SingleLimited(t testing.TB, limits broker.Limits) *broker.Broker {
 	t.Helper()
 	return Open(t, broker.Options{
@@ -32,7 +32,7 @@ func SingleLimited(t testing.TB, limits broker.Limits) *broker.Broker {
 	})
 }
 
-// Open opens a broker as the options say, with its streams, until the test ends.
+// Open opens a broker and creates its streams. The broker closes when the test ends.
 func Open(t testing.TB, o broker.Options) *broker.Broker {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -54,21 +54,21 @@ func Open(t testing.TB, o broker.Options) *broker.Broker {
 	return b
 }
 
-// Each runs a test on one node and, in the full suite, on three, because JetStream answers a
-// compare-and-set differently there. open returns a further connection to the same streams.
-// Tests of a package share the three nodes, each with its own account; the package's TestMain
-// must run them as Tests.
+// Each runs a test on a single node and, in the full suite, on three nodes, because JetStream
+// answers a compare-and-set differently there. open returns another connection to the same streams.
+// The tests of a package share the three nodes, each with its own account; TestMain of the package
+// must use Tests.
 func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	EachLimited(t, broker.Limits{}, test)
 }
 
-// EachLimited is Each with other limits of the streams.
+// EachLimited is Each with given stream limits.
 func EachLimited(t *testing.T, limits broker.Limits, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	each(t, limits, func(t testing.TB) { Full(t, "runs on three nodes") }, test)
 }
 
-// EachCAS is Each for the one test of a compare-and-set path that runs on three nodes in the
-// default suite too.
+// EachCAS is Each for the one test per compare-and-set path that also runs on three nodes in the
+// default suite.
 func EachCAS(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	each(t, broker.Limits{}, func(testing.TB) {}, test)
 }
@@ -86,7 +86,7 @@ func each(t *testing.T, limits broker.Limits, onThree func(testing.TB), test fun
 	})
 }
 
-// await asks again until it is so: a server has no event for it.
+// await polls until ask succeeds, because the server sends no event.
 func await(t testing.TB, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,13 +15,13 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// Cluster is three servers of one JetStream cluster, which one test has for itself.
+// Cluster is a JetStream cluster of three servers for one test.
 type Cluster struct {
 	Servers []*server.Server
 }
 
-// NewCluster starts three servers and waits until they have a leader. The test runs in the
-// full suite only, and holds one of the machine's slots for tests on three nodes.
+// NewCluster starts three servers and waits for a meta leader. The test runs in the full suite only
+// and holds one of the machine's slots for tests on three nodes.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
 	ThreeNodes(t)
@@ -36,7 +36,7 @@ func NewCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// led says whether there is a leader with whom all servers are.
+// led returns nil once there is a leader that all servers have joined.
 func (c *Cluster) led() error {
 	if slices.ContainsFunc(c.Servers, leads(len(c.Servers))) {
 		return nil
@@ -44,13 +44,12 @@ func (c *Cluster) led() error {
 	return errors.New("there is none")
 }
 
-// leads reports whether a server leads a cluster of n.
+// leads returns a function that reports whether a server leads a cluster of n peers.
 func leads(n int) func(*server.Server) bool {
 	return func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n }
 }
 
-// startServers starts a server for each directory. Those that started are
-// returned with an error, too.
+// startServers starts one server per directory. After an error, it still returns the started ones.
 func startServers(dirs []string, accounts []string) ([]*server.Server, error) {
 	ports, err := freeport.Ports(len(dirs))
 	if err != nil {
@@ -94,7 +93,7 @@ func stopServers(servers []*server.Server) {
 	}
 }
 
-// Open connects a broker to the cluster, with three replicas of each stream.
+// Open connects a broker to the cluster, with three replicas per stream.
 func (c *Cluster) Open(t testing.TB) *broker.Broker {
 	t.Helper()
 	return Open(t, c.options(t))

@@ -2,16 +2,15 @@ package brokertest
 
 import "go.uber.org/goleak"
 
-// Leaks is what goleak.VerifyTestMain overlooks where there is a broker. A connection or a
-// server that was left open is found all the same: it has goroutines of its own.
+// Leaks returns the goroutines that goleak.VerifyTestMain ignores in tests with a broker.
+// Connections and servers left open are still found by their other goroutines.
 func Leaks() []goleak.Option {
 	return []goleak.Option{
-		// nats.go's Put of an object starts a goroutine which finds out where to listen only
-		// when it runs. On a busy machine Put can be over by then, and it listens to nothing
-		// for ever.
+		// ObjectStore.Put starts a goroutine that subscribes late. On a busy machine, Put may have
+		// returned by that time, and the goroutine blocks forever.
 		goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"),
-		// A server that is shut down while it makes a stream or elects its leader does not
-		// stop the store of that one, nor the clock that the stores of all servers share.
+		// A server that is shut down while it creates a stream or elects its leader leaves that
+		// stream's store running, and the clock that the stores of all servers share.
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
 	}

@@ -5,20 +5,19 @@ import (
 	"os"
 )
 
-// leastMemory is what the file system in memory must have free, in bytes. Containers often
-// have one of 64 MiB.
+// leastMemory is the required free space of a file system in memory, in bytes. In containers, it is
+// often 64 MiB.
 const leastMemory = 2 << 30
 
-// StoreInMemory has the tests of a package make their directories in memory, where the system
-// has a file system there that is large enough: a JetStream server writes many small files,
-// and on a disk most of its time is spent in the file system. Benchmarks stay on the disk, as
-// they measure it. TMPDIR, where it is set, decides. Tests calls it; a TestMain without Tests
-// calls it after flag.Parse.
+// StoreInMemory moves the temporary directories of a package's tests to a large enough file system
+// in memory, if there is one. On a disk, a JetStream server would spend most of its time on many
+// small files. Benchmarks measure the disk and stay on it. TMPDIR takes precedence. Tests calls it;
+// a TestMain without Tests must call it after flag.Parse.
 func StoreInMemory() {
 	if os.Getenv("TMPDIR") != "" || flag.Lookup("test.bench").Value.String() != "" {
 		return
 	}
 	if dir := memoryDir(); dir != "" {
-		_ = os.Setenv("TMPDIR", dir) // without it the disk serves
+		_ = os.Setenv("TMPDIR", dir) // on failure, the disk is used
 	}
 }

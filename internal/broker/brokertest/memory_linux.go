@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// memoryDir is a writable directory in memory; empty where there is none, or none from which
-// programs may be run, as some tests do with what they build.
+// memoryDir returns a writable directory in memory, or "" without one from which programs can run;
+// some tests run the programs that they build.
 func memoryDir() string {
 	const dir, noExec = "/dev/shm", 8 // ST_NOEXEC
 	var free syscall.Statfs_t

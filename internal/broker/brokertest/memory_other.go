@@ -2,5 +2,5 @@
 
 package brokertest
 
-// memoryDir is empty: this system has no file system in memory that every user may write.
+// memoryDir returns "": this system has no file system in memory that every user may write to.
 func memoryDir() string { return "" }

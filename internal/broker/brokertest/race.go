@@ -4,8 +4,7 @@ package brokertest
 
 import "time"
 
-// raceDetector reports whether the tests are built with the race detector, which makes
-// servers several times as slow.
+// raceDetector reports whether the race detector is on. It slows servers down several times.
 const raceDetector = true
 
 // Patience is how long a test waits for an event before it fails.

@@ -19,13 +19,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// mostTests is how many tests of a package may have an account of the shared
-// cluster.
+// mostTests is the number of accounts in the shared cluster, one per test.
 const mostTests = 100
 
-// shared is the cluster that the tests of a package share. Three servers take
-// seconds until they have elected each other, which dozens of tests would wait
-// for one after the other.
+// shared is the cluster that the tests of a package share. Three servers need seconds for their
+// election, which dozens of tests would otherwise wait for in turn.
 var shared struct {
 	mu      sync.Mutex
 	cluster *Cluster
@@ -35,46 +33,45 @@ var shared struct {
 }
 
 const (
-	// inParallel is how many tests run at a time by default, or more where there are more
-	// processors: they wait for timers of the broker more than for a processor.
+	// inParallel is the default number of parallel tests, or GOMAXPROCS if that is higher. Tests
+	// wait more for the broker's timers than for a processor.
 	inParallel = 24
-	// mostInParallelRace is how many may with the race detector: there they wait for a
-	// processor too, and many more of them only wait for longer, up to their timeouts.
+	// mostInParallelRace limits parallel tests with the race detector. They then compete for
+	// processors, and more of them would run into their timeouts.
 	mostInParallelRace = 6
 )
 
-// Tests runs the tests of a package, several at a time and with their files in memory, and
-// then stops the cluster that they share.
-// It is what goleak.VerifyTestMain takes:
+// Tests runs a package's tests in parallel, with their files in memory, and then stops the shared
+// cluster. Pass it to goleak.VerifyTestMain:
 //
 //	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 type Tests struct {
 	M *testing.M
-	// Parallel is how many run at a time, unless -parallel says it, and fewer with the race
-	// detector. Default: 24. Fewer are for packages whose tests need a processor.
+	// Parallel is the number of parallel tests, unless -parallel is given or the race detector
+	// lowers it. Default: 24. Lower it for packages whose tests keep a processor busy.
 	Parallel int
 }
 
-// Run gives the exit code.
+// Run runs the tests and returns the exit code.
 func (x Tests) Run() int {
 	flag.Parse()
 	StoreInMemory()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		_ = flag.Set("test.parallel", strconv.Itoa(max(x.parallel(), runtime.GOMAXPROCS(0)))) // there is one
+		_ = flag.Set("test.parallel", strconv.Itoa(max(x.parallel(), runtime.GOMAXPROCS(0)))) // the flag exists
 	}
 	code := x.M.Run()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster != nil {
 		stopServers(shared.cluster.Servers)
-		_ = os.RemoveAll(shared.dir) // below the system's directory for such things
+		_ = os.RemoveAll(shared.dir) // only a temporary directory
 	}
 	return code
 }
 
-// three claims an account of the shared cluster, and gives what connects to it.
+// three claims an account of the shared cluster and returns a function that connects to it.
 func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 	t.Helper()
 	claimSlot(t)
@@ -89,7 +86,7 @@ func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 			t.Fatalf("account %s: %v", account, err)
 		}
 	}
-	// Streams left over would go on to elect leaders during other tests.
+	// Streams left behind would keep electing leaders during other tests.
 	t.Cleanup(func() { c.empty(t, account) })
 	return func(t testing.TB) *broker.Broker {
 		t.Helper()
@@ -101,8 +98,8 @@ func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 	}
 }
 
-// led is an error while a stream has no leader: a test that begins with a publish to one that
-// the service writes to rarely would find that JetStream is unavailable.
+// led returns an error while a stream has no leader. A test whose first publish goes to such a
+// stream would find JetStream unavailable.
 func led(ctx context.Context, b *broker.Broker) error {
 	streams := b.JetStream().ListStreams(ctx)
 	for info := range streams.Info() {
@@ -113,7 +110,6 @@ func led(ctx context.Context, b *broker.Broker) error {
 	return streams.Err()
 }
 
-// empty deletes the streams of an account.
 func (c *Cluster) empty(t testing.TB, account string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -141,11 +137,10 @@ func (c *Cluster) empty(t testing.TB, account string) {
 	}
 }
 
-// apiTimeout bounds one request of the API. Its answer is lost if the meta leader changes
-// meanwhile, so it is made again.
+// apiTimeout bounds one API request. If the meta leader changes, the answer is lost, and the caller
+// retries.
 const apiTimeout = 5 * time.Second
 
-// deleteStreams deletes all streams, and returns how many there were.
 func deleteStreams(ctx context.Context, js jetstream.JetStream) (n int, err error) {
 	list, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -159,7 +154,7 @@ func deleteStreams(ctx context.Context, js jetstream.JetStream) (n int, err erro
 	return n, errors.Join(err, names.Err())
 }
 
-// claim gives an account that no test has had, starting the servers for the first.
+// claim returns an unused account. The first call starts the servers.
 func claim(t testing.TB) (*Cluster, string) {
 	t.Helper()
 	shared.mu.Lock()
@@ -177,7 +172,6 @@ func claim(t testing.TB) (*Cluster, string) {
 	return shared.cluster, accountName(shared.claimed)
 }
 
-// parallel is how many tests run at a time.
 func (x Tests) parallel() int {
 	n := cmp.Or(x.Parallel, inParallel)
 	if raceDetector {

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// restoreChunk is how much of a snapshot one message brings back, in bytes.
+	// restoreChunk is the bytes of a snapshot per message during a restore.
 	restoreChunk = 128 << 10
-	// lookEvery is the time between two tries to send one.
+	// lookEvery is the interval between attempts to send one.
 	lookEvery = 20 * time.Millisecond
 )
 
-// Snapshot is a stream with its consumers, as `nats stream backup` stores it.
+// Snapshot is a stream with its consumers, in the format of `nats stream backup`.
 type Snapshot struct {
 	Stream string
 	meta   struct {
@@ -34,7 +34,7 @@ type Snapshot struct {
 	data []byte
 }
 
-// refusal is what an answer of JetStream says when it is an error.
+// refusal is the error part of a JetStream answer.
 type refusal struct {
 	Error *struct {
 		Code        int    `json:"err_code"`
@@ -49,7 +49,7 @@ func (r refusal) err() error {
 	return fmt.Errorf("%s (%d)", r.Error.Description, r.Error.Code)
 }
 
-// TakeSnapshot copies a stream as it is at one moment.
+// TakeSnapshot copies a stream and its consumers at one moment.
 func TakeSnapshot(ctx context.Context, nc *nats.Conn, stream string) (s *Snapshot, err error) {
 	s = &Snapshot{Stream: stream}
 	chunks, err := nc.SubscribeSync(nc.NewInbox())
@@ -81,8 +81,7 @@ func TakeSnapshot(ctx context.Context, nc *nats.Conn, stream string) (s *Snapsho
 	}
 }
 
-// ended reads the last message of a snapshot: one without a status, or with 204,
-// says that all went well.
+// ended checks the last message of a snapshot, which has no status or 204 on success.
 func ended(m *nats.Msg) error {
 	if status := m.Header.Get("Status"); status != "" && status != "204" {
 		return fmt.Errorf("%s %s", status, m.Header.Get("Description"))
@@ -90,7 +89,7 @@ func ended(m *nats.Msg) error {
 	return nil
 }
 
-// Restore makes the stream again, which must not be there.
+// Restore recreates the stream, which must not exist.
 func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
 	var to struct {
 		refusal
@@ -107,7 +106,7 @@ func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		// The last chunk is empty, and answered with the stream.
+		// An empty last chunk ends the restore; its answer describes the stream.
 		m, err := insist(ctx, nc, to.Deliver, chunk[:n])
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", s.Stream, err)
@@ -122,8 +121,8 @@ func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// insist sends a chunk until it is received. That a server waits for chunks may not
-// yet be known where we are connected.
+// insist sends a chunk until a server receives it. The connected server may not know yet which
+// server waits for it.
 func insist(ctx context.Context, nc *nats.Conn, subject string, chunk []byte) (*nats.Msg, error) {
 	for {
 		m, err := nc.RequestWithContext(ctx, subject, chunk)

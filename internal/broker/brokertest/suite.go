@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// suiteVariable chooses the suite. "full" runs every test.
+// suiteVariable selects the suite. "full" runs every test.
 const suiteVariable = "GENBUS_TEST"
 
-// Full skips a test unless GENBUS_TEST=full. why says what the test needs or does, such as
-// "runs on three nodes" or "kills the service"; the skip message begins with it.
+// Full skips a test unless GENBUS_TEST=full. why begins the skip message and says what the test
+// needs or does, such as "runs on three nodes" or "kills the service".
 func Full(t testing.TB, why string) {
 	t.Helper()
 	full, err := InFull()
@@ -22,8 +22,8 @@ func Full(t testing.TB, why string) {
 	}
 }
 
-// InFull reports whether the full suite runs. Another value than "full" is an error: it would
-// run less than was meant.
+// InFull reports whether the full suite runs. Any other value than "full" is an error, because it
+// would run fewer tests than intended.
 func InFull() (bool, error) {
 	switch v := os.Getenv(suiteVariable); v {
 	case "full":

@@ -17,9 +17,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Upload stores a request in the object store of a tenant as a publisher does, with
-// the client library and a bucket that it makes where there is none, and gives the
-// reference to it. word makes the object's name its own.
+// Upload stores a request in a tenant's object store as publishers do: with the client library, and
+// with a bucket that it creates if necessary. word makes the object's name unique. Upload returns
+// the reference.
 func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request proto.Message) *genbusv1.BlobRef {
 	t.Helper()
 	data, err := proto.Marshal(request)
@@ -36,7 +36,7 @@ func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request p
 	}
 	name := subject.UploadPrefix + word
 	_, err = store.PutBytes(t.Context(), name, data)
-	// The bucket may be one that a cluster has just agreed on, and no server has begun to serve.
+	// In a cluster, a bucket may be agreed on before a server serves it.
 	for errors.Is(err, nats.ErrNoResponders) && broker.Wait(t.Context(), 50*time.Millisecond) == nil {
 		_, err = store.PutBytes(t.Context(), name, data)
 	}
@@ -47,14 +47,14 @@ func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request p
 	return &genbusv1.BlobRef{Name: name, Size: uint64(len(data)), Sha256: sum[:]}
 }
 
-// Uploads lists the uploads that a tenant's object store has.
+// Uploads lists the uploads in a tenant's object store.
 func Uploads(t testing.TB, js jetstream.JetStream, tenant string) (names []string) {
 	t.Helper()
 	store, err := js.ObjectStore(t.Context(), subject.Default().Bodies(tenant))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The list is told by a consumer, which may be lost before it has told all.
+	// The list comes through a consumer, which may be lost before it is complete.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	objects, err := store.List(ctx)

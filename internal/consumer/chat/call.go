@@ -23,24 +23,24 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// flushTimeout bounds the wait for the broker to confirm the last chunks. The reply itself
-// is in the terminal event, so it does not wait for ever.
+// flushTimeout bounds the wait for the broker to confirm the last chunks. It is short, because the
+// terminal event has the whole reply.
 const flushTimeout = time.Second
 
-// attempt begins the next attempt, and calls the upstream until it has answered or has cost
-// the attempt. It returns nil when another one is to be begun. A request that cannot be
-// read costs none; one that waits for room has not tried an upstream either.
+// attempt begins the next attempt, and calls the upstream until it has answered or the attempt is
+// used up. It returns nil if another attempt follows. An unreadable request uses up no attempt, nor
+// does a wait for capacity.
 func (j *job) attempt() error {
 	capacity, ok := j.held.ReserveSubmission(j.ctx)
 	if !ok {
 		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2))))
 	}
-	defer capacity() // where it was not begun
+	defer capacity() // if the attempt was not begun
 	slot, err := j.reserve()
 	if err != nil {
 		return err
 	}
-	defer slot.Release() // where it was not called
+	defer slot.Release() // if the upstream was not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
 		return j.fail(0, errcode.New(errcode.InputLost, "job %s: %w", j.held.Name().ID, err))
@@ -49,7 +49,7 @@ func (j *job) attempt() error {
 		return fmt.Errorf("read the request's body: %w", err)
 	}
 	if j.uncalled() {
-		capacity() // it has the room of its commit
+		capacity() // its commit has used its capacity
 	} else if err := j.start(slot.UpstreamKey(), capacity); err != nil {
 		return err
 	}
@@ -61,13 +61,13 @@ func (j *job) attempt() error {
 			return j.replied(r)
 		}
 		if j.ctx.Err() != nil {
-			return hold.Return() // or what cutOff makes of it
+			return hold.Return() // unless cutOff decides otherwise
 		}
 		j.noteFailure(err)
 		f := routes.Fault(err)
 		switch stopping := j.runner.Holder.Fetching; {
 		case refusedForNow(err) && j.waitForUpstream(f, refusals):
-			j.renewRoute() // its keys may have been replaced meanwhile
+			j.renewRoute() // its keys may have been replaced during the wait
 			continue       // nothing was begun: the attempt is not used up
 		case stopping.Err() != nil && refusedForNow(err):
 			return hold.Return()
@@ -78,14 +78,14 @@ func (j *job) attempt() error {
 			if j.ctx.Err() != nil || stopping.Err() != nil {
 				return hold.Return()
 			}
-			return j.fail(r.chunks, f) // its deadline is too near for another attempt
+			return j.fail(r.chunks, f) // the deadline is too near for another attempt
 		default:
 			return j.fail(r.chunks, f)
 		}
 	}
 }
 
-// reserve takes a slot of an upstream before the chat is said to have started.
+// reserve takes an upstream slot before the chat counts as started.
 func (j *job) reserve() (*pool.Slot, error) {
 	j.tried.SentBefore = j.chat().GetAttempt() > 0
 	slot, err := j.route.Caller.Reserve(&j.tried, j.waiter)
@@ -100,9 +100,9 @@ func (j *job) reserve() (*pool.Slot, error) {
 	}
 }
 
-// beforeLimits is at, or the first limit that the chat would pass by then. Once it was
-// called, expires_at and the queue's limit end nothing any more, as in tooLate: to wait for
-// one that has passed would be to wait for nothing, in a loop.
+// beforeLimits returns at, or the first limit that the chat would pass before. After the first
+// call, expires_at and the queue's limit no longer apply, as in tooLate: waiting for a limit in the
+// past would loop.
 func (j *job) beforeLimits(at time.Time) time.Time {
 	c := j.chat()
 	x := c.GetExecution()
@@ -113,13 +113,13 @@ func (j *job) beforeLimits(at time.Time) time.Time {
 	return hold.Earliest(at, limits...)
 }
 
-// uncalled reports whether the last attempt was begun by this holder and not called: the
-// answer to its commit was lost. It is gone on with.
+// uncalled reports whether this holder has begun the last attempt without calling the upstream,
+// because the answer to its commit was lost. The attempt then continues.
 func (j *job) uncalled() bool {
 	return j.held.Record.Unheard(j.held.Entry()) && j.called != j.chat().GetAttempt()
 }
 
-// start commits the next attempt before the upstream is called, into the room that it has.
+// start commits the next attempt, in its reserved capacity, before the upstream is called.
 func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := j.runner.Holder.Broker.Clock().Now()
@@ -133,15 +133,14 @@ func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 	return j.held.Next(j.ctx, e, err)
 }
 
-// refusedForNow reports whether the upstream certainly did not begin with the call, and may
-// later.
+// refusedForNow reports whether the upstream certainly did not begin with the call, but may later.
 func refusedForNow(err error) bool {
 	var up *upstream.Error
 	return errors.As(err, &up) && !up.Final && (!up.Written || up.Said && up.HTTPStatus == 429)
 }
 
-// waitForUpstream waits as long as the upstream asked, or 1 s doubled with each refusal up
-// to 30 s. False: the deadline would pass, or the process stops.
+// waitForUpstream waits for the upstream's delay, or 1 s doubled with each refusal up to 30 s. It
+// returns false if the deadline would pass or the process stops.
 func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 	d := f.RetryAfter
 	if d == 0 {
@@ -157,8 +156,8 @@ func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 	return broker.Wait(ctx, d) == nil
 }
 
-// request is the JSON for the upstream: the client's own bytes, but for the wish for usage
-// in a stream.
+// request returns the JSON for the upstream: the client's bytes, with a request for usage if it is
+// a stream.
 func (j *job) request() (body.Document, error) {
 	d, err := j.held.Request.Body(j.ctx)
 	if err == nil && j.held.Request.Item().GetStream() && j.route.QueuedUsage {
@@ -188,7 +187,7 @@ func (j *job) callOnce(ctx context.Context, request pool.ChatRequest) (reply, er
 	return reply{json: r.Raw, from: r.UpstreamKey}, nil
 }
 
-// stream publishes every block as it comes, and assembles the reply.
+// stream publishes every block as it arrives, and assembles the reply.
 func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, error) {
 	s, err := j.route.Caller.Stream(ctx, request)
 	if err != nil {
@@ -220,8 +219,8 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 	}
 }
 
-// flush waits until the broker has all chunks. What it does not get is in the terminal
-// event all the same; a reader is told of the gap.
+// flush waits until the broker has all chunks. The terminal event contains lost ones too, and
+// readers see the gap.
 func (j *job) flush(chunks *publisher.ChunkWriter) uint64 {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), flushTimeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestOperatorsAreToldOfCallsThatFail: no event says that an upstream refuses a chat for now. The
-// holder does, without the upstream's words, until a stream begins.
+// TestOperatorsAreToldOfCallsThatFail proves that a holder reports an upstream's temporary refusal,
+// without the upstream's words, until a stream begins.
 func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{

@@ -18,36 +18,34 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// errNotOurs ends the call of a chat that was cancelled, or that another replica has gone
-// on with.
+// errNotOurs ends the call of a chat that has ended or that another replica has continued.
 var errNotOurs = errors.New("the chat has ended or belongs to another replica")
 
-// job is one held chat. Its goroutine lives as long as the chat does: a chat lasts as long
-// as its call.
+// job is one held chat. Its goroutine lives until the chat ends or is dropped.
 type job struct {
 	runner *Runner
 	held   *hold.Job
 	ctx    context.Context //nolint:containedctx // ends with errNotOurs, or with the process's work
 	stop   context.CancelCauseFunc
 
-	// failing is what operators are told while calls fail that are made again: no event says so
-	// where the attempt is not used up. What it points to is never changed.
+	// failing is what operators see while failed calls are retried: no event records such a failure
+	// unless the attempt is used up. The value it points to never changes.
 	failing atomic.Pointer[genbusv1.HeldJob]
 
 	mu    sync.Mutex
-	ended bool // nothing begins any more
+	ended bool // nothing more may begin
 
-	// Only the job's goroutine touches what follows.
-	route       *routes.Chat // as it was when this attempt began, or went on after a wait
+	// The job's goroutine owns the fields below.
+	route       *routes.Chat // as of the start of the attempt, or the end of its last wait
 	maxAttempts int          // of the same configuration
 	tried       pool.Tried   // across the attempts of this process
 	called      uint32       // the last attempt that was called here
 
 	waiter *pool.Waiter  // its place among those that wait for a slot
-	turn   chan struct{} // has a token when a slot may be free
+	turn   chan struct{} // has a token if a slot may be free
 }
 
-// renewRoute takes the route, and what bounds its attempts, as they are configured now.
+// renewRoute adopts the current route and the current limit of attempts.
 func (j *job) renewRoute() {
 	j.route, _ = j.runner.Routes.Chat(j.runner.Route)
 	j.maxAttempts = j.runner.Config.Now().Chat.MaxAttempts
@@ -58,14 +56,14 @@ func (j *job) chat() *genbusv1.Chat {
 	return c
 }
 
-// fail ends the chat with an error, and whatever chunks were published of this attempt.
+// fail ends the chat with an error. chunks counts the published chunks of this attempt.
 func (j *job) fail(chunks uint64, f *errcode.Error) error {
 	return j.held.Persist(j.ctx, func() (task.Event, error) {
 		return task.FailedChat(j.chat(), time.Now(), chunks, f.TaskError())
 	})
 }
 
-// Take begins with a chat that was delivered. release is called when its slot is free.
+// Take starts work on a delivered chat. It calls release when the chat's slot is free.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics), turn: make(chan struct{}, 1)}
 	j.waiter = pool.NewWaiter(func() {
@@ -110,11 +108,11 @@ func (j *job) work() {
 	j.held.Release(outcome, 0)
 }
 
-// await waits for a time, or for a slot of an upstream. It is false when the process stops.
+// await waits until at, or until a slot may be free. It returns false if the process is stopping.
 func (j *job) await(at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
-	lost := j.ctx.Done() // the chat is not ours any more: once, or every wait would be over at once
+	lost := j.ctx.Done() // the chat is no longer ours: this ends one wait, not every later one
 	if j.ctx.Err() != nil {
 		lost = nil
 	}
@@ -128,7 +126,7 @@ func (j *job) await(at time.Time) bool {
 	return true
 }
 
-// run takes one step, and says what becomes of the message.
+// run runs one step and returns the outcome for the message.
 func (j *job) run() error {
 	step := j.step()
 	if j.ctx.Err() != nil {
@@ -141,7 +139,7 @@ func (j *job) conclude(step error) error {
 	return j.held.Conclude(step, func() error { return j.held.Finish(j.ctx) })
 }
 
-// step reads the log and goes on from there.
+// step reads the log and continues from there.
 func (j *job) step() error {
 	if err := j.held.Load(j.ctx); err != nil {
 		return err
@@ -172,8 +170,8 @@ func (j *job) endPoisoned(f *errcode.Error) error {
 	return j.fail(0, f)
 }
 
-// cutOff is the outcome of a step whose context has ended. A chat that is not ours any more
-// is finished if it has ended; another replica carries on the others.
+// cutOff returns the outcome of a step whose context has ended. A chat that is no longer ours is
+// finished if it has ended. Otherwise another replica continues it.
 func (j *job) cutOff(step error) error {
 	switch {
 	case errors.Is(step, hold.ErrEnded), errors.Is(step, hold.ErrNotOurs), errors.Is(step, hold.ErrStale):
@@ -186,14 +184,14 @@ func (j *job) cutOff(step error) error {
 	return j.held.LetGo(ctx)
 }
 
-// Job is the held chat.
+// Job returns the held chat.
 func (j *job) Job() *hold.Job { return j.held }
 
 // Extend extends the message's AckWait.
 func (j *job) Extend() { j.held.Message.Extend() }
 
-// Confirm reads the log concurrently with the call, and cuts the call when the chat is not
-// ours any more. Nothing may begin once the last job is counted out.
+// Confirm reads the log during the call, and cuts the call off if the chat is no longer ours.
+// Nothing may be added to Jobs once the last job has ended.
 func (j *job) Confirm() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -208,11 +206,11 @@ func (j *job) Confirm() {
 	})
 }
 
-// HandOver does nothing: a chat always has its call in hand, and is waited for until the
-// grace period ends.
+// HandOver does nothing: a chat always has a running call, which may take until the end of the
+// grace period.
 func (j *job) HandOver() {}
 
-// Tell says whether the chat's calls fail.
+// Tell returns details of failing calls.
 func (j *job) Tell() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
@@ -220,14 +218,14 @@ func (j *job) Tell() *genbusv1.HeldJob {
 	return &genbusv1.HeldJob{}
 }
 
-// noteFailure has operators told of a call that failed.
+// noteFailure records a failed call for operators.
 func (j *job) noteFailure(err error) {
 	j.failing.Store(&genbusv1.HeldJob{
 		CallsFailed: j.failing.Load().GetCallsFailed() + 1, LastCallError: upstream.AsError("chat", err).Outline(), LastCallErrorAt: timestamppb.Now(),
 	})
 }
 
-// tooLate says which limit a chat that is not called has passed.
+// tooLate returns which limit an uncalled chat has passed, or nil.
 func (j *job) tooLate(now time.Time) *errcode.Error {
 	if f := hold.NotStarted(j.chat(), now); f != nil {
 		return f

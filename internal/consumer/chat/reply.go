@@ -15,18 +15,19 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// reply is what one attempt brought.
+// reply is the result of one attempt.
 type reply struct {
 	json   []byte
 	chunks uint64
 	from   pool.UpstreamKey
 }
 
-// replied ends the chat with its reply. A reply is paid for: it is kept and committed again
-// rather than asked for again, as long as the process may work.
+// replied ends the chat with its reply. The reply is paid for, so its commit is retried while the
+// process may work, and the upstream is not called again.
 func (j *job) replied(r reply) error {
 	out := task.Reply{JSON: r.json, Chunks: r.chunks, Upstream: r.from.Upstream, Key: r.from.Key}
-	out.Usage = body.ParseUsage(body.Trusted(r.json).Member("usage")) // the client has checked the reply
+	// The chat client has validated the reply.
+	out.Usage = body.ParseUsage(body.Trusted(r.json).Member("usage"))
 	stored := len(r.json) > publisher.ClaimCheckOf(j.runner.Holder.Broker)
 	if !stored {
 		release, ok := j.runner.Holder.Log.Capacity.ReserveReply(j.ctx, len(r.json))
@@ -41,22 +42,24 @@ func (j *job) replied(r reply) error {
 	}
 	replied := func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) }
 	err := j.held.PersistFitting(j.ctx, replied)
-	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil { // max_payload shrank since the connection was made
+	// max_payload was lowered after the connection was made.
+	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil {
 		if err := j.store(r, &out); err != nil {
 			return err
 		}
 		err = j.held.Persist(j.ctx, replied)
 	}
-	// An end, or an attempt, of another replica: ours is not stored, and never will be.
+	// Another replica's end or attempt has won: no event will name our reply.
 	if errors.Is(err, hold.ErrNotOurs) || j.held.Entry().Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
 		j.runner.Holder.Discard(j.ctx, out.Ref)
 	}
 	return err
 }
 
-// store writes a long reply to the object store, retrying on failure. If a NATS limit forbids it, the
-// job ends and its dead letter keeps the reply. If the letter has no room either, or the refusal may
-// pass, store retries until the deadline, so that an operator can raise the limit.
+// store writes a long reply to the object store, retrying on failure. If a NATS limit forbids it,
+// the job ends and its dead letter keeps the reply. If there is no capacity for the dead letter
+// either, or the refusal may pass, store retries until the deadline, so that an operator can raise
+// the limit.
 func (j *job) store(r reply, out *task.Reply) error {
 	n, h := j.held.Name(), j.runner.Holder
 	for {
@@ -81,7 +84,6 @@ func streamFull(err error) bool {
 	return errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage)
 }
 
-// late reports whether the deadline has passed.
 func (j *job) late() bool { return time.Now().After(j.chat().GetExecution().GetDeadline().AsTime()) }
 
 // endUnstored fails the chat and keeps the paid reply in a dead letter.

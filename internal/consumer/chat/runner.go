@@ -1,5 +1,5 @@
-// Package chat carries queued chats to their end: an attempt is written to the log, the
-// upstream is called, its blocks are published as chunks, and its reply is the job's end.
+// Package chat carries queued chats to their end: it logs an attempt, calls the upstream, publishes
+// the blocks as chunks, and ends the job with the reply.
 package chat
 
 import (
@@ -16,7 +16,7 @@ type Runner struct {
 	Config  *config.Live
 	Routes  *routes.Table
 	Encoder publisher.Encoder
-	// Route is the route's name, and Metrics are its.
+	// Route is the route's name, and Metrics are the route's.
 	Route   string
 	Metrics *telemetry.RouteMetrics
 }

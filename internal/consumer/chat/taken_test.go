@@ -26,15 +26,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// chatItem is the work item of a chat of the sandbox's route.
+// chatItem returns the work item of a chat of the sandbox's route.
 func chatItem() *genbusv1.WorkItem {
 	item := jobtest.ItemOf("c", config.SandboxChatRoute, "hi")
 	item.Kind, item.Id, item.Model = string(subject.Chat), subject.JobID(subject.Chat, "acme", "request\x00c"), "sandbox-chat"
 	return item
 }
 
-// abandoned is a chat in its first attempt whose replica died: what its log says, and its
-// work item as the next replica is given it.
+// abandoned returns a chat whose replica died in the first attempt: its log, and its work item as
+// redelivered.
 func abandoned(t *testing.T, b *broker.Broker) (joblog.Entry, *genbusv1.WorkItem, hold.Delivery) {
 	t.Helper()
 	item := chatItem()
@@ -71,7 +71,7 @@ func abandoned(t *testing.T, b *broker.Broker) (joblog.Entry, *genbusv1.WorkItem
 	return e, item, d
 }
 
-// attempt is the event with which a replica begins the next attempt.
+// attempt returns the event that begins the next attempt.
 func attempt(t *testing.T, e joblog.Entry) task.Event {
 	t.Helper()
 	c, _ := e.Job.(*genbusv1.Chat)
@@ -83,9 +83,9 @@ func attempt(t *testing.T, e joblog.Entry) task.Event {
 	return next
 }
 
-// TestAnAttemptIsTakenOnlyAfterTheLogWasRead: a check of the log before its
-// first reading finds the attempt of the dead replica, and takes the chat from no replica.
-// An attempt of another that begins after the reading does.
+// TestAnAttemptIsTakenOnlyAfterTheLogWasRead proves that a dead replica's attempt, found before the
+// first read of the log, does not take the chat from its holder, and that another replica's later
+// attempt does.
 func TestAnAttemptIsTakenOnlyAfterTheLogWasRead(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -18,7 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// heldChat is a chat of the sandbox's route after a number of deliveries. The test takes its steps.
+// heldChat returns a chat of the sandbox's route after a number of deliveries. The test runs its
+// steps.
 func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliveries uint64) *job {
 	t.Helper()
 	h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
@@ -31,8 +32,8 @@ func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliver
 	return j
 }
 
-// TestAnAttemptThatWasNotHeardOfIsNotUsedUp: the answer to the commit that begins the only
-// attempt is lost. The upstream was not called, and is.
+// TestAnAttemptThatWasNotHeardOfIsNotUsedUp proves that the only attempt is still called if the
+// answer to its commit was lost.
 func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -60,9 +61,8 @@ func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
 	}
 }
 
-// TestAChatThatIsNotOursWaits: the loss of a chat ends the wait that it comes in, and no
-// later one: what keeps the chat then, its copy in a full feed for example, is tried again
-// after a while.
+// TestAChatThatIsNotOursWaits proves that the loss of a chat ends only the wait in which it
+// happens, so that later retries, for example against a full feed, still wait.
 func TestAChatThatIsNotOursWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

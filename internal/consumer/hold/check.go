@@ -11,17 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// checkEvery is how often the logs of held jobs are checked, many at a time: the notice of a
-// cancel, or of a replica that has taken a job over, can be lost. What a check finds late
-// costs a few polls for nothing; every write is a compare-and-set (docs/adr/0016).
+// checkEvery is how often the log of each held job is checked, many jobs at a time. The peer
+// notification of a cancel or takeover can be lost. Finding it late costs a few useless polls:
+// every write is a compare-and-set (docs/adr/0016).
 const checkEvery = 30 * time.Second
 
-// missingEvery is how many checks pass until one also asks whether the logs are still there,
-// which is read with all their last events.
+// missingEvery makes every 20th check also ask whether the logs still exist, which reads all their
+// last events.
 const missingEvery = 20
 
-// KeepChecking checks the logs of all held jobs, a shard at a time, until no more messages
-// are taken.
+// KeepChecking checks the logs of all held jobs, one shard at a time, until Fetching ends.
 func (h *Holder) KeepChecking() {
 	ticker := time.NewTicker(checkEvery / shards)
 	defer ticker.Stop()
@@ -31,13 +30,13 @@ func (h *Holder) KeepChecking() {
 			return
 		case <-ticker.C:
 			missing := i/shards%missingEvery == missingEvery-1
-			_ = h.check(h.Fetching, h.held.shards[i%shards].all(), missing) // what fails is checked the next time
+			_ = h.check(h.Fetching, h.held.shards[i%shards].all(), missing) // the next check retries
 		}
 	}
 }
 
-// check has those jobs read their logs of which the log has more than is known; with
-// missing, also those that it does not have.
+// check makes jobs reread their logs if the log has news of them. With missing, it includes jobs
+// that the log does not have.
 func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 	known := make([]joblog.Known, 0, len(jobs))
 	of := make(map[string]Held, len(jobs))
@@ -47,8 +46,7 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 			of[j.Job().Name().ID] = j
 		}
 	}
-	// Those of which as much is known are asked for together: a check asks for all that is
-	// above the least.
+	// Jobs of similar sequence share a batch: a check reads everything above the lowest.
 	slices.SortFunc(known, func(a, b joblog.Known) int { return cmp.Compare(a.Seq, b.Seq) })
 	for batch := range slices.Chunk(known, broker.MostSubjects) {
 		behind, upTo, err := h.Log.Behind(ctx, batch, missing)
@@ -65,7 +63,7 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 		}
 		for _, k := range batch {
 			if j := of[k.Name.ID]; j != nil && upTo > k.Seq {
-				j.Job().Record.upTo.CompareAndSwap(k.Seq, upTo) // unless the job was read or written meanwhile
+				j.Job().Record.upTo.CompareAndSwap(k.Seq, upTo) // unless it was read or written since
 			}
 		}
 	}

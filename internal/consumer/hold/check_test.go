@@ -21,7 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// heldJob counts what its holder asks of it.
+// heldJob counts the calls of its holder.
 type heldJob struct {
 	job       *hold.Job
 	confirmed atomic.Int32
@@ -34,7 +34,7 @@ func (j *heldJob) HandOver()      {}
 
 func (j *heldJob) Tell() *genbusv1.HeldJob { return &genbusv1.HeldJob{} }
 
-// take holds jobs of which a dead replica had written the first event.
+// take holds n jobs whose first event a dead replica had written.
 func take(t *testing.T, b *broker.Broker, h *hold.Holder, p *jobtest.Process, n int) (jobs []*heldJob) {
 	t.Helper()
 	items, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute})
@@ -66,14 +66,14 @@ func take(t *testing.T, b *broker.Broker, h *hold.Holder, p *jobtest.Process, n 
 	return jobs
 }
 
-// TestALostNoticeIsFound by the next check, and by the one after a reconnect. The other
-// jobs are not read, and a check asks only for what came after the last one.
+// TestALostNoticeIsFound proves that a check, also after a reconnect, finds lost notifications
+// without reading the other jobs, and asks only for news since the last check.
 func TestALostNoticeIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
 		p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
-		p.Start(t) // no one is registered for notices: each is lost
+		p.Start(t) // nothing receives the peer notifications
 		h := p.Holder(t)
 		jobs := take(t, b, h, p, 5)
 		check := func() {

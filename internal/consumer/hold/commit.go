@@ -14,8 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Next is Commit for the result of a transition's constructor. A transition that is not
-// allowed is an error of ours.
+// Next commits the result of a transition constructor. A forbidden transition is a bug.
 func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
@@ -23,10 +22,9 @@ func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 	return j.Commit(ctx, e, j.Record.last().Seq)
 }
 
-// Persist commits what is paid for, again and again while the log does not answer:
-// forgotten, it would be paid for again, or be unknown. next makes the event of each try.
-// It gives up where the job is found in another phase. After a terminal event it returns
-// ErrEnded.
+// Persist commits a result that was paid for, and retries while the log does not answer: a lost
+// result would be paid for again or stay unknown. next makes the event of each attempt. Persist
+// gives up if the job turns out to be in another phase. After a terminal event it returns ErrEnded.
 func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) error {
 	return j.persist(ctx, next, func(error) bool { return false })
 }
@@ -57,13 +55,13 @@ func (j *Job) persist(ctx context.Context, next func() (task.Event, error), give
 	}
 }
 
-// final reports whether an outcome lets go of the job.
+// final reports whether an outcome ends the hold.
 func final(outcome error) bool {
 	_, returned := errors.AsType[*ReturnError](outcome)
 	return returned || errors.Is(outcome, ErrEnded) || errors.Is(outcome, ErrNotOurs) || errors.Is(outcome, ErrStale)
 }
 
-// End commits a terminal event, and returns ErrEnded.
+// End commits a terminal event and returns ErrEnded.
 func (j *Job) End(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
@@ -71,21 +69,21 @@ func (j *Job) End(ctx context.Context, e task.Event, err error) error {
 	return j.endAt(ctx, e, j.Record.last().Seq)
 }
 
-// Bury stores the request as a dead letter, before the job ends: the other order would
-// lose it in a crash.
+// Bury stores the request as a dead letter. Call it before the job ends, or a crash in between
+// would lose the request.
 func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 	return j.Request.bury(ctx, j.Record.last().Job, f)
 }
 
-// BuryReply is Bury with the chat's reply (or its digest) in the letter.
+// BuryReply is Bury with the chat's reply (or its digest) in the dead letter.
 func (j *Job) BuryReply(ctx context.Context, f *errcode.Error, reply []byte, digest bool) error {
 	return j.Request.keep(ctx, j.Record.last().Job, func(item *genbusv1.WorkItem) error {
 		return j.Request.parts.DeadLetters.PutReply(ctx, item, j.Record.last().Job, f, reply, digest)
 	})
 }
 
-// LetGo is the outcome for a job that is not ours any more: ErrEnded where it has ended, so
-// that it is finished, and ErrNotOurs.
+// LetGo returns the outcome for a job that is no longer ours: ErrEnded if it has ended, so that it
+// is finished here too, and ErrNotOurs otherwise.
 func (j *Job) LetGo(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.Name())
 	if err != nil || !current.Terminal() || j.Record.last().Job != nil && !joblog.SameJob(j.Record.last(), current) {
@@ -95,8 +93,8 @@ func (j *Job) LetGo(ctx context.Context) error {
 	return ErrEnded
 }
 
-// Conclude says what becomes of the message after a step: it finishes a job that has
-// ended, and a step that failed is tried again. nil acknowledges the message.
+// Conclude returns the outcome for the message after a step. It finishes an ended job. A failed
+// step is retried. nil acknowledges the message.
 func (j *Job) Conclude(step error, finish func() error) error {
 	if errors.Is(step, ErrEnded) {
 		if step = finish(); step == nil {
@@ -117,8 +115,8 @@ func (j *Job) Conclude(step error, finish func() error) error {
 	return For(Retry)
 }
 
-// ReserveSubmission reports whether the log has room for all that a submission may bring.
-// A job that has none is held, not failed: events that reach their age make room.
+// ReserveSubmission reserves log capacity for all events of a submission. Without capacity it
+// returns false, and the job waits: events that expire free capacity.
 func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.last().Job)
 	if !ok {
@@ -128,8 +126,8 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	return release, ok
 }
 
-// Finish makes sure that the feed of finished jobs has the end, and that the letter which the end
-// leaves is stored. Only then may the message be acknowledged.
+// Finish stores the dead letter that the end requires, and the feed copy. The message must not be
+// acknowledged before.
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()

@@ -11,20 +11,20 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Delivery is one delivery of a message. It keeps the reply subject only: a job is held
-// for hours, its message's data is not.
+// Delivery is one delivery of a message. It does not keep the data, because a job is held for
+// hours.
 type Delivery struct {
 	nc    *nats.Conn
 	reply string
-	// Count is how often the message was delivered, this time included.
+	// Count is the number of deliveries of the message, including this one.
 	Count uint64
 	// Seq is the message's sequence in its stream.
 	Seq uint64
-	// Recorded is the subject.HeaderRecorded of a work item; empty for none.
+	// Recorded is a work item's subject.HeaderRecorded, or empty.
 	Recorded string
 }
 
-// NewDelivery is the delivery of a fetched message.
+// NewDelivery returns the delivery of a fetched message.
 func NewDelivery(nc *nats.Conn, m jetstream.Msg) (Delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -35,15 +35,15 @@ func NewDelivery(nc *nats.Conn, m jetstream.Msg) (Delivery, error) {
 	}, nil
 }
 
-// Reply is the subject on which the message is extended and settled.
+// Reply returns the subject for extending and settling the message.
 func (d Delivery) Reply() string { return d.reply }
 
-// Extend extends the AckWait. Like every settlement it is sent without waiting: a lost
-// one is a redelivery, which resumes the job from its log.
+// Extend extends the AckWait. Like every settlement, it is sent without waiting: after a loss the
+// message is redelivered and the job resumes from its log.
 func (d Delivery) Extend() error { return d.nc.Publish(d.reply, []byte("+WPI")) }
 
-// Settle and SettleConfirmed are the only code that settles a message. A nil outcome
-// acknowledges it.
+// Settle settles the message. A nil outcome acknowledges it. Only Settle and SettleConfirmed settle
+// messages.
 func (d Delivery) Settle(outcome error) error {
 	if order := order(outcome); order != nil {
 		return d.nc.Publish(d.reply, order)
@@ -51,8 +51,8 @@ func (d Delivery) Settle(outcome error) error {
 	return nil
 }
 
-// SettleConfirmed is Settle, and waits within ctx until the server has confirmed it: a
-// message whose ACK was confirmed is not delivered again.
+// SettleConfirmed is Settle, but waits within ctx until the server confirms. A message whose ACK
+// was confirmed is not redelivered.
 func (d Delivery) SettleConfirmed(ctx context.Context, outcome error) error {
 	order := order(outcome)
 	if order == nil {
@@ -64,7 +64,7 @@ func (d Delivery) SettleConfirmed(ctx context.Context, outcome error) error {
 	return nil
 }
 
-// order is what the server is told; nil for nothing.
+// order returns the settlement to send, or nil for none.
 func order(outcome error) []byte {
 	if outcome == nil || errors.Is(outcome, ErrStale) {
 		return []byte("+ACK")
@@ -80,7 +80,7 @@ func order(outcome error) []byte {
 	}
 }
 
-// word is an outcome in traces.
+// word names an outcome in traces.
 func word(outcome error) string {
 	_, returned := errors.AsType[*ReturnError](outcome)
 	switch {

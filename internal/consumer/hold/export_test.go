@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Check checks all held jobs, as KeepChecking does in 30 s.
+// Check checks all held jobs, as KeepChecking does.
 func (h *Holder) Check(ctx context.Context) (failed error) {
 	for i := range h.held.shards {
 		failed = errors.Join(failed, h.check(ctx, h.held.shards[i].all(), false))
@@ -13,5 +13,5 @@ func (h *Holder) Check(ctx context.Context) (failed error) {
 	return failed
 }
 
-// UpTo is the sequence up to which the job's log is known.
+// UpTo returns the sequence up to which the job's log is known.
 func (r *Record) UpTo() uint64 { return r.upTo.Load() }

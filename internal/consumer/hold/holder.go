@@ -1,10 +1,8 @@
-// Package hold keeps the messages of accepted jobs while their jobs live. It extends
-// them, reads and writes each job's log as its holder, and settles them. It does not
-// know what a job does: that is for packages video and chat.
+// Package hold keeps the messages of accepted jobs while the jobs live: it extends and settles
+// them, and reads and writes each job's log as its holder. Packages video and chat run the jobs.
 //
-// A work item is held, not acknowledged, for as long as its job lives: one ticker extends
-// what is held, and a redelivery means that a holder is gone and the job is to be resumed
-// from its log.
+// A work item is acknowledged only after its job has ended. Until then one ticker extends all held
+// messages. A redelivery means that a holder is gone and the job must resume from its log.
 package hold
 
 import (
@@ -18,16 +16,16 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Life is how long a process takes jobs, and works on them.
+// Life bounds a process's work on jobs.
 type Life struct {
 	// Fetching ends first: no more messages are taken. Working ends with the grace period.
-	Fetching, Working context.Context //nolint:containedctx // two ends of the process's life, which each job needs
-	// Jobs counts the goroutines that work on jobs. Nothing is added to it once the last
-	// job is settled.
+	Fetching, Working context.Context //nolint:containedctx // every job needs both ends of the process's life
+	// Jobs counts the goroutines that work on jobs. Nothing is added once the last message is
+	// settled.
 	Jobs sync.WaitGroup
 }
 
-// Holder is what all held jobs of a process share.
+// Holder is the state that all held jobs of a process share.
 type Holder struct {
 	Options
 	*Life
@@ -35,14 +33,13 @@ type Holder struct {
 	held *registry
 }
 
-// New returns a Holder that holds nothing. The log tells it of its jobs by Notice.
+// New returns a Holder that holds nothing. Peer notifications from the log must go to Notice.
 func New(fetching, working context.Context, o Options) *Holder {
 	return &Holder{Options: o, Life: &Life{Fetching: fetching, Working: working}, held: newRegistry()}
 }
 
-// Add registers a job that was just delivered. It is false where this process holds the
-// job already, which is given the delivery: the broker was away longer than AckWait and
-// delivers everything to its own holder.
+// Add registers a delivered job. If this process already holds the job, Add passes the delivery to
+// it and returns false: after an outage longer than AckWait, the broker redelivers everything.
 func (h *Holder) Add(j Held) bool {
 	held, added := h.held.add(j.Job().Name().ID, j)
 	if added {
@@ -57,7 +54,7 @@ func (h *Holder) Add(j Held) bool {
 // Each calls f for every held job.
 func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 
-// HeldJob is what a held job says of itself; nil for one that is not held.
+// HeldJob returns a held job's details for operators, or nil if the job is not held.
 func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 	if j := h.held.get(id); j != nil {
 		return j.Tell()
@@ -65,25 +62,24 @@ func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 	return nil
 }
 
-// Held is how many jobs are held.
+// Held returns the number of held jobs.
 func (h *Holder) Held() int { return h.held.size() }
 
-// Notice has a held job read its log: an end, or a write of another replica.
+// Notice handles a peer notification: the job rereads its log.
 func (h *Holder) Notice(n joblog.Notice) {
 	if j := h.held.get(n.Name.ID); j != nil {
 		j.Confirm()
 	}
 }
 
-// KeepExtending extends every held message each period until Working ends.
+// KeepExtending extends every held message once per period until Working ends.
 func (h *Holder) KeepExtending(period time.Duration) { h.held.keepExtending(h.Working, period) }
 
-// HandOver returns every message as soon as no call is in hand.
+// HandOver returns each message as soon as no call for its job is running.
 func (h *Holder) HandOver() { h.held.each(Held.HandOver) }
 
-// Reclaim extends everything that is held, and has those jobs read their logs of which the
-// log has more than is known, or nothing: after the broker was away it may have given them
-// to others.
+// Reclaim extends everything held after a reconnect. Jobs reread their logs if the log has news of
+// them or has lost them: the broker may have redelivered them to other replicas.
 func (h *Holder) Reclaim(ctx context.Context) {
 	h.held.each(Held.Extend)
 	var jobs []Held
@@ -91,14 +87,13 @@ func (h *Holder) Reclaim(ctx context.Context) {
 	if h.check(ctx, jobs, true) == nil || ctx.Err() != nil {
 		return
 	}
-	for _, j := range jobs { // each asks for itself, again and again
+	for _, j := range jobs { // each retries its own read
 		j.Confirm()
 	}
 }
 
-// Discard removes stored bodies that no event names, and none ever will: what a holder
-// has stored too late. What cannot be removed stays until the object store's TTL, or
-// until the job is erased.
+// Discard removes bodies that were stored too late for any event to name them. What cannot be
+// removed stays until the object store's TTL or the job's erasure.
 func (h *Holder) Discard(ctx context.Context, refs ...*genbusv1.BlobRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()

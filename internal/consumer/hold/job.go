@@ -10,22 +10,21 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Job is a held job: the steps that jobs of all kinds have in common, by its message, by
-// what is known of its log, and by its request. It belongs to the one goroutine that works
-// on the job; of its parts, Message is safe for concurrent use, and a few methods of Record.
+// Job is a held job: the steps that all kinds of jobs share. It belongs to the goroutine that works
+// on the job. Message and a few methods of Record are safe for concurrent use.
 type Job struct {
 	Message Message
 	Record  Record
 	Request Request
 
 	holder *Holder
-	stale  staleCheck // held against the work item, before the log was read
-	reread bool       // the log is read before the next step
-	judged bool       // it is known not to be poisoned
+	stale  staleCheck // suspects the work item, before the log was read
+	reread bool       // read the log before the next step
+	judged bool       // known not to be poisoned
 }
 
-// NewJob is a job of which only its message was read. Its trace begins; where the job is
-// held already it never ends, and so is not exported.
+// NewJob returns a job before its log is read, and starts its trace span. If the job is held
+// already, the span never ends and is not exported.
 func (h *Holder) NewJob(item *genbusv1.WorkItem, d Delivery, metrics *telemetry.RouteMetrics) *Job {
 	j := &Job{
 		holder: h,
@@ -39,34 +38,34 @@ func (h *Holder) NewJob(item *genbusv1.WorkItem, d Delivery, metrics *telemetry.
 	return j
 }
 
-// Name is the job's.
+// Name returns the job's name.
 func (j *Job) Name() subject.JobName { return j.Message.name }
 
-// Logger names the job in every record.
+// Logger returns a logger with the job's attributes.
 func (j *Job) Logger() *slog.Logger { return j.Message.logger() }
 
-// Entry is the job's last known event; zero until Load.
+// Entry returns the job's last known event, or zero before Load.
 func (j *Job) Entry() joblog.Entry { return j.Record.last() }
 
-// Reread reports, once, whether the last step asked for the log to be read again.
+// Reread reports whether the log must be read before the next step, and resets the request for it.
 func (j *Job) Reread() bool {
 	reread := j.reread || j.Record.last().Job == nil
 	j.reread = false
 	return reread
 }
 
-// UntilReread keeps the message until at, and has the log read then.
+// UntilReread keeps the message until at, and rereads the log then.
 func (j *Job) UntilReread(at time.Time) error {
 	j.reread = true
 	return Until(at)
 }
 
-// Pack keeps a video's last event in less memory until it is asked for.
+// Pack stores a video's last event in less memory until it is needed.
 func (j *Job) Pack() { j.Record.pack() }
 
-// Release settles the message and forgets the job. calls is the number of polls.
+// Release settles the message and drops the job. calls is the number of polls.
 func (j *Job) Release(outcome error, calls int) {
-	// Forgotten first: once the item is gone, a new job may have the same id.
+	// Before the settlement: once the item is gone, a new job may have the same ID.
 	j.holder.held.remove(j.Message.name.ID)
 	j.Message.settle(outcome)
 	j.Record.show(genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestAPhaseThatIsShownAgainAllocatesNothing: a task that is polled for hours shows its
-// phase each time. Not parallel: AllocsPerRun counts those of the whole process.
+// TestAPhaseThatIsShownAgainAllocatesNothing proves that polls in an unchanged phase do not
+// allocate. It is not parallel, because AllocsPerRun counts the whole process.
 func TestAPhaseThatIsShownAgainAllocatesNothing(t *testing.T) {
 	j := New(t.Context(), t.Context(), Options{}).NewJob(&genbusv1.WorkItem{Kind: "video"}, Delivery{}, telemetry.NewMetrics("test").Route(subject.Video, "r"))
 	j.Record.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
@@ -20,8 +20,8 @@ func TestAPhaseThatIsShownAgainAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestEachCommitThatWasNotHeardIsOurOwn: of several, not only the last may be what the log
-// has. An event that was never tried is not.
+// TestEachCommitThatWasNotHeardIsOurOwn proves that Unheard recognizes every unanswered commit, and
+// no other event.
 func TestEachCommitThatWasNotHeardIsOurOwn(t *testing.T) {
 	t.Parallel()
 	r := &Record{unheard: []string{"one", "later"}}

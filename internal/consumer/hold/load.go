@@ -17,8 +17,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Load reads the job from its log, writing its first event where admission did not get to
-// it. It returns nil when the job goes on from there.
+// Load reads the job from its log, and writes its first event if admission did not. It returns nil
+// if the job continues.
 func (j *Job) Load(ctx context.Context) error {
 	if j.Record.last().Job != nil {
 		return j.reload(ctx)
@@ -43,10 +43,9 @@ func (j *Job) Load(ctx context.Context) error {
 	if err := j.adopt(ctx, current); err != nil {
 		return err
 	}
-	// The durable consumer was deleted and created again, and what it says of deliveries
-	// proves nothing. Such an item is not settled and not extended. If its holder lives, the
-	// holder's extensions keep it, by its sequence; if not, it comes again after AckWait, and
-	// is taken.
+	// A recreated durable consumer counts every delivery as the first. Such an item is neither
+	// settled nor extended: if its holder lives, the holder's extensions keep it, by its sequence.
+	// Otherwise it is redelivered after AckWait and taken.
 	if !j.holder.Alone && j.Record.begunElsewhere(d) {
 		j.Logger().Info("skipped first delivery of job begun by another replica")
 		return ErrNotOurs
@@ -55,8 +54,8 @@ func (j *Job) Load(ctx context.Context) error {
 	return nil
 }
 
-// begin writes the job's first event. Where it cannot be told whether the job still has its
-// item, the message is returned: JetStream does not deliver again what was removed.
+// begin writes the job's first event. If it cannot tell whether the job still has its item, it
+// returns the message: JetStream does not redeliver a removed one.
 func (j *Job) begin(ctx context.Context) error {
 	if err := j.Commit(ctx, task.FromWork(j.Request.item), 0); err != nil {
 		return err
@@ -69,20 +68,20 @@ func (j *Job) begin(ctx context.Context) error {
 	return j.adopt(ctx, current)
 }
 
-// firstEventWait is about what a commit takes on three nodes. A holder that does not wait races
-// the admission: it reads, writes the first event too, and one of the two reads why it lost.
+// firstEventWait is about the time of a commit on three nodes. Without the wait a holder races the
+// admission: both write the first event, and one of the two reads why it lost.
 const firstEventWait = 5 * time.Millisecond
 
-// resolve says what the work item means: on the first delivery by what this process has
-// admitted, and else by the log. An item that is marked has waited for its turn: its job
-// may have been ended and erased since, while it was moved into the ready window.
+// resolve returns the meaning of the work item: on a first delivery from this process's admission,
+// otherwise from the log. A marked item comes from the backlog: its job may have ended and been
+// erased during the dispatch.
 func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Meaning, error) {
 	i := j.holder.Queue.Items.Delivered(j.Request.item, d.Seq, d.Recorded)
 	if d.Count == 1 && d.Recorded == "" {
 		if e, ok := j.holder.Admitted(ctx, j.Name()); ok {
 			return e, i.In(e), nil
 		}
-		// Another replica has just stored the item, and writes the first event now.
+		// Another replica has just stored the item and is writing the first event.
 		if err := broker.Wait(ctx, firstEventWait); err != nil {
 			return joblog.Entry{}, 0, err
 		}
@@ -90,7 +89,7 @@ func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Mea
 	return j.holder.Log.Resolve(ctx, i)
 }
 
-// reload reads the job again, which this holder knows.
+// reload rereads a job that this holder knows.
 func (j *Job) reload(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.Name())
 	switch {
@@ -102,8 +101,8 @@ func (j *Job) reload(ctx context.Context) error {
 	return j.adopt(ctx, current)
 }
 
-// adopt goes on from what the leader has. An event of another replica in a job that we
-// had begun with means that the job is no longer ours.
+// adopt continues from the leader's state. Another replica's event in a job that we have begun
+// means that the job is no longer ours.
 func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 	known := j.Record.last().Job != nil
 	switch {
@@ -138,10 +137,9 @@ func (j *Job) first(current joblog.Entry) error {
 	return nil
 }
 
-// staleItem is the outcome for a work item that its job does not run from. Two requests with
-// one ID, with equal or different bodies, may both have been stored, and the log has decided
-// for the other one; or the job was erased while its item was on its way into the ready
-// window. Nothing of the item is run.
+// staleItem returns the outcome for a work item that its job does not run from. Either two requests
+// with one ID were stored and the log chose the other one, or the job was erased during the
+// dispatch of its item. Nothing of the item runs.
 func (j *Job) staleItem() error {
 	if again := j.stale.sure(time.Now()); !again.IsZero() {
 		return j.UntilReread(again)
@@ -150,8 +148,7 @@ func (j *Job) staleItem() error {
 	return ErrStale
 }
 
-// lost ends a job whose log was lost with its first event. Its request is kept: the letter
-// is all that is left of it.
+// lost ends a job whose log was lost with its first event. The dead letter keeps the request.
 func (j *Job) lost(ctx context.Context) error {
 	f := errcode.New(errcode.LogLost, "job %s was not sent to its upstream because its log is missing", j.Name().ID)
 	if err := j.Request.buryLost(ctx, f); err != nil {
@@ -160,13 +157,13 @@ func (j *Job) lost(ctx context.Context) error {
 	return j.endAt(ctx, task.FailedAtOnce(j.Request.item, time.Now(), f.TaskError()), 0)
 }
 
-// gone ends a held job whose log has vanished, or has only its first event, at last, again,
-// unless the job was erased: its work item would have been removed first. next is the event
-// that found no log, if any. An end, also one that the log had already, is written as it is:
-// what it says is paid for. Otherwise a letter keeps what this holder knows.
+// gone handles a held job whose log has vanished or has only its first event again. If the work
+// item was removed, the job was erased and is dropped. Otherwise it ends. next is the event that
+// found no log, if any. If next or the last known event is an end, gone writes it unchanged: it was
+// paid for. Otherwise the job fails, and a dead letter keeps what this holder knows.
 //
-// One look is enough for an end and for a video, which must not be submitted again: the
-// write after last is refused where the log has more.
+// An end needs no second look, nor does a video, which must not be submitted again: the write after
+// last is refused if the log has more.
 func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	j.reread = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
@@ -183,7 +180,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 		next = j.Record.last().Event
 	}
 	if next.Terminal() {
-		next.Job = proto.CloneOf(next.Job) // the log may have had it: others read that one
+		next.Job = proto.CloneOf(next.Job) // others may be reading the job of the first write
 		return j.endAt(ctx, next, last)
 	}
 	if j.Name().Kind == subject.Chat {
@@ -203,8 +200,8 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	return j.endAt(ctx, e, last)
 }
 
-// Commit stores an event after the last one that we know. It returns nil when the event
-// is stored and the job goes on.
+// Commit stores an event after sequence last. It returns nil if the event is stored and the job
+// continues.
 func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the commit timed out"))
 	defer cancel()
@@ -217,7 +214,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 		j.Message.traceCommit(j.Record.last())
 		return nil
 	case errors.As(err, &lost) && e.Terminal() && j.Record.isBegunAgain(lost.Current):
-		return j.Commit(ctx, e, lost.Current.Seq) // what an end says is paid for
+		return j.Commit(ctx, e, lost.Current.Seq) // an end was paid for
 	case errors.As(err, &lost):
 		return j.afterLost(ctx, lost.Current)
 	case errors.Is(err, joblog.ErrNotFound) && last > 0:
@@ -226,8 +223,8 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
 }
 
-// afterLost goes on after a commit that was not the first: from admission's first event, or
-// from an earlier write of ours that we had given up on.
+// afterLost continues after a commit that lost to another event: admission's first event, or an
+// earlier write of ours that we had given up on.
 func (j *Job) afterLost(ctx context.Context, current joblog.Entry) error {
 	known := j.Record.last()
 	if err := j.adopt(ctx, current); err != nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Message is the message of a held job, by its last delivery: it is extended until it is
-// settled. It knows which job it is of, and nothing of the job's state. It is safe for
-// concurrent use.
+// Message is the message of a held job, by its latest delivery. It knows nothing of the job's
+// state. It is safe for concurrent use.
 type Message struct {
 	parts   *Options
 	metrics *telemetry.RouteMetrics
@@ -31,17 +30,17 @@ type Message struct {
 	settled bool
 }
 
-// Context ends with the process's work, and has the span of this hold.
+// Context returns a context that ends with the process's work and carries the span of this hold.
 func (m *Message) Context() context.Context { return m.ctx }
 
-// Delivery is the last one.
+// Delivery returns the latest delivery.
 func (m *Message) Delivery() Delivery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// Extend extends the AckWait until the message is settled.
+// Extend extends the AckWait unless the message is settled.
 func (m *Message) Extend() {
 	m.mu.Lock()
 	d, settled := m.last, m.settled
@@ -54,8 +53,8 @@ func (m *Message) Extend() {
 	}
 }
 
-// redelivered replaces the delivery of the message. Of two items of one job it shows when
-// the job is released which one is stale.
+// redelivered replaces the delivery of the message. A second item of the same job is returned:
+// which of the two is stale shows when the job is released.
 func (m *Message) redelivered(d Delivery) {
 	m.mu.Lock()
 	same := m.last.Seq == d.Seq
@@ -68,7 +67,7 @@ func (m *Message) redelivered(d Delivery) {
 	}
 }
 
-// settle ends the extensions.
+// settle settles the message and ends its extensions.
 func (m *Message) settle(outcome error) {
 	m.mu.Lock()
 	m.settled = true
@@ -83,15 +82,15 @@ func (m *Message) sendSettlement(d Delivery, outcome error) {
 	}
 }
 
-// logger names the job in every record.
+// logger returns a logger with the job's attributes.
 func (m *Message) logger() *slog.Logger {
 	return m.parts.Logger.With(telemetry.JobAttrs(m.name, m.route)...)
 }
 
-// Span is the one of this hold.
+// Span returns the span of this hold.
 func (m *Message) Span() trace.Span { return trace.SpanFromContext(m.ctx) }
 
-// StartCall begins a span for one call of the upstream that may be paid for.
+// StartCall starts a span for an upstream call that may be paid for.
 func (m *Message) StartCall(ctx context.Context, span string, x *genbusv1.Execution) (context.Context, trace.Span) {
 	return Tracer(m.parts.Tracing).Start(ctx, span, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes( //nolint:spancheck // the caller ends it
 		attribute.String("genbus.job_id", m.name.ID), attribute.String("genbus.tenant", m.name.Tenant),
@@ -99,7 +98,7 @@ func (m *Message) StartCall(ctx context.Context, span string, x *genbusv1.Execut
 		attribute.Int64("genbus.attempt", int64(x.GetAttempt()))))
 }
 
-// traceCommit notes a transition that this process has committed.
+// traceCommit records a committed transition in the span.
 func (m *Message) traceCommit(e joblog.Entry) {
 	if span := m.Span(); span.IsRecording() {
 		span.AddEvent("transition", trace.WithAttributes(
@@ -108,8 +107,8 @@ func (m *Message) traceCommit(e joblog.Entry) {
 	}
 }
 
-// endSpan ends the span of a hold, which is an error when the job, as it is known, has
-// failed. The error's message may quote the upstream, so it is left out.
+// endSpan ends the span of a hold, with an error status if the job has failed. The error's message
+// is left out because it may quote the upstream.
 func (m *Message) endSpan(outcome error, polls int, r *Record) {
 	span := m.Span()
 	if span.IsRecording() {

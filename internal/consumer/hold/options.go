@@ -12,19 +12,19 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are the parts that a Holder works with. All are required, except Tracing.
+// Options are the dependencies of a Holder. All but Tracing are required.
 type Options struct {
 	Broker      *broker.Broker
 	Log         *joblog.Log
 	Bodies      *broker.Bodies
 	DeadLetters deadletter.Store
-	// Admitted returns the job as the admission of this process left it; false where that
-	// is not known. It saves a read on the first delivery.
+	// Admitted returns the job as this process admitted it, or false. It saves a read on the first
+	// delivery.
 	Admitted func(context.Context, subject.JobName) (joblog.Entry, bool)
 	Queue    *queue.Queue
 	Metrics  *telemetry.Metrics
 	Tracing  telemetry.Tracing
 	Logger   *slog.Logger
-	// Alone is true where no other replica can hold a job, as of an embedded broker.
+	// Alone is true if no other replica can hold a job, as with an embedded broker.
 	Alone bool
 }

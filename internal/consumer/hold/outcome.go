@@ -13,21 +13,19 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// A step of a held job returns nil to go on, and otherwise an error that says what
-// becomes of the message: a *WaitError, a *ReturnError, or one of the errors below. Any
-// other error means that the step failed: the message is kept, and the log is read again
-// after Retry.
+// A step of a held job returns nil to continue, or an error that decides about the message: a
+// *WaitError, a *ReturnError, or one of the errors below. Any other error is a failed step: the
+// message is kept, and the log is reread after Retry.
 var (
-	// ErrEnded says that the log has the job's terminal event. The job is finished next:
-	// its feed copy is stored, and then the message is acknowledged.
+	// ErrEnded reports that the log has the job's terminal event. The job is finished next (its
+	// feed copy is stored), and then the message is acknowledged.
 	ErrEnded = errors.New("the job has ended")
-	// ErrStale says that the work item is of no use to any job: it is acknowledged, and
-	// nothing else is done.
+	// ErrStale reports that no job needs the work item. It is acknowledged without further action.
 	ErrStale = errors.New("the work item is stale")
-	// ErrNotOurs says that another replica has the job, or that it was erased. The message
-	// is not settled: an ACK or a NAK would act on the message of its new holder.
+	// ErrNotOurs reports that another replica has the job, or that it was erased. The message is
+	// not settled: an ACK or a NAK would act on the message of its new holder.
 	ErrNotOurs = errors.New("another replica has the job, or it was erased")
-	// ErrShutdown is the cause of every context that ends because the process does.
+	// ErrShutdown is the cause of every context that ends because the process stops.
 	ErrShutdown = errors.New("genbus is shutting down")
 )
 
@@ -41,7 +39,7 @@ func (e *WaitError) Error() string {
 // Until keeps the message until at.
 func Until(at time.Time) error { return &WaitError{Until: at} }
 
-// For is Until, from now.
+// For keeps the message for d.
 func For(d time.Duration) error { return Until(time.Now().Add(d)) }
 
 // Waits reports whether an outcome keeps the message.
@@ -50,40 +48,40 @@ func Waits(outcome error) bool {
 	return waits
 }
 
-// ReturnError gives the message to any replica, after a delay.
+// ReturnError returns the message to any replica, after a delay.
 type ReturnError struct{ Delay time.Duration }
 
 func (e *ReturnError) Error() string { return fmt.Sprintf("the message is returned after %s", e.Delay) }
 
-// Return gives the message to another replica at once.
+// Return returns the message to another replica at once.
 func Return() error { return &ReturnError{} }
 
-// ReturnAfter gives the message to any replica, later. A delayed message still counts as
-// pending, so this is for rare cases.
+// ReturnAfter returns the message to any replica, later. A delayed message still counts as pending,
+// so this is for rare cases.
 func ReturnAfter(d time.Duration) error { return &ReturnError{Delay: d} }
 
-// FetchWait bounds one fetch. It is short because a stop waits for the fetch to end by
-// itself: a pull request that is abandoned early stays at the server for a moment, and
-// what is returned then would come to this process again.
+// FetchWait bounds one fetch. It is short because a stop waits for running fetches: an abandoned
+// pull request stays at the server for a moment, and messages returned then would come back to this
+// process.
 const FetchWait = time.Second
 
-// unjudged gives a job to another replica, because this one must not judge it by its
-// clock. The delay outlives a fetch that is under way here; no other follows it.
+// unjudged returns a job to another replica, because this one's clock is wrong. The delay outlives
+// a running fetch, and no other follows it.
 func unjudged() error { return ReturnAfter(2 * FetchWait) }
 
 const (
-	// Retry is the wait after a step that failed.
+	// Retry is the delay after a failed step.
 	Retry = time.Second
-	// CommitTimeout bounds one write; the step is taken again after it.
+	// CommitTimeout bounds one write, after which the step is retried.
 	CommitTimeout = 30 * time.Second
-	// CapacityRetry is the wait before a submission that the log had no room for is tried again.
+	// CapacityRetry is the delay before a submission without log capacity is retried.
 	CapacityRetry = 5 * time.Second
 )
 
-// staleCheck is a suspicion that takes two looks, joblog.SecondLook apart.
+// staleCheck is a suspicion that needs two looks, joblog.SecondLook apart.
 type staleCheck struct{ since time.Time }
 
-// sure is zero when the suspicion is true, and else when to look again.
+// sure returns zero if the suspicion is confirmed, and otherwise the time of the next look.
 func (c *staleCheck) sure(now time.Time) (again time.Time) {
 	if c.since.IsZero() {
 		c.since = now
@@ -99,8 +97,8 @@ func Jittered(d time.Duration, part float64) time.Duration {
 	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
 }
 
-// Soon is the next look of a job that waits for an upstream: not at once, and spread over
-// the many that wait for the same moment.
+// Soon returns the next time to look at a job that waits for an upstream: with a minimum delay, and
+// spread among jobs that wait for the same moment.
 func Soon(at time.Time) time.Time {
 	if least := time.Now().Add(Retry / 2); at.Before(least) {
 		at = least
@@ -108,8 +106,8 @@ func Soon(at time.Time) time.Time {
 	return at.Add(rand.N(Retry / 4))
 }
 
-// Earliest is at, or just after the first of the limits that passes before it; a limit may
-// be nil.
+// Earliest returns at, or the moment after the first limit that passes before it. A limit may be
+// nil.
 func Earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 	for _, limit := range limits {
 		if limit != nil && limit.AsTime().Before(at) {
@@ -119,8 +117,7 @@ func Earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 	return at
 }
 
-// NotStarted says which start deadline a job has missed; nil for a job that was started,
-// and for one that has time.
+// NotStarted returns which start deadline a job has missed, or nil if it was started or has time.
 func NotStarted(job task.Job, now time.Time) *errcode.Error {
 	if by, waits := task.StartBy(job); !waits || now.Before(by) {
 		return nil

@@ -25,10 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// TestAnEndOutlivesItsLog: the log of a chat in its call was lost, and before its reply is
-// written a reader of the work item has begun the log again. The reply is paid for: it is
-// the end, whether the log is empty or begun again when it is written. So it is where the
-// log is lost and begun again after that, before the job is finished.
+// TestAnEndOutlivesItsLog proves that a chat's reply is stored as its end although the log was lost
+// during the call, and again before the job was finished, whether the log is empty or restarted.
 func TestAnEndOutlivesItsLog(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"begun again": true, "empty": false} {
@@ -90,8 +88,8 @@ func TestAnEndOutlivesItsLog(t *testing.T) {
 				}
 			}
 			completed()
-			// Lost once more, the end is written as another event, with a job of its own: others
-			// read the first one.
+			// After the second loss, the end is written as another event with its own job: others
+			// may be reading the first one.
 			first := j.Entry()
 			lose(again)
 			if err := j.Load(t.Context()); !errors.Is(err, hold.ErrEnded) {

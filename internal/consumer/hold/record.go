@@ -16,30 +16,29 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Record is what a holder knows of its job's log: the last event, and which writes are its
-// own. It decides nothing: Job does. Ending and Superseded are safe for concurrent use;
-// everything else belongs to the goroutine that works on the job, reads included: they unpack.
+// Record is a holder's view of its job's log: the last event, and its own writes. Ending and
+// Superseded are safe for concurrent use. Everything else belongs to the goroutine that works on
+// the job, reads included: they unpack.
 type Record struct {
 	log     *joblog.Log
 	metrics *telemetry.RouteMetrics
 
-	entry   joblog.Entry      // zero until the log was read; last gives it
-	packed  []byte            // the entry's job, which is nil until it is asked for; nil if it was not packed
-	shown   genbusv1.JobPhase // the phase that metrics know
-	unheard []string          // nonces of commits whose answer never came
-	// vanished is held against the log, once it was read.
+	entry   joblog.Entry      // zero until the log was read; use last
+	packed  []byte            // the entry's job, which is nil until needed; nil if not packed
+	shown   genbusv1.JobPhase // the phase in the metrics
+	unheard []string          // nonces of commits that were never answered
+	// vanished suspects the log, after it was read.
 	vanished staleCheck
 
 	version atomic.Uint64 // of entry; unread before that
-	upTo    atomic.Uint64 // sequence up to which entry is the last of the job's events; 0 before that
-	ending  atomic.Bool   // the last event that was written, or tried, is the job's end
+	upTo    atomic.Uint64 // sequence up to which entry is the job's last event; 0 before that
+	ending  atomic.Bool   // the last event that was written or attempted is the job's end
 }
 
-// unread is more than every version: what the log had before it was read takes the job
-// from no replica.
+// unread exceeds every version: before the log was read, nothing in it takes the job from a holder.
 const unread = math.MaxUint64
 
-// last is the last event that is known; zero until the log was read.
+// last returns the last known event, or zero until the log was read.
 func (r *Record) last() joblog.Entry {
 	if r.entry.Job == nil && r.packed != nil {
 		video := new(genbusv1.VideoTask)
@@ -51,9 +50,9 @@ func (r *Record) last() joblog.Entry {
 	return r.entry
 }
 
-// pack keeps a video's last event as bytes until it is asked for. They are a third as long,
-// and the collector does not look into them: very many tasks are in work, and nearly all of
-// them wait for their next poll. As no event is changed, the bytes are made once.
+// pack stores a video's last event as bytes until it is needed. They take a third of the memory,
+// and the garbage collector does not scan them: most held tasks wait for their next poll. Events
+// never change, so the bytes are made once.
 func (r *Record) pack() {
 	video, ok := r.entry.Job.(*genbusv1.VideoTask)
 	if !ok {
@@ -69,7 +68,7 @@ func (r *Record) pack() {
 	r.entry.Job = nil
 }
 
-// Phase is the one in the log; unspecified until that was read.
+// Phase returns the job's phase in the log, or unspecified until that was read.
 func (r *Record) Phase() genbusv1.JobPhase {
 	if r.last().Job == nil {
 		return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
@@ -77,13 +76,13 @@ func (r *Record) Phase() genbusv1.JobPhase {
 	return r.last().Job.GetExecution().GetPhase()
 }
 
-// upstreamID is the upstream's id of the task, as far as the log knew it.
+// upstreamID returns the upstream's task ID, as far as the log has it.
 func (r *Record) upstreamID() string {
 	v, _ := r.last().Job.(*genbusv1.VideoTask)
 	return v.GetUpstreamTaskId()
 }
 
-// write stores an event after last, and knows it then.
+// write stores an event after last and sets it.
 func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
 	r.ending.Store(e.Terminal())
 	entry, err := r.log.Commit(ctx, e, last)
@@ -97,7 +96,6 @@ func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
 	return err
 }
 
-// set takes what the log has.
 func (r *Record) set(e joblog.Entry) {
 	r.entry, r.packed, r.vanished = e, nil, staleCheck{}
 	r.version.Store(e.Version())
@@ -111,17 +109,16 @@ func (r *Record) show(phase genbusv1.JobPhase) {
 	r.shown = phase
 }
 
-// Unheard reports whether an event is one of this holder's own whose commit was never
-// answered. That its writer is this process proves less: the process may have held the
-// job before.
+// Unheard reports whether an event is this holder's own commit that was never answered. The event's
+// writer proves less: the process may have held the job before.
 func (r *Record) Unheard(e joblog.Entry) bool { return slices.Contains(r.unheard, e.Nonce) }
 
-// Ending reports whether the last event that was written, or tried, is the job's end. What
-// is heard of the log then is no news: the write finds out by itself.
+// Ending reports whether the last event that was written or attempted is the job's end. News of the
+// log is then ignored: the write itself finds out.
 func (r *Record) Ending() bool { return r.ending.Load() }
 
-// Superseded reports whether current takes the job from this holder: the job has ended, or
-// another replica has gone on with it. Our own end does not.
+// Superseded reports whether current takes the job from this holder: the job has ended, or another
+// replica has continued it. Our own end does not.
 func (r *Record) Superseded(current joblog.Entry) bool {
 	return !r.Ending() && (current.Terminal() || r.byOther(current))
 }
@@ -130,27 +127,26 @@ func (r *Record) byOther(current joblog.Entry) bool {
 	return current.Version() > r.version.Load() && !r.isOurs(current)
 }
 
-// isOurs reports whether this process has written an event.
 func (r *Record) isOurs(e joblog.Entry) bool {
 	return e.Job.GetExecution().GetWriter() == r.log.Writer()
 }
 
-// isBegunAgain reports whether the log of this job had vanished, and has the job's first
-// event again, which any reader of the work item may have written.
+// isBegunAgain reports whether the log had vanished and has the job's first event again, which any
+// reader of the work item may have written.
 func (r *Record) isBegunAgain(current joblog.Entry) bool {
 	return r.last().Job != nil && current.Version() == 1 && !current.Terminal() && current.Version() < r.last().Version() &&
 		current.Job.GetCreatedAt().AsTime().Equal(r.last().Job.GetCreatedAt().AsTime())
 }
 
-// paidSince reports whether this holder knows what a log that has begun again does not, and
-// what is not to be repeated: the job's end, or that a video was submitted.
+// paidSince reports whether a restarted log lacks something that must not be repeated: the job's
+// end, or a video's submission.
 func (r *Record) paidSince(begun joblog.Entry) bool {
 	_, video := r.last().Job.(*genbusv1.VideoTask)
 	return r.last().Terminal() || video && r.last().Job.GetExecution().GetFirstSubmitAt() != nil && begun.Job.GetExecution().GetFirstSubmitAt() == nil
 }
 
-// begunElsewhere reports whether an item comes for the first time of a job that another
-// replica has begun with since the item was put.
+// begunElsewhere reports whether another replica has continued the job since its item was stored,
+// although this is the item's first delivery.
 func (r *Record) begunElsewhere(d Delivery) bool {
 	switch {
 	case d.Count > 1, r.isOurs(r.last()):

@@ -9,26 +9,26 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Held is a job whose message this process holds. Its methods are safe for concurrent
-// use, and do not wait.
+// Held is a job whose message this process holds. Its methods are safe for concurrent use and do
+// not block.
 type Held interface {
-	// Job is its message, and what is known of its log.
+	// Job returns the job.
 	Job() *Job
 	// Extend extends its AckWait.
 	Extend()
-	// Confirm has the job read its log again.
+	// Confirm makes the job reread its log.
 	Confirm()
-	// HandOver returns the message as soon as no call is in hand.
+	// HandOver returns the message as soon as no call is running.
 	HandOver()
-	// Tell is what operators are told of it that no event has. It must not be changed.
+	// Tell returns details for operators that no event has. The result must not be changed.
 	Tell() *genbusv1.HeldJob
 }
 
-// shards spread the extensions of very many held messages over the third of AckWait, and
-// the lock over the jobs.
+// shards spreads the extensions of many held messages over a third of AckWait, and the locking over
+// the jobs.
 const shards = 32
 
-// registry knows what this process holds, by job id.
+// registry holds this process's held jobs by ID.
 type registry struct {
 	seed   maphash.Seed
 	shards [shards]shard
@@ -51,7 +51,7 @@ func (r *registry) shard(id string) *shard {
 	return &r.shards[maphash.String(r.seed, id)%shards]
 }
 
-// add registers a job, or returns the one that is held under the id already.
+// add registers a job, or returns the job already held under the ID.
 func (r *registry) add(id string, j Held) (held Held, added bool) {
 	s := r.shard(id)
 	s.mu.Lock()
@@ -87,7 +87,7 @@ func (r *registry) size() (n int) {
 	return n
 }
 
-// all copies a shard's jobs, so that nothing is called under the lock.
+// all copies a shard's jobs, so that no method is called under the lock.
 func (s *shard) all() []Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *registry) each(f func(Held)) {
 	}
 }
 
-// keepExtending extends every held message each period, a shard at a time, until ctx ends.
+// keepExtending extends every held message once per period, a shard at a time, until ctx ends.
 func (r *registry) keepExtending(ctx context.Context, period time.Duration) {
 	ticker := time.NewTicker(period / shards)
 	defer ticker.Stop()

@@ -16,54 +16,52 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// errLetter says that a job cannot end, as its dead letter was not stored.
+// errLetter reports that a job cannot end because its dead letter was not stored.
 var errLetter = errors.New("the dead letter could not be written")
 
-// Request is what a held job was asked for: its work item, the item's body, and the dead
-// letter that keeps both. It belongs to the goroutine that works on the job.
+// Request is a held job's work item with its body, and the dead letter that keeps both. It belongs
+// to the goroutine that works on the job.
 type Request struct {
 	parts   *Options
 	name    subject.JobName
-	seq     uint64             // of the work item in its stream
+	seq     uint64             // of the work item
 	item    *genbusv1.WorkItem // nil once the upstream is known to have the task
-	missed  staleCheck         // the body
+	missed  staleCheck         // suspects the body
 	buried  bool               // a dead letter of the job's end is stored
-	lookUps []*genbusv1.LookUp // of the task of a submission whose outcome is not known
-	heard   uint32             // the attempt of which this holder knows what became of it; 0: none
+	lookUps []*genbusv1.LookUp // of a task whose submission has an unknown outcome
+	heard   uint32             // the attempt whose outcome this holder knows, or 0
 }
 
-// Item is the work item, or nil after Release.
+// Item returns the work item, or nil after Release.
 func (r *Request) Item() *genbusv1.WorkItem { return r.item }
 
-// Owes reports whether the end of this request's job leaves a dead letter that is not stored, as
-// far as this holder knows.
+// Owes reports whether the job's end requires a dead letter that is not stored yet, as far as this
+// holder knows.
 func (r *Request) Owes(job task.Job) bool {
 	x := job.GetExecution()
 	heard := x.GetSubmissionOutcomeUnknown() && r.heard == x.GetAttempt()
-	own := r.item == nil || task.SameRequest(r.item, x) // a stale item's letter is not this job's
+	own := r.item == nil || task.SameRequest(r.item, x) // a stale item has another job's dead letter
 	return own && !r.buried && !heard && task.LeavesDeadLetter(job)
 }
 
-// LookedUp keeps a look-up of the job's task for its dead letter.
+// LookedUp keeps a look-up of the job's upstream task for the dead letter.
 func (r *Request) LookedUp(l *genbusv1.LookUp) { r.lookUps = append(r.lookUps, l) }
 
-// Heard records that this holder knows the outcome of an attempt: the upstream certainly has no
-// task of it, or a dead letter names that task.
+// Heard records that this holder knows an attempt's outcome: the upstream has no task of it, or a
+// dead letter names the task.
 func (r *Request) Heard(attempt uint32) { r.heard = attempt }
 
-// Release lets go of the memory of the work item, whose body may be large.
+// Release drops the work item, whose body may be large.
 func (r *Request) Release() { r.item = nil }
 
-// removed reports whether the work item was removed from its stream, as it is before its
-// job is erased.
+// removed reports whether the work item was removed from its stream, as before an erasure.
 func (r *Request) removed(ctx context.Context) (bool, error) {
 	return r.parts.Queue.Items.Removed(ctx, r.seq)
 }
 
-// Body reads the body of the work item, wherever it is. Admission has checked it, so it is
-// not checked again. This is the one place that decides that an accepted request is lost:
-// it fails with broker.ErrBodyLost only when the body was missing twice, joblog.SecondLook
-// apart.
+// Body returns the body of the work item, which admission has validated. Only Body decides that an
+// accepted request is lost: it fails with broker.ErrBodyLost if the body was missing twice,
+// joblog.SecondLook apart.
 func (r *Request) Body(ctx context.Context) (body.Document, error) {
 	if r.item.GetBodyRef() == nil || len(r.item.GetBody()) > 0 {
 		return body.Trusted(r.item.GetBody()), nil
@@ -87,8 +85,8 @@ func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
 	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.DeadLetters.PutJob(ctx, item, nil, f) })
 }
 
-// buryEnd stores the letter that the end of a job leaves. What it would say is not true where
-// another writer ended the job before this holder heard the upstream.
+// buryEnd stores the dead letter that the end of a job requires. Exception: another writer ended
+// the job as unknown, and this holder has heard the upstream since.
 func (r *Request) buryEnd(ctx context.Context, job task.Job) error {
 	if !r.Owes(job) {
 		return nil
@@ -108,9 +106,8 @@ func (r *Request) keep(ctx context.Context, job task.Job, put func(*genbusv1.Wor
 	return nil
 }
 
-// workItem is the job's work item. A submitted task has let go of it; the stream has it
-// until the task's end. Where the stream was lost, so is the request, and what the log
-// knows of it is left.
+// workItem returns the job's work item. After Release it reads the item from the stream. If the
+// stream was lost, it builds one from the log.
 func (r *Request) workItem(ctx context.Context, job task.Job) (*genbusv1.WorkItem, error) {
 	if r.item != nil {
 		return r.item, nil

@@ -1,5 +1,5 @@
-// Package intake takes the requests of the inbox to admission. What may be accepted later
-// stays in the inbox; what never will becomes a dead letter.
+// Package intake passes the requests of the inbox to admission. A request that may be accepted
+// later stays in the inbox. One that never will becomes a dead letter.
 package intake
 
 import (
@@ -29,25 +29,24 @@ import (
 )
 
 const (
-	// Slots is how many requests of a kind one process has in hand.
+	// Slots bounds the requests of one kind that one process handles at a time.
 	Slots = 64
-	// maxHeld is how many requests may wait for room, a delayed NAK being pending. All
-	// replicas share it, so that it is the backlog with which one tenant at its limits does
-	// not keep out the others.
+	// maxHeld bounds the requests that wait for capacity as pending delayed NAKs. All replicas
+	// share it, so that it takes this many for one tenant at its limits to block the others.
 	maxHeld = 20_000
-	// AckWait is when a request that a dead replica held comes to another one, longer than
-	// any live one holds it: Timeout has room for an admission and for a dead letter after
-	// it, and confirmTimeout is what a confirmed ACK may take in addition.
+	// AckWait is when a request that a dead replica held is redelivered. It exceeds the time of a
+	// live replica: Timeout includes an admission and a dead letter after it, and confirmTimeout a
+	// confirmed ACK in addition.
 	AckWait = 20 * time.Second
 	// Timeout bounds the work on one request.
 	Timeout        = 15 * time.Second
 	confirmTimeout = 3 * time.Second
-	// uploadWait is how long a request waits for a slot to read its upload; then it goes
-	// back, so that those who need none are not kept out.
+	// uploadWait bounds the wait for a slot to read an upload. Then the request is returned, so
+	// that requests without uploads are not blocked.
 	uploadWait = 5 * time.Second
 )
 
-// Options are the parts that an Intake works with. All are required, except Tracing.
+// Options are the dependencies of an Intake. All but Tracing are required.
 type Options struct {
 	Life        *hold.Life
 	Broker      *broker.Broker
@@ -60,18 +59,18 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// Intake takes the requests of one kind. Slots is how many it can have in hand.
+// Intake takes the requests of one kind, up to Slots at a time.
 type Intake struct {
 	Options
 	kind subject.Kind
-	// missed are messages whose upload was gone.
+	// missed has the messages whose upload was missing.
 	missed seenSet
 }
 
 // New returns the intake of a kind.
 func New(kind subject.Kind, o Options) *Intake { return &Intake{Options: o, kind: kind} }
 
-// Durable is the durable consumer of the inbox.
+// Durable returns the durable consumer of the inbox.
 func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
 	names := in.Broker.Names()
 	return names.Requests(), jetstream.ConsumerConfig{
@@ -84,7 +83,7 @@ func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
 	}
 }
 
-// Take admits a request that was fetched. release is called when its slot is free.
+// Take admits a fetched request. It calls release when the request's slot is free.
 func (in *Intake) Take(m jetstream.Msg, release func()) {
 	in.Life.Jobs.Go(func() {
 		defer release()
@@ -102,9 +101,9 @@ func (in *Intake) Take(m jetstream.Msg, release func()) {
 	})
 }
 
-// Admit handles one request. What may be accepted later stays in the inbox; what
-// never will becomes a dead letter. served is the upload of an accepted request,
-// which is of no use once its message is gone.
+// Admit handles one request. A request that may be accepted later stays in the inbox, and one that
+// never will becomes a dead letter. served is the upload of an accepted request, to be removed
+// after its message.
 func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.Upload, outcome error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -129,8 +128,8 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 	return nil, in.refuse(ctx, m, meta, r.Request, f)
 }
 
-// accept brings a request to admission. What its tenant asks for too often is not
-// read first.
+// accept passes a request to admission. The rate limit comes first, so that excess uploads are not
+// read.
 func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstream.MsgMetadata) error {
 	if err := in.Admission.CheckRateLimit(r.Request); err != nil {
 		return err
@@ -145,24 +144,24 @@ func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstre
 	if err != nil || !e.Terminal() {
 		return err
 	}
-	return in.Log.Finish(ctx, e) // of a request that was refused before, the feed copy may be missing
+	return in.Log.Finish(ctx, e) // the feed copy of a request that was refused before may be missing
 }
 
-// waitAgain is how long a request waits until it is tried again. What waits for
-// room does so longer each time, up to a minute: thousands may.
+// waitAgain returns the delay before a request is tried again. A request that waits for capacity
+// waits longer each time, up to a minute, because there may be thousands.
 func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 	wait := max(f.RetryAfter, time.Second)
 	switch f.Code {
 	case errcode.QueueFull, errcode.TenantFull, errcode.StorageFull, errcode.DeadLettersFull:
 		wait = min(wait<<min(deliveries-1, 6), max(wait, time.Minute))
-		return wait - rand.N(wait/4) // so that they do not come back all at once
+		return wait - rand.N(wait/4) // spread the retries
 	default:
 		return wait
 	}
 }
 
-// refuse keeps the message as a dead letter, and tells the followers of its id, where
-// the log has room, unless the id is that of a job that was accepted.
+// refuse keeps the message as a dead letter and, within the log's capacity, ends its ID for
+// followers. An accepted job's ID is left alone.
 func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
 	subj, seq, id := errcode.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
 	in.Logger.Warn("refused request", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
@@ -178,8 +177,8 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	}
 	err := in.RecordRefusal(ctx, r, id, f)
 	if errors.Is(err, errNoCapacity) {
-		// The letter is the record. Given back, the message would be stored as another
-		// letter each time, for as long as the log is full.
+		// The dead letter is the record. If the message were returned, it would add a dead letter
+		// each time while the log is full.
 		in.Logger.Warn("skipped recording refusal", "job_id", id, telemetry.KeyError, err)
 		return nil
 	}
@@ -190,14 +189,13 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	return nil
 }
 
-// Bounds of what a letter has of its message in addition to the data, in bytes. What is no
-// UTF-8 is replaced too: no letter could hold it, and without one its message
-// would never leave the inbox. No legal name is changed or cut, and none that was
-// becomes legal.
+// Bounds of a message's texts in its dead letter, besides the data, in bytes. Invalid UTF-8 is
+// replaced too: no dead letter could hold it, and without one the message would never leave the
+// inbox. Valid names stay unchanged, and no invalid name becomes valid.
 const (
 	maxHeaderKey = 256
-	maxText      = 4 << 10 // the tenant, the subject, and each value of a header
-	maxShown     = 256     // of the subject and the error, in the log
+	maxText      = 4 << 10 // the tenant, the subject, and each header value
+	maxShown     = 256     // of the subject and the error, in log lines
 )
 
 func headers(m jetstream.Msg) []*genbusv1.Header {
@@ -216,11 +214,11 @@ func valid(values []string) []string {
 	return out
 }
 
-// errNoCapacity says that the log is kept for the jobs that it has accepted.
+// errNoCapacity reports that the remaining log capacity is reserved for accepted jobs.
 var errNoCapacity = errors.New("the log has no capacity for it")
 
-// RecordRefusal ends an id that no job has, with one event. An id that is a job's
-// is left alone: its work item may be stored although its log is still empty.
+// RecordRefusal ends an ID that no job has, with one event. It leaves a job's ID alone, also if
+// only the work item is stored and the log is still empty.
 func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id string, f *errcode.Error) error {
 	if f.Code == errcode.IdempotencyKeyReused {
 		return nil
@@ -231,12 +229,12 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 	current, err := in.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
 		if _, err := in.Items.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
-			return err // nil: a job was accepted under the id
+			return err // nil: a job was accepted under the ID
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
 		release, ok := in.Log.Capacity.ReserveEnd(ctx, end)
 		if !ok {
-			return errNoCapacity // anyone who may publish can send what is refused
+			return errNoCapacity // anyone who may publish can cause refusals
 		}
 		defer release()
 		current, err = in.Log.CommitOrCurrent(ctx, end, 0)
@@ -247,14 +245,13 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 	return in.Log.Finish(ctx, current)
 }
 
-// startSpan begins the span of a message from the inbox.
 func (in *Intake) startSpan(ctx context.Context, sequence uint64) (context.Context, trace.Span) {
 	return hold.Tracer(in.Tracing).Start(ctx, "genbus.inbox "+string(in.kind), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes( //nolint:spancheck // the caller ends it
 		attribute.Int64("genbus.sequence", int64(sequence))))
 }
 
-// endSpan ends the span of a message from the inbox. A look at one that is to wait is left
-// out: the same message is looked at again every second.
+// endSpan ends the span of an inbox message. It drops the span of a request that has to wait,
+// because that is tried every second.
 func endSpan(span trace.Span, err error) {
 	if f := errcode.From(err); err != nil && natsreq.Retryable(f) && f.Code != errcode.AcceptanceUnknown {
 		return
@@ -262,14 +259,12 @@ func endSpan(span trace.Span, err error) {
 	hold.EndSpan(span, err)
 }
 
-// settle settles a message of the inbox, and removes the upload of one that was
-// accepted.
+// settle settles an inbox message, and removes the upload of an accepted one.
 //
-// The ack comes first, and is confirmed: then the message is gone for good, and no
-// later delivery misses the upload. In the other order a lost ack would bring the
-// message of an accepted job back without its request, as a dead letter. Where the
-// confirmation does not come, the upload stays until its bucket's TTL, and a
-// redelivery attaches to the job.
+// The ACK comes first and is confirmed, so that no later delivery misses the upload. In the other
+// order, a lost ACK would redeliver an accepted job's message without its request, as a dead
+// letter. Without a confirmation, the upload stays until its bucket's TTL, and the redelivery
+// attaches to the job.
 func (in *Intake) settle(ctx context.Context, d hold.Delivery, outcome error, served *natsreq.Upload) error {
 	if served == nil {
 		return d.Settle(outcome)

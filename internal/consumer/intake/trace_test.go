@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestAWaitingRequestHasNoSpanForEachLook: the inbox is looked at again and again
-// while the queue is full.
+// TestAWaitingRequestHasNoSpanForEachLook proves that retries of a request that has to wait create
+// no spans.
 func TestAWaitingRequestHasNoSpanForEachLook(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewInMemoryExporter()

@@ -4,25 +4,22 @@ import (
 	"sync"
 )
 
-// seenSet remembers messages of the inbox whose upload was gone when it was to be
-// read.
+// seenSet remembers inbox messages whose upload was missing.
 //
-// A message may be in two hands: it is given to a second one when the first takes
-// longer than AckWait, which is short for a moment after a start. The first may then
-// accept it, have its ack confirmed and remove the upload while the second is about
-// to read. So a replica that misses an upload for the first time returns the message: one
-// that was acknowledged does not come again, and one that does has lost its upload.
+// Two replicas may handle the same message: it is redelivered when the first takes longer than
+// AckWait, which is short just after startup. The first may accept it and remove the upload before
+// the second reads it. So a replica that misses an upload for the first time returns the message. A
+// message that was acknowledged is not redelivered, and one that is has lost its upload.
 type seenSet struct {
 	mu   sync.Mutex
 	seqs map[uint64]struct{}
 }
 
-// maxSeen bounds what is remembered of messages that never come again. Those
-// that are forgotten are given back once more.
+// maxSeen bounds the set, because some messages are never redelivered. Messages that are dropped
+// from it are returned once more.
 const maxSeen = 10_000
 
-// first reports whether a message is seen for the first time, and forgets one that
-// is not.
+// first adds a message and returns true, or removes it and returns false if it is there already.
 func (s *seenSet) first(seq uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// heldUpload is a request of the inbox in the hands of a replica whose loops do not run.
+// heldUpload is an inbox request held by a replica whose loops do not run.
 type heldUpload struct {
 	*Intake
 	t       *testing.T
@@ -56,8 +56,8 @@ func takeHeld(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) heldUplo
 	return heldUpload{Intake: in, t: t, message: message, d: d}
 }
 
-// fillPlaces takes all places for uploads, until free is called. It is refused three times, as
-// the short wait may be over before a free place is looked for.
+// fillPlaces takes all slots for uploads until free is called. It stops after three refusals,
+// because the short wait may end before it looks for a free slot.
 func (h heldUpload) fillPlaces() (free func()) {
 	h.t.Helper()
 	var taken []func()
@@ -80,19 +80,19 @@ func (h heldUpload) fillPlaces() (free func()) {
 	}
 }
 
-// unheard is a delivery whose settlement reaches no one.
+// unheard is a delivery whose settlement is lost.
 type unheard struct{ jetstream.Msg }
 
 func (unheard) Reply() string { return nats.NewInbox() }
 
-// returned reports whether an outcome gives the message back, after a delay.
+// returned reports whether an outcome returns the message after at least delay.
 func returned(outcome error, delay time.Duration) bool {
 	back, ok := errors.AsType[*hold.ReturnError](outcome)
 	return ok && back.Delay >= delay
 }
 
-// TestAMessageInTwoHands: one of them accepts it, and removes the upload before the
-// other has read it. That is no dead letter, and the message does not come again.
+// TestAMessageInTwoHands proves that a replica which finds the upload removed by another one stores
+// no dead letter, and that the message is not redelivered.
 func TestAMessageInTwoHands(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -123,8 +123,8 @@ func TestAMessageInTwoHands(t *testing.T) {
 	}
 }
 
-// TestAnUnconfirmedAckKeepsTheUpload, so that the message, which comes again,
-// attaches to its job.
+// TestAnUnconfirmedAckKeepsTheUpload proves that the upload stays after an unconfirmed ACK, and
+// that the redelivered message attaches to its job.
 func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -153,8 +153,7 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	}
 }
 
-// TestTheInboxWaitsForAPlace: with all places taken a request goes back, and is no
-// dead letter.
+// TestTheInboxWaitsForAPlace proves that a request without an upload slot is returned, not refused.
 func TestTheInboxWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

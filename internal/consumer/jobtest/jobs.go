@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Publish puts a request into the inbox and returns the id that its job has.
+// Publish puts a request into the inbox and returns its job ID.
 func Publish(t testing.TB, b *broker.Broker, kind subject.Kind, requestID string, m proto.Message) string {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -39,12 +39,12 @@ func Publish(t testing.TB, b *broker.Broker, kind subject.Kind, requestID string
 	return subject.JobID(kind, "acme", "request\x00"+requestID)
 }
 
-// VideoRequest is a request of the inbox.
+// VideoRequest returns an inbox request.
 func VideoRequest(requestID, model, prompt string) *genbusv1.VideoRequest {
 	return &genbusv1.VideoRequest{RequestId: requestID, Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: prompt}}}
 }
 
-// Follow collects a job's events until its end, or until the last is as wanted.
+// Follow collects a job's events until it ends or reaches one of the given phases.
 func Follow(t testing.TB, l *joblog.Log, id string, until ...genbusv1.JobPhase) []joblog.Entry {
 	t.Helper()
 	kind, _ := subject.KindOf(id)
@@ -75,7 +75,7 @@ func Follow(t testing.TB, l *joblog.Log, id string, until ...genbusv1.JobPhase) 
 	}
 }
 
-// Phases are the words of the phases that a job went through.
+// Phases returns the names of the phases that a job went through.
 func Phases(entries []joblog.Entry) string {
 	var out []string
 	for _, e := range entries {
@@ -87,10 +87,10 @@ func Phases(entries []joblog.Entry) string {
 	return strings.Join(out, " ")
 }
 
-// Last is the end of a job.
+// Last returns the last event.
 func Last(entries []joblog.Entry) joblog.Entry { return entries[len(entries)-1] }
 
-// DeadLetters reads the letters of jobs and of rejected requests.
+// DeadLetters reads the dead letters of jobs and of rejected requests.
 func DeadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
 	t.Helper()
 	return append(lettersIn(t, b, b.Names().Dead()), lettersIn(t, b, b.Names().Rejected())...)
@@ -119,21 +119,21 @@ func lettersIn(t testing.TB, b *broker.Broker, stream string) []*genbusv1.DeadLe
 	return out
 }
 
-// VideoID is the id of the job of a request.
+// VideoID returns the job ID of a request.
 func VideoID(request string) string {
 	return subject.JobID(subject.Video, "acme", "request\x00"+request)
 }
 
-// VideoOf is the task of an entry.
+// VideoOf returns the video task of an entry.
 func VideoOf(e joblog.Entry) *genbusv1.VideoTask {
 	v, _ := e.Job.(*genbusv1.VideoTask)
 	return v
 }
 
-// Transition is one step in the past of a task.
+// Transition is one step in a video's past.
 type Transition func(v *genbusv1.VideoTask, now time.Time) (task.Event, error)
 
-// PastOf writes the log of a task as its earlier holders left it.
+// PastOf writes the log of a video as its earlier holders left it.
 func PastOf(t testing.TB, l *joblog.Log, item *genbusv1.WorkItem, past ...Transition) joblog.Entry {
 	t.Helper()
 	e, err := l.Commit(t.Context(), task.FromWork(item), 0)
@@ -152,7 +152,7 @@ func PastOf(t testing.TB, l *joblog.Log, item *genbusv1.WorkItem, past ...Transi
 	return e
 }
 
-// PastItem is the work item that a task with a past came from.
+// PastItem returns the work item of a video with a past.
 func PastItem(request string) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
 		Id: VideoID(request), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "sandbox-video", Protocol: "primary",
@@ -160,7 +160,7 @@ func PastItem(request string) *genbusv1.WorkItem {
 	}
 }
 
-// ItemOf is a work item whose fingerprint is that of its prompt.
+// ItemOf returns a work item whose fingerprint is its prompt.
 func ItemOf(request, route, prompt string) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
 		Id: VideoID(request), Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", RequestId: request,
@@ -168,18 +168,18 @@ func ItemOf(request, route, prompt string) *genbusv1.WorkItem {
 	}
 }
 
-// Forerunner is the log as another replica writes it.
+// Forerunner returns the log of another replica.
 func Forerunner(t testing.TB, b *broker.Broker) *joblog.Log {
 	return joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 }
 
-// CompletedUpstream is the past of a task whose upstream has finished it, and
-// whose copy has the given time left.
+// CompletedUpstream returns the past of a video that its upstream has finished, with the given time
+// left for its copy.
 func CompletedUpstream(left time.Duration) []Transition {
 	return []Transition{
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			// The deadline has passed, but not so long ago that a sweeper ends the task before
-			// the rest of its past is written.
+			// The deadline has passed, but too recently for a sweeper to end the video before the
+			// rest of its past is written.
 			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-time.Second)})
 		},
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
@@ -191,14 +191,14 @@ func CompletedUpstream(left time.Duration) []Transition {
 	}
 }
 
-// Upload stores a video request, and gives the message that names it.
+// Upload stores a video request and returns the message that references it.
 func Upload(t testing.TB, b *broker.Broker, word, model string) *genbusv1.VideoRequest {
 	t.Helper()
 	ref := brokertest.Upload(t, b.JetStream(), "acme", word, VideoRequest(word, model, "a cat"))
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 }
 
-// InboxLeft counts the requests that are not settled.
+// InboxLeft counts the unsettled requests.
 func InboxLeft(t testing.TB, b *broker.Broker) uint64 {
 	t.Helper()
 	s, err := b.Stream(t.Context(), b.Names().Requests())

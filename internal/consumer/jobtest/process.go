@@ -1,6 +1,5 @@
-// Package jobtest has what the tests of package consumer and of its rooms share: the parts
-// of a process without its consumer, jobs with a past, and what the streams say of them.
-// It does not import package consumer, so that the rooms' own tests can import it.
+// Package jobtest has test fixtures for package consumer and its subpackages. It does not import
+// package consumer, so that tests in the subpackages can import it.
 package jobtest
 
 import (
@@ -23,7 +22,7 @@ import (
 // Patience is how long a test waits for an event before it fails.
 const Patience = brokertest.Patience
 
-// Shortly asks again until it is so.
+// Shortly polls is until it returns true.
 func Shortly(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !is(); {
@@ -33,8 +32,8 @@ func Shortly(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// Drained waits until none is left. It fails when none fewer are left for as long as a test
-// waits for one event: how many there are, and how fast the machine is, do not matter.
+// Drained waits until none is left. It fails only if the number does not fall for Patience, so that
+// neither the number nor the machine's speed matters.
 func Drained(t testing.TB, what string, left func() uint64) {
 	t.Helper()
 	least := left()
@@ -48,7 +47,7 @@ func Drained(t testing.TB, what string, left func() uint64) {
 	}
 }
 
-// Config polls fast and takes over fast. Its only upstream is at url.
+// Config returns a configuration with fast polls and takeovers, and with one upstream at url.
 func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -72,8 +71,8 @@ func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Co
 // Process has the parts of a replica, without a consumer.
 type Process struct{ *parts.Parts }
 
-// NewProcess builds the parts of a replica with this configuration. The log is not started, so
-// that it can be observed first.
+// NewProcess builds the parts of a replica. The log is not started, so that it can be observed
+// first.
 func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*parts.Options)) *Process {
 	t.Helper()
 	o := parts.Options{Config: config.NewLive(cfg), Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
@@ -92,7 +91,7 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, change ...fu
 	return p
 }
 
-// Start starts the log and its index until the test ends.
+// Start runs the log and its index until the test ends.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	end, err := p.StartLog(t.Context())
@@ -102,8 +101,8 @@ func (p *Process) Start(t testing.TB) {
 	t.Cleanup(end)
 }
 
-// Holder makes a holder of the process, which fetches nothing. At the test's end none of
-// its jobs is worked on any more.
+// Holder returns a holder that fetches nothing. It waits at the test's end until no job is worked
+// on.
 func (p *Process) Holder(t testing.TB) *hold.Holder {
 	fetching, stopFetching := context.WithCancelCause(t.Context())
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(t.Context()))
@@ -120,8 +119,7 @@ func (p *Process) Holder(t testing.TB) *hold.Holder {
 	return h
 }
 
-// Linked is one NATS server, with a connection that goes through a link and one that does
-// not.
+// Linked starts a NATS server and connects to it twice: through a link, and directly.
 func Linked(t testing.TB) (link *faultinject.Link, through, direct *broker.Broker) {
 	t.Helper()
 	s := brokertest.Alone(t)
@@ -137,7 +135,6 @@ func Linked(t testing.TB) (link *faultinject.Link, through, direct *broker.Broke
 	return link, OpenAt(t, "nats://"+link.Addr()), OpenAt(t, s.ClientURL())
 }
 
-// OpenAt connects to a server.
 func OpenAt(t testing.TB, url string) *broker.Broker {
 	t.Helper()
 	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})

@@ -12,11 +12,11 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// CommitUnheard commits an event of a held job whose answer is lost on the link, and which
-// the log refuses when it is sent again. direct does not go through the link.
+// CommitUnheard commits an event of a held job. The link loses the answer, and the log refuses the
+// retry. direct bypasses the link.
 func CommitUnheard(t testing.TB, link *faultinject.Link, direct *broker.Broker, held *hold.Job, e task.Event) {
 	t.Helper()
-	link.Delay(2 * time.Second) // the answer is on its way when the event is seen
+	link.Delay(2 * time.Second) // the event is seen before its answer arrives
 	committed := make(chan error, 1)
 	go func() { committed <- held.Commit(t.Context(), e, held.Entry().Seq) }()
 	log := Forerunner(t, direct)
@@ -35,7 +35,7 @@ func CommitUnheard(t testing.TB, link *faultinject.Link, direct *broker.Broker, 
 	largestEvent(t, direct, -1)
 }
 
-// largestEvent bounds the events that the log takes; -1: no bound.
+// largestEvent limits the size of events in the log; -1 removes the limit.
 func largestEvent(t testing.TB, b *broker.Broker, bytes int32) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// deadlines are the times at which jobs are to be looked at, the earliest first. When
-// there are too many, a late one is forgotten.
+// deadlines holds the times at which jobs have to be checked, earliest first. Above limit it drops
+// late ones.
 type deadlines struct {
 	limit  int
 	queue  deadlineQueue
-	forgot bool // since they were last recalled
+	forgot bool // since the last recall
 }
 
-// deadline is that of one job.
+// deadline is the time at which to check one job.
 type deadline struct {
 	at         time.Time
 	tenant, id string
@@ -23,7 +23,6 @@ func newDeadlines(limit int) *deadlines {
 	return &deadlines{limit: limit, queue: deadlineQueue{places: map[string]int{}}}
 }
 
-// set gives a job its deadline, or another one.
 func (d *deadlines) set(n deadline) {
 	if at, known := d.queue.places[n.id]; known {
 		d.queue.all[at].at = n.at
@@ -32,8 +31,7 @@ func (d *deadlines) set(n deadline) {
 	}
 	if last := len(d.queue.all) - 1; last+1 >= d.limit {
 		d.forgot = true
-		// The last of a heap is among the latest; to find the very latest is not worth
-		// the search.
+		// The last of a heap is among the latest; finding the very latest is not worth the search.
 		if !n.at.Before(d.queue.all[last].at) {
 			return
 		}
@@ -42,17 +40,16 @@ func (d *deadlines) set(n deadline) {
 	heap.Push(&d.queue, n)
 }
 
-// hasCapacity reports whether something was forgotten for which there is room again.
+// hasCapacity reports whether dropped deadlines exist and there is capacity for them again.
 func (d *deadlines) hasCapacity() bool { return d.forgot && len(d.queue.all) <= d.limit/2 }
 
-// drop takes out a job's deadline.
 func (d *deadlines) drop(id string) {
 	if at, known := d.queue.places[id]; known {
 		heap.Remove(&d.queue, at)
 	}
 }
 
-// next is the earliest deadline; false when there is none.
+// next returns the earliest deadline, or false.
 func (d *deadlines) next() (time.Time, bool) {
 	if len(d.queue.all) == 0 {
 		return time.Time{}, false
@@ -60,7 +57,7 @@ func (d *deadlines) next() (time.Time, bool) {
 	return d.queue.all[0].at, true
 }
 
-// due takes out the earliest deadline that has passed; false when there is none.
+// due removes and returns the earliest deadline that has passed, or returns false.
 func (d *deadlines) due(now time.Time) (deadline, bool) {
 	if at, some := d.next(); !some || at.After(now) {
 		return deadline{}, false
@@ -72,7 +69,7 @@ func (d *deadlines) due(now time.Time) (deadline, bool) {
 // deadlineQueue is a heap that knows the position of each job.
 type deadlineQueue struct {
 	all    []deadline
-	places map[string]int // by id
+	places map[string]int // by job ID
 }
 
 func (q *deadlineQueue) Len() int           { return len(q.all) }
@@ -93,7 +90,7 @@ func (q *deadlineQueue) Push(x any) {
 func (q *deadlineQueue) Pop() any {
 	last := len(q.all) - 1
 	n := q.all[last]
-	q.all[last] = deadline{} // lets its strings go
+	q.all[last] = deadline{} // free its strings
 	q.all = q.all[:last]
 	delete(q.places, n.id)
 	return n

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestDeadlinesComeInOrder, whatever is set, changed and dropped.
+// TestDeadlinesComeInOrder proves the order of deadlines after any sets, changes and drops.
 func TestDeadlinesComeInOrder(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -45,7 +45,6 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 	}
 }
 
-// TestDeadlinesAreBounded: late ones are forgotten, early ones are not.
 func TestDeadlinesAreBounded(t *testing.T) {
 	t.Parallel()
 	const limit = 100
@@ -61,7 +60,7 @@ func TestDeadlinesAreBounded(t *testing.T) {
 	}
 }
 
-// TestDeadlinesTakeAsMuchMemoryAsIsStated.
+// TestDeadlinesTakeAsMuchMemoryAsIsStated proves that a deadline takes at most 250 bytes.
 func TestDeadlinesTakeAsMuchMemoryAsIsStated(t *testing.T) {
 	const n = 50_000
 	d, now := newDeadlines(n), time.Now()

@@ -13,17 +13,15 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// stuckAfter is how long after its deadline a started job is looked for that still
-// has not ended. Its holder ends it at the deadline, and a replica that takes
-// it over soon after.
+// stuckAfter is the delay after its deadline before a started job is checked. Its holder ends it at
+// the deadline, and a replica that takes it over soon after.
 const stuckAfter = time.Minute
 
-// stuck says how a job ends that was started, is past its deadline, and has no work
-// item any more: GENBUS_WORK was purged or restored from an older backup, or it was
-// acknowledged by mistake. No replica is given the job any more. A replica that may still
-// hold it ends it in the same way at its next poll, and one of the two loses its
-// compare-and-set. nil: the job is not stuck, and is to be looked at again, unless
-// that is zero.
+// stuck returns the error that ends a started job which is past its deadline and has no work item:
+// GENBUS_WORK was purged or restored from an older backup, or the item was acknowledged by mistake.
+// No replica is given the job. A replica that still holds it ends it in the same way at its next
+// poll, and one of the two loses its compare-and-set. f is nil if the job is not stuck; again is
+// when to check it next, or zero for never.
 func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *errcode.Error, again time.Time, err error) {
 	by, started := task.EndBy(e.Job)
 	if !started {
@@ -45,8 +43,8 @@ func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *er
 	case !errors.Is(err, broker.ErrNoMessage):
 		return nil, time.Time{}, err
 	}
-	// An item goes after its job's end was stored: one that had just gone is no loss, and
-	// must leave no letter.
+	// An item goes after its job's end was stored. One that has just gone is not lost and must
+	// leave no dead letter.
 	if current, err := p.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
 		return nil, now, err
 	}
@@ -57,9 +55,8 @@ func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *er
 	return f, time.Time{}, nil
 }
 
-// inlineFault is how an inline chat ends whose end was not stored. It has no work
-// item, and its events are best effort: its caller may have had the whole reply, or the
-// replica has died with the chat.
+// inlineFault returns the error of an inline chat whose end was not stored. Its events are best
+// effort: its caller may have had the whole reply, or the replica has died with the chat.
 func inlineFault(c *genbusv1.Chat) *errcode.Error {
 	return errcode.New(errcode.DeadlineExceeded, "the end of inline chat %s was not recorded before its deadline; its caller may have received the whole reply", c.GetId())
 }

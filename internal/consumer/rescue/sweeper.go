@@ -1,5 +1,5 @@
-// Package rescue ends the jobs that no replica will end otherwise: those that were not
-// started by their deadline, and those that were started and have lost their work item.
+// Package rescue ends jobs that no replica would end otherwise: jobs not started by their deadline,
+// and started jobs that have lost their work item.
 package rescue
 
 import (
@@ -25,21 +25,20 @@ import (
 )
 
 const (
-	// maxDeadlines bounds the start deadlines that one process knows, and those of
-	// started jobs too, at some 150 bytes each.
+	// maxDeadlines bounds the start deadlines that one process knows, and separately the deadlines
+	// of started jobs, at some 150 bytes each.
 	maxDeadlines = 200_000
-	// recallAgain is the wait after the log could not be read for those that were
-	// forgotten.
+	// recallAgain is the delay after the log could not be read for dropped deadlines.
 	recallAgain = time.Minute
-	// sweepSpread is how long after its deadline a job is ended at the latest, where
-	// the broker answers. Every replica picks its moment at random: mostly one of
-	// them has ended the job when the others come to it.
+	// sweepSpread is the longest delay after its deadline until a job is ended, if the broker
+	// answers. Every replica picks its moment at random, so that mostly one has ended the job
+	// before the others try.
 	sweepSpread = 500 * time.Millisecond
-	// sweeps is how many jobs one process ends at a time. Two processes of a fleet do.
+	// sweeps bounds the jobs that one process ends at a time. Two processes of a fleet do.
 	sweeps = 32
 )
 
-// Options are the parts that a Sweeper works with. All are required.
+// Options are the dependencies of a Sweeper. All are required.
 type Options struct {
 	Life        *hold.Life
 	Clock       *clock.Clock
@@ -49,34 +48,34 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// Sweeper ends the jobs that were not started by their deadline, wherever their items are;
-// and those that were started and are stuck. The log decides between it and a holder: one
-// of the two loses its compare-and-set, and stops.
+// Sweeper ends jobs that were not started by their deadline, wherever their items are, and started
+// jobs that are stuck. The log decides between it and a holder: one of the two loses its
+// compare-and-set, and stops.
 type Sweeper struct {
 	parts Options
 
 	mu sync.Mutex
-	// starts are the times by which jobs are to be started, and ends those at which
-	// started ones are looked for. Neither pushes the other out.
+	// starts has the times by which jobs must be started, and ends the times at which started jobs
+	// are checked. Neither displaces the other.
 	starts, ends *deadlines
-	recalling    bool          // the log is being read for those that were forgotten
-	stopRecall   func()        // ends that reading; nil before the first
-	earlier      chan struct{} // has a token when there may be something to do earlier
+	recalling    bool          // the log is being read for dropped deadlines
+	stopRecall   func()        // ends that read; nil before the first
+	earlier      chan struct{} // has a token if there may be something to do earlier
 }
 
-// New returns a Sweeper, which observes the index of jobs.
+// New returns a Sweeper. It must observe the index of jobs.
 func New(o Options) *Sweeper {
 	return &Sweeper{parts: o, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
 }
 
-// Notice takes the deadline that an event says.
+// Notice records the deadline in an event.
 func (s *Sweeper) Notice(n joblog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notice(n)
 }
 
-// Forget drops all deadlines: other replicas keep them.
+// Forget drops all deadlines, because other replicas keep them.
 func (s *Sweeper) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *Sweeper) Forget() {
 	}
 }
 
-// notice needs the lock.
+// notice is Notice for callers that hold mu.
 func (s *Sweeper) notice(n joblog.Notice) {
 	to, at := s.deadlineOf(n)
 	if to == nil {
@@ -95,11 +94,11 @@ func (s *Sweeper) notice(n joblog.Notice) {
 		s.ringForCapacity()
 		return
 	}
-	// Clones: the name is a part of a message's memory.
+	// Clone the names: they are part of a message's memory.
 	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID)})
 }
 
-// deadlineOf says when a job is to be looked at, and among which; nil for one that has ended.
+// deadlineOf returns when to check a job, and where that is recorded: nil for a job that has ended.
 func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 	switch {
 	case !n.StartBy.IsZero():
@@ -108,13 +107,13 @@ func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 		return s.ends, n.EndBy.Add(stuckAfter)
 	case task.TerminalWord(n.Status):
 		return nil, time.Time{}
-	default: // the event names no limit: the log is asked
+	default: // the event has no deadline: ask the log
 		return s.ends, time.Now().Add(stuckAfter)
 	}
 }
 
-// put has a job looked at at a time, or soon after, and at no other, unless all were
-// forgotten meanwhile. It needs the lock.
+// put records a job's only deadline, slightly delayed. It does nothing if Forget has replaced to.
+// Callers hold mu.
 func (s *Sweeper) put(to *deadlines, d deadline) {
 	if to != s.starts && to != s.ends {
 		return
@@ -132,7 +131,7 @@ func (s *Sweeper) put(to *deadlines, d deadline) {
 	s.ringForCapacity()
 }
 
-// ringForCapacity rings where there is room for what was forgotten. It needs the lock.
+// ringForCapacity rings if there is capacity for dropped deadlines. Callers hold mu.
 func (s *Sweeper) ringForCapacity() {
 	if !s.recalling && (s.starts.hasCapacity() || s.ends.hasCapacity()) {
 		s.ring()
@@ -146,7 +145,7 @@ func (s *Sweeper) ring() {
 	}
 }
 
-// Run sweeps until no more work is taken.
+// Run sweeps until Fetching ends.
 func (s *Sweeper) Run() {
 	places := make(chan struct{}, sweeps)
 	for s.await() {
@@ -165,9 +164,8 @@ func (s *Sweeper) Run() {
 	}
 }
 
-// recall reads the log for the deadlines that were forgotten, once there is room for
-// half as many as are known at most: without that, a started job that is stuck would
-// stay as it is until a replica starts.
+// recall reads the log for dropped deadlines once half of the limit is free. Without it, a stuck
+// job whose deadline was dropped would stay until a replica starts.
 func (s *Sweeper) recall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +182,7 @@ func (s *Sweeper) recall() {
 			err := s.parts.Log.NotifyAll(ctx, func(n joblog.Notice) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				if starts == s.starts { // else all were forgotten
+				if starts == s.starts { // otherwise all were dropped
 					s.notice(n)
 				}
 			})
@@ -200,9 +198,8 @@ func (s *Sweeper) recall() {
 	})
 }
 
-// await waits until the earliest deadline has passed, or there may be something to do
-// earlier, and as long as this replica's clock is wrong. It is false when the process
-// stops.
+// await waits until the earliest deadline has passed or there may be something to do earlier, and
+// until this replica's clock is right. It returns false if the process is stopping.
 func (s *Sweeper) await() bool {
 	if s.parts.Clock.Await(s.parts.Life.Fetching) != nil {
 		return false
@@ -218,7 +215,7 @@ func (s *Sweeper) await() bool {
 	return s.parts.Life.Fetching.Err() == nil
 }
 
-// Next is the earliest deadline, or in an hour where there is none before.
+// Next returns the earliest deadline, at most an hour from now.
 func (s *Sweeper) Next() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,8 +228,8 @@ func (s *Sweeper) Next() time.Time {
 	return first
 }
 
-// due takes out a deadline that has passed, at now; of is nil when there is none, and when
-// this replica's clock cannot say.
+// due removes and returns a deadline that has passed, and the current time. of is nil if there is
+// none, or if this replica's clock is wrong.
 func (s *Sweeper) due() (d deadline, of *deadlines, now time.Time) {
 	now, err := s.parts.Clock.Now()
 	if err != nil {
@@ -249,7 +246,7 @@ func (s *Sweeper) due() (d deadline, of *deadlines, now time.Time) {
 	return deadline{}, nil, now
 }
 
-// sweep ends a job whose time was over at now, or comes back to it.
+// sweep ends a job whose deadline has passed at now, or schedules another check.
 func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 	kind, ok := subject.KindOf(d.id)
 	if !ok {
@@ -271,8 +268,8 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 	s.put(of, d)
 }
 
-// Check ends a job that waits although its start deadline has passed, or that is
-// stuck. Where it is to be looked at again it returns when.
+// Check ends a job that missed its start deadline or is stuck. Otherwise it returns when to check
+// the job again, or zero for never.
 func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (again time.Time, err error) {
 	e, err := s.parts.Log.Get(ctx, n)
 	if errors.Is(err, joblog.ErrNotFound) {
@@ -282,8 +279,8 @@ func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (
 		return time.Time{}, err
 	}
 	if e.Terminal() {
-		// It has ended since it was chosen, perhaps by an earlier Check that could not finish it.
-		// A job without an item has no holder that would.
+		// It has ended since it was chosen, perhaps by an earlier Check that could not finish it. A
+		// job without an item has no holder that would.
 		return time.Time{}, s.afterEnd(ctx, e)
 	}
 	f := hold.NotStarted(e.Job, now)
@@ -302,7 +299,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (
 	ended, err := s.parts.Log.Commit(ctx, next, e.Seq)
 	var lost *joblog.LostError
 	if errors.As(err, &lost) {
-		return time.Time{}, nil // its holder went on, or another replica ended it
+		return time.Time{}, nil // its holder continued it, or another replica ended it
 	}
 	if err != nil {
 		return time.Time{}, err
@@ -311,9 +308,9 @@ func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 
-// afterEnd writes the end into the feed, and has the job leave the queue. It can be
-// repeated. Where the process dies, the holder that is given the item does it; of a job
-// without an item the feed then lacks the end, which the log has.
+// afterEnd stores the feed copy and removes the job from the queue. It may be repeated. If the
+// process dies before, the holder that gets the item does this. Without an item, the feed lacks the
+// end, which the log has.
 func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
 	if err := s.parts.Log.Finish(ctx, ended); err != nil {
 		return err

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// TestStartedJobsThatWereForgottenAreRecalled: more jobs are stranded than a replica
-// knows deadlines of. Those that wait to be started are not in their way.
+// TestStartedJobsThatWereForgottenAreRecalled proves that all stuck jobs end although their
+// deadlines exceed the limit, and that waiting jobs do not displace them.
 func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -48,7 +48,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.ends.forgot && s.starts.forgot
 	})
-	h.Jobs.Go(s.Run) // until the holder fetches no more
+	h.Jobs.Go(s.Run) // until the holder stops fetching
 	for _, n := range names {
 		if end := jobtest.Last(jobtest.Follow(t, p.Log, n.ID)); end.Job.GetError().GetCode() != "submission_outcome_unknown" {
 			t.Errorf("%s ended %v", n.ID, end.Job.GetError())
@@ -56,8 +56,8 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	}
 }
 
-// TestAnEventThatDoesNotSayWhen its job is to be looked at, as those of an older
-// version, has it looked at soon: the log knows when.
+// TestAnEventThatDoesNotSayWhen proves that an event without a deadline, as from an older version,
+// causes an early check.
 func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
@@ -75,8 +75,8 @@ func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	}
 }
 
-// TestForgottenDeadlinesStayForgotten where a job is looked at just then, or the log is read
-// for those that there was no room for.
+// TestForgottenDeadlinesStayForgotten proves that neither a running check nor a recall brings back
+// deadlines that Forget has dropped.
 func TestForgottenDeadlinesStayForgotten(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -24,21 +24,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// resultBounds are how many results an event carries, the longest URL, the longest URLs in
-// all, and the longest metadata, in bytes. What is longer goes to the object store.
+// resultBounds limits a result in an event: the number of files, and in bytes the longest URL, all
+// URLs together and the metadata. Longer parts go to the object store.
 type resultBounds struct{ files, url, urls, metadata int }
 
-// Some upstreams answer with data URLs that hold the whole video. While the log is nearly full,
-// only narrowBounds apply.
+// Some upstreams answer with data URLs that hold the whole video. narrowBounds apply if the log is
+// nearly full, or a result exceeds half of the broker's message limit.
 var (
 	wideBounds   = resultBounds{files: 64, url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
 	narrowBounds = resultBounds{files: 16, url: joblog.SpareReply, urls: joblog.SpareReply, metadata: 1 << 10}
 )
 
-// fileBytes is what an event has of a result in addition to its URL: the copy's name, twice.
+// fileBytes is the size of a result in an event besides its URL: its copy's name, twice.
 const fileBytes = 512
 
-// boundsOf gives the bounds of a result, whose room is the task's until release is called.
+// boundsOf returns the bounds of a result, whose log capacity is reserved until release is called.
 func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release joblog.Release) {
 	all := len(s.Metadata)
 	for _, v := range s.Videos {
@@ -54,59 +54,57 @@ func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds
 	return narrowBounds, func() {}
 }
 
-// copyAgain is the wait after the first copy that failed, and maxCopyAgain the
-// longest.
+// copyAgain is the delay after the first failed copy, and maxCopyAgain the longest delay.
 const (
 	copyAgain    = 5 * time.Second
 	maxCopyAgain = time.Minute
 )
 
-// errInterrupted ends a copy because something was heard of the task.
+// errInterrupted ends a copy because the log may have news of the job.
 var errInterrupted = errors.New("the task's log is read again")
 
-// archiving ends a task whose upstream has finished, after its result was copied where that
-// is asked for.
+// archiving ends a job whose upstream has finished, after copying the result if requested.
 type archiving struct {
 	task      *heldTask
 	interrupt *interrupter // of the job
 
-	// result is the upstream's answer; nil before it has finished.
+	// result is the upstream's answer, or nil before it has finished.
 	result *upstream.VideoState
 	bounds resultBounds
-	// copies are the videos that the object store has, by index.
+	// copies has the stored videos by index.
 	copies map[int]*genbusv1.BlobRef
-	// metadata is true when long metadata is stored, and urls when long URLs are.
+	// metadata is true once long metadata is stored, and urls once long URLs are.
 	metadata, urls bool
-	// stored are all files that the object store has.
+	// stored lists all stored files.
 	stored []*genbusv1.BlobRef
-	// missing is why the latest copy failed; nil when none did. tries counts them.
+	// missing is why the latest copy failed, or nil. tries counts failed copies.
 	missing *errcode.Error
 	tries   int
-	// failed is true once no copy is tried any more, after one that failed.
+	// failed is true once a failed copy is not retried.
 	failed bool
-	// begun is true when no earlier holder has copied anything.
+	// begun is true if no earlier holder has copied anything, or its copies are removed.
 	begun bool
 }
 
-// began reports whether this process has found the task finished.
+// began reports whether this process has found the upstream task finished.
 func (a *archiving) began() bool { return a.result != nil }
 
-// interrupter ends the copy in hand, or the one that the step in hand begins later. The
-// zero value has none.
+// interrupter ends the current copy, or the one that the current step begins later. The zero value
+// is ready to use.
 type interrupter struct {
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // nil without a copy
 	due    bool                    // now was called since the step began
 }
 
-// step begins a step, which reads what was heard before.
+// step starts a step, which reads all earlier news itself.
 func (i *interrupter) step() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.due = false
 }
 
-// with returns a context that now ends, until done is called.
+// with returns a context that now cancels, until done is called.
 func (i *interrupter) with(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	i.mu.Lock()
@@ -132,9 +130,9 @@ func (i *interrupter) now() {
 	}
 }
 
-// complete ends the task with its result, after a copy where one is asked for. A
-// copy that fails is tried again until its time is over, and never fails the
-// task. Nor does an object store that refuses what is too long for the event.
+// complete ends the job with its result, after copying it if requested. A failed copy is retried
+// until its time is over, and never fails the job. Nor does an object store that refuses long parts
+// of it.
 func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 	bounds, release := a.boundsOf(ctx, s)
 	defer release()
@@ -158,14 +156,13 @@ func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 	return a.task.held.End(ctx, e, err)
 }
 
-// archiveOver reports whether the time is over in which the result is brought into the
-// object store.
+// archiveOver reports whether the time for storing the result is over.
 func (a *archiving) archiveOver() bool {
 	now, err := a.task.holder().Broker.Clock().Now()
 	return err == nil && !now.Before(a.task.execution().GetArchiveUntil().AsTime())
 }
 
-// copyResult copies what is to be copied. It returns nil when nothing more is to be tried.
+// copyResult makes the necessary copies. It returns nil if no further attempt follows.
 func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error {
 	urls := a.toCopy(s)
 	if len(urls) == 0 && len(s.Metadata) <= a.bounds.metadata {
@@ -204,8 +201,7 @@ func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error
 	return a.copyLater(ctx, until, s)
 }
 
-// copyLater waits for the next try, longer each time. Only a new reason is worth
-// an event.
+// copyLater schedules the next attempt, after a growing delay. Only a new reason is worth an event.
 func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) error {
 	a.task.held.Logger().Warn("could not archive result, retrying", telemetry.KeyError, a.missing)
 	news := string(a.missing.Code) != a.task.video().GetArchive().GetError().GetCode()
@@ -227,15 +223,15 @@ func worthAnotherCopy(f *errcode.Error) bool {
 	return f.Code != errcode.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge) && !errors.Is(f, broker.ErrFull)
 }
 
-// announce says in the log until when the result is copied, and why the last copy failed.
+// announce commits until when the result is copied, and why the last copy failed.
 func (a *archiving) announce(ctx context.Context, until time.Time, s upstream.VideoState, why *genbusv1.TaskError) error {
 	e, err := task.Archiving(a.task.video(), time.Now(), until, errcode.Clip(s.Status, 128), why)
 	return a.task.held.Next(ctx, e, err)
 }
 
-// toCopy gives the URLs that are to be copied, by the index of their video: all
-// where the copy is asked for, and those that are too long for an event. A result
-// without a URL is read from the upstream by the task's id.
+// toCopy returns the URLs to copy, by video index: all if a copy was requested, otherwise those
+// that are too long for an event. An empty URL means to read the result from the upstream by the
+// task ID.
 func (a *archiving) toCopy(s upstream.VideoState) map[int]string {
 	all := a.task.execution().GetArchive()
 	if all && len(s.Videos) == 0 {
@@ -250,8 +246,8 @@ func (a *archiving) toCopy(s upstream.VideoState) map[int]string {
 	return urls
 }
 
-// tooLong tells by index which results an event cannot carry: long ones, and
-// those that would make all together too long.
+// tooLong returns the indexes of videos whose URLs are too long for an event, by themselves or in
+// total.
 func (b resultBounds) tooLong(videos []upstream.VideoFile) map[int]bool {
 	long, total := map[int]bool{}, 0
 	for i, v := range videos {
@@ -269,7 +265,7 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 	defer done()
 	ctx, cancel := context.WithDeadlineCause(ctx, until, errcode.New(errcode.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", a.task.held.Name().ID))
 	defer cancel()
-	// The replica that takes the task over starts the copy again, so that a stop need not wait.
+	// The next holder starts the copy again, so that a stop need not wait.
 	defer context.AfterFunc(a.task.holder().Fetching, cancel)()
 	select {
 	case a.task.runner.shared.copies <- struct{}{}:
@@ -293,7 +289,7 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 	return nil
 }
 
-// interrupted prefers why the copy was ended over how that looked.
+// interrupted prefers the reason for an interruption over its symptom.
 func interrupted(ctx context.Context, err *errcode.Error) *errcode.Error {
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return errcode.New(errcode.ArchiveFailed, "%w", errInterrupted)
@@ -322,7 +318,7 @@ func (a *archiving) copyOne(ctx context.Context, i int, url string) *errcode.Err
 	return nil
 }
 
-// keep notes a file that the object store has of the task.
+// keep records a file that the object store has of the job.
 func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobRef {
 	ref := publisher.BlobRef(stored)
 	ref.ContentType = errcode.Clip(contentType, 128)
@@ -330,8 +326,8 @@ func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobR
 	return ref
 }
 
-// taskResult is the result as the completed task has it. Metadata that is too
-// long is in the object store, or archive.error says why it is nowhere.
+// taskResult returns the result for the completed event. If long metadata is not in the object
+// store, archive.error says why.
 func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: errcode.Clip(s.Status, 128), Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension)}
 	if a.metadata || len(s.Metadata) > a.bounds.metadata {
@@ -340,7 +336,7 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	long := a.bounds.tooLong(s.Videos)
 	for i, v := range s.Videos {
 		if long[i] {
-			// Its content is in the copy, its URL in a file, or archive.error says why it is nowhere.
+			// Its content is in the copy, its URL in a file, or archive.error says why not.
 			v.URL = ""
 		}
 		r.Videos = append(r.Videos, video(v, a.copies[i]))
@@ -361,7 +357,7 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	return r
 }
 
-// keepMetadata stores long metadata, once however often the result is written.
+// keepMetadata stores long metadata, once.
 func (a *archiving) keepMetadata(ctx context.Context, metadata []byte) error {
 	if a.metadata || len(metadata) <= a.bounds.metadata {
 		return nil
@@ -375,9 +371,9 @@ func (a *archiving) keepMetadata(ctx context.Context, metadata []byte) error {
 	return nil
 }
 
-// keepLong stores what the event would have if the log had room to spare, also where the
-// copy has failed: long metadata, and the long URLs of what was not copied, one on each line.
-// A URL that no event has, as it may be the whole video, is not stored either.
+// keepLong stores the parts that fit wideBounds but not the event, even if the copy has failed:
+// long metadata, and the long URLs of videos that were not copied, one per line. Longer URLs may be
+// whole videos and are omitted.
 func (a *archiving) keepLong(ctx context.Context, s upstream.VideoState) error {
 	if a.bounds == wideBounds {
 		return nil
@@ -404,17 +400,16 @@ func (a *archiving) keepLong(ctx context.Context, s upstream.VideoState) error {
 	return nil
 }
 
-// discardCopies removes what this process has stored of the result and no event names:
-// the task has ended otherwise, or is not ours any more.
+// discardCopies removes what this process has stored and no event names: the job has ended
+// otherwise, or is no longer ours.
 func (a *archiving) discardCopies(ctx context.Context) {
 	a.task.holder().Discard(ctx, unnamed(a.stored, a.task.video())...)
 	a.stored = nil
 }
 
-// discardInherited does the same for holders before this one, of a task that has ended
-// and whose copies were begun by another process. The log is read after what is there
-// was listed, so that nothing is removed of a job that was made under the id after this
-// one was erased.
+// discardInherited removes such copies of earlier holders after the job's end. It reads the log
+// after listing the bodies, so that it removes nothing of a new job that got the ID after an
+// erasure.
 func (a *archiving) discardInherited(ctx context.Context) {
 	if a.task.execution().GetArchiveUntil() == nil || a.begun {
 		return
@@ -438,10 +433,10 @@ func (a *archiving) discardInherited(ctx context.Context) {
 		}
 	}
 	a.task.holder().Discard(ctx, unnamed(refs, a.task.video())...)
-	a.begun = true // what is done is not done again when the end is tried again
+	a.begun = true // a retry of the end skips this
 }
 
-// unnamed gives those of the stored files that a task does not name.
+// unnamed returns the stored files that a job does not name.
 func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1.BlobRef) {
 	for _, ref := range stored {
 		named := func(f *genbusv1.BlobRef) bool { return f.GetName() == ref.GetName() }
@@ -452,7 +447,7 @@ func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1
 	return out
 }
 
-// video is a result file as an event carries it.
+// video converts a result file for an event.
 func video(v upstream.VideoFile, archived *genbusv1.BlobRef) *genbusv1.Video {
 	out := &genbusv1.Video{
 		Url: v.URL, Format: errcode.Clip(v.Format, 32), DurationSeconds: v.Duration,

@@ -18,7 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestFailingCopyTellsEachReasonOnce: a try is no event, a new reason is one.
+// TestFailingCopyTellsEachReasonOnce proves that a failed copy causes an event only for a new
+// reason.
 func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int64
@@ -29,7 +30,7 @@ func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
 	item.Archive = proto.Bool(true)
 	jobtest.PastOf(t, p.Log, item, jobtest.CompletedUpstream(time.Hour)...)
 	j := p.held(t, item)
-	// The tries are made one after the other, without the minutes between them.
+	// The attempts follow each other without the minutes between them.
 	var got []string
 	for _, s := range []int64{503, 503, 503, 410, 410, 503} {
 		status.Store(s)
@@ -47,8 +48,8 @@ func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeardDuringAStepInterruptsItsCopy, which begins later; and not the copy of the
-// next step, which has read it.
+// TestWhatIsHeardDuringAStepInterruptsItsCopy proves that news during a step interrupts a copy that
+// begins later in it, and not the copy of the next step.
 func TestWhatIsHeardDuringAStepInterruptsItsCopy(t *testing.T) {
 	t.Parallel()
 	var i interrupter

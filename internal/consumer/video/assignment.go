@@ -10,21 +10,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// assignment is what ties a task to an upstream and one of its keys, from the choice until
-// this process lets the task go. Before that it remembers who has refused the task. The
-// zero value is free, and does not wait in turn. Only the goroutine at work uses it.
+// assignment ties a job to an upstream and one of its keys, from the choice until this process
+// drops the job. Before that it records refusals. The zero value is free and does not wait in turn.
+// It belongs to the goroutine that works on the job.
 type assignment struct {
 	slot *pool.Slot
-	// waiter is the task's place among those that wait for a slot of a key.
+	// waiter is the job's place in the queue for slots.
 	waiter *pool.Waiter
-	// tried are the keys that refused the task in this round.
+	// tried are the keys that refused the job in this round.
 	tried pool.Tried
 	// sent are the upstreams that this process sent the request to, in order.
 	sent []string
 }
 
-// choose acquires a slot of a key that the task has not tried. Where none takes the
-// task now, the error is *pool.BusyError or another of the pool's.
+// choose acquires a slot of a key that the job has not tried. If no key takes the job now, it fails
+// with *pool.BusyError or another error of the pool.
 func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	if a.slot != nil { // acquired right after a refusal
 		return nil
@@ -37,7 +37,7 @@ func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	}
 	if err != nil {
 		if _, busy := errors.AsType[*pool.BusyError](err); busy {
-			a.newRound() // those that refused may be free again before those that are busy
+			a.newRound() // keys that refused may be free again before busy ones
 		}
 		return err
 	}
@@ -45,9 +45,9 @@ func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	return nil
 }
 
-// elsewhere looks for another key for a task that was refused, and gives the time of
-// the next try: now where one has a free slot, and after backoff where the same ones are to
-// be tried again. It is false when none is left to try.
+// elsewhere looks for another key for a refused job and returns the time of the next attempt: now
+// if a slot is free, or after backoff if the same keys are to be retried. It returns false if none
+// is left.
 func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff time.Duration) (time.Time, bool) {
 	now := time.Now()
 	a.release()
@@ -65,7 +65,7 @@ func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff 
 	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
 		return busy.Until, true
 	}
-	waiting := a.tried.RefusedForNow // the round's end is then not the task's
+	waiting := a.tried.RefusedForNow // the end of the round is then not the job's
 	a.newRound()
 	return now.Add(backoff), waiting
 }
@@ -74,15 +74,14 @@ func (a *assignment) newRound() {
 	a.tried = pool.Tried{SentBefore: a.tried.SentBefore}
 }
 
-// resume counts a task that was submitted with a key.
+// resume counts a job that was submitted with a key.
 func (a *assignment) resume(table *routes.Table, key pool.UpstreamKey) {
 	if a.slot == nil {
 		a.slot = table.Resume(key)
 	}
 }
 
-// report tells what became of the create request, made by a client of this chooser's
-// configuration.
+// report reports the outcome of a create request by a client of this chooser's configuration.
 func (a *assignment) report(by *pool.Chooser, n subject.JobName, sent upstream.Submission) {
 	if a.slot != nil {
 		a.slot.ReportCreate(by, pool.Job{ID: n.ID, Tenant: n.Tenant}, sent)
@@ -98,7 +97,6 @@ func (a *assignment) release() {
 	}
 }
 
-// key returns the key that the task is tied to; zero for none.
 func (a *assignment) key() pool.UpstreamKey {
 	if a.slot == nil {
 		return pool.UpstreamKey{}
@@ -106,8 +104,8 @@ func (a *assignment) key() pool.UpstreamKey {
 	return a.slot.UpstreamKey()
 }
 
-// sentBefore remembers that the request is sent with a key, and reports whether its
-// upstream may have seen an earlier one. What another process sent is not known.
+// sentBefore records that the request is sent with a key, and reports whether its upstream may have
+// seen an earlier one. If another process made an attempt, it may.
 func (a *assignment) sentBefore(key pool.UpstreamKey, attempt uint32) bool {
 	known := int(attempt) == len(a.sent)+1
 	before := !known && attempt > 1

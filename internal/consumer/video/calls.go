@@ -11,12 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// calls keeps the metrics of the upstreams. A task may name one that is not configured any
-// more: its log does not, or an older configuration did.
+// calls keeps the metrics of upstreams. A job may name one that is no longer configured.
 type calls struct {
 	cfg     *config.Live
 	metrics *telemetry.Metrics
-	known   sync.Map // *telemetry.UpstreamMetrics, by name
+	known   sync.Map // *telemetry.UpstreamMetrics by name
 }
 
 // count counts a call of an upstream, unless that was never configured here.
@@ -30,7 +29,6 @@ func (c *calls) count(name, op, verdict string, httpStatus int, took time.Durati
 	}
 }
 
-// statusOf is the HTTP status of a failed call; 0 for none.
 func statusOf(err error) int {
 	var up *upstream.Error
 	if errors.As(err, &up) {
@@ -39,7 +37,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// because adds to an end what the upstream's last answer, or the lack of one, was; nil adds
+// because adds the upstream's last answer, or the failure to get one, to an end. A nil cause adds
 // nothing.
 func because(f *errcode.Error, cause error) *errcode.Error {
 	if cause != nil {
@@ -51,5 +49,5 @@ func because(f *errcode.Error, cause error) *errcode.Error {
 	return f
 }
 
-// maxDimension bounds what an upstream says of a video's size or length, in bytes.
+// maxDimension bounds an upstream's values for a video's size and length, in bytes.
 const maxDimension = 32

@@ -20,8 +20,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// send calls the upstream once. It is false where the request was never begun: the commit
-// took longer than the request may, or the clock was set meanwhile.
+// send calls the upstream once. It returns false if the request was not begun: the commit took
+// longer than the request may, or the clock was set in between.
 func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.UpstreamKey, request body.Document) (upstream.Submission, bool) {
 	t, x := s.task, s.task.execution()
 	until := x.GetSubmitUntil().AsTime()
@@ -33,7 +33,7 @@ func (s *submission) send(ctx context.Context, client upstream.VideoClient, a po
 	begin := time.Now()
 	call, span := t.held.Message.StartCall(call, "genbus.video.create", x)
 	sent := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
-	var cause error // not sent.Err itself: a nil *Error is no nil error
+	var cause error // not sent.Err itself: a nil *Error is a non-nil error
 	if sent.Err != nil {
 		cause = sent.Err
 	}
@@ -42,7 +42,6 @@ func (s *submission) send(ctx context.Context, client upstream.VideoClient, a po
 	return sent, true
 }
 
-// notSent frees a task whose request was never begun.
 func (s *submission) notSent(ctx context.Context) error {
 	s.task.assigned.release()
 	s.certainlyNot()
@@ -52,7 +51,7 @@ func (s *submission) notSent(ctx context.Context) error {
 	return hold.For(0)
 }
 
-// afterCreate commits what became of the request.
+// afterCreate commits the outcome of the request.
 func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
 	t.assigned.report(t.route.Chooser, t.held.Name(), sent)
@@ -67,8 +66,8 @@ func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) 
 	}
 }
 
-// submitted records the upstream's id. From here on it is paid for, so the write is repeated
-// until its fate is known; an id that the log can no longer take is kept as a dead letter.
+// submitted records the upstream's ID. The task is paid for now, so the commit is retried until its
+// outcome is known. If the log can no longer take the ID, a dead letter keeps it.
 func (s *submission) submitted(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
 	submitted := t.execution()
@@ -92,7 +91,7 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	}
 }
 
-// orphaned keeps the id of an upstream task that no job owns. x is the submission's.
+// orphaned keeps the ID of an upstream task that no job records. x is the submission's execution.
 func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *genbusv1.Execution) {
 	t, id := s.task, s.task.held.Name().ID
 	a, attempt := routes.UpstreamKey(x), x.GetAttempt()
@@ -100,7 +99,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
-	// Each task is paid for: no two of one job are the same letter.
+	// Each upstream task is paid for and needs a separate dead letter.
 	occasion := fmt.Sprintf("%d.%x", attempt, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.CommitTimeout)
@@ -113,13 +112,13 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 		}
 		t.held.Logger().Error("could not store dead letter for orphaned submission", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID, telemetry.KeyError, err)
 		if broker.Wait(ctx, hold.Retry) != nil {
-			return // the log line is all that is left
+			return // only the log line is left
 		}
 	}
 }
 
-// certainlyNot records that the upstream does not have the task of this attempt. Of an earlier
-// attempt whose outcome is not known that says nothing.
+// certainlyNot records that the upstream does not have this attempt's task. After an earlier
+// attempt with an unknown outcome it records nothing, because that one may have a task.
 func (s *submission) certainlyNot() {
 	if x := s.task.execution(); !x.GetBound() {
 		s.task.held.Request.Heard(x.GetAttempt())

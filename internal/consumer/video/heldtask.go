@@ -13,18 +13,17 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// heldTask is what the steps of one held task share.
+// heldTask is the state that the steps of one held job share.
 type heldTask struct {
 	runner   *Runner
 	held     *hold.Job
-	route    *routes.Video // as it was when this step began
+	route    *routes.Video // as of the start of the step
 	assigned assignment
-	pollAt   time.Time // the next poll; zero: at once
-	slot     bool      // one of the route's for polls is taken
-	unasked  bool      // the step was to poll, and has no slot
+	pollAt   time.Time // time of the next poll; zero means now
+	slot     bool      // has one of the route's poll slots
+	unasked  bool      // the step had to poll, but had no slot
 }
 
-// releaseSlot gives the slot for a poll back, if there is one.
 func (t *heldTask) releaseSlot() {
 	if t.slot {
 		t.slot = false
@@ -41,7 +40,7 @@ func (t *heldTask) video() *genbusv1.VideoTask {
 
 func (t *heldTask) execution() *genbusv1.Execution { return t.video().GetExecution() }
 
-// now is the time by the broker's clock; the error is the outcome where it cannot be told.
+// now returns the broker's time. If that cannot be told, the error is the step's outcome.
 func (t *heldTask) now() (time.Time, error) {
 	now, err := t.holder().Broker.Clock().Now()
 	if err != nil {
@@ -50,16 +49,15 @@ func (t *heldTask) now() (time.Time, error) {
 	return now, nil
 }
 
-// fail ends the task with an error.
 func (t *heldTask) fail(ctx context.Context, f *errcode.Error) error {
 	e, err := task.Failed(t.video(), time.Now(), f.TaskError())
 	return t.held.End(ctx, e, err)
 }
 
-// holdUntil waits, but not beyond the first limit that the task would pass.
+// holdUntil waits until at, or until the first limit that the job would pass.
 func (t *heldTask) holdUntil(at time.Time) error {
 	if _, err := t.now(); err != nil {
-		return err // nor is it known how long that is
+		return err // nor can the limits be judged
 	}
 	v, x := t.video(), t.execution()
 	at = hold.Earliest(at, v.GetExpiresAt(), x.GetDeadline())
@@ -69,7 +67,7 @@ func (t *heldTask) holdUntil(at time.Time) error {
 	return hold.Until(at)
 }
 
-// busy is the outcome of a task that no key takes now.
+// busy returns the outcome for a job that no key takes now.
 func (t *heldTask) busy(err error) error {
 	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
 		return t.holdUntil(hold.Soon(busy.Until))
@@ -77,12 +75,12 @@ func (t *heldTask) busy(err error) error {
 	return t.holdUntil(time.Now().Add(hold.Retry))
 }
 
-// schedulePoll sets the time of the next poll: the route's interval with jitter, longer
-// after failures.
+// schedulePoll sets the time of the next poll: the route's interval with jitter, longer after
+// failures.
 func (t *heldTask) schedulePoll(failures int) {
 	interval := t.route.Poll.Interval * time.Duration(min(failures+1, slowPoll))
 	t.pollAt = time.Now().Add(hold.Jittered(interval, t.route.Poll.Jitter))
 }
 
-// slowPoll is the most by which failing polls are stretched.
+// slowPoll is the largest factor by which failures stretch the poll interval.
 const slowPoll = 6

@@ -15,33 +15,33 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// job is one held task's schedule. Its steps run one at a time: busy is set while a
-// goroutine is at work, and who wants the job to step again while it is busy sets again.
+// job schedules the steps of one held video. Steps run one at a time: busy is set while a goroutine
+// works, and a kick during that time sets again.
 type job struct {
 	runner    *Runner
 	held      *hold.Job
 	release   func()
-	interrupt interrupter // of the copy in hand
-	// failing is what operators are told while polls fail, which no event says: a failed poll says
-	// nothing of the task. Nil after a good one. What it points to is never changed.
+	interrupt interrupter // of the current copy
+	// failing is what operators see while polls fail, and nil after a good one. Events do not
+	// record failed polls. The value it points to never changes.
 	failing atomic.Pointer[genbusv1.HeldJob]
 
 	mu       sync.Mutex
 	busy     bool
 	again    bool
-	leaving  bool        // return the message after the step in hand
-	timer    *time.Timer // the next step, when not busy
-	wake     time.Time   // when that is
+	leaving  bool        // return the message after the current step
+	timer    *time.Timer // the next step, if not busy
+	wake     time.Time   // time of the next step
 	stale    bool        // read the log before the next step
-	awaiting bool        // a slot for the next poll
-	resolved bool        // settled; nothing happens any more
+	awaiting bool        // waits for a slot for the next poll
+	resolved bool        // the message is settled; nothing happens after that
 
-	// Only who has set busy, or resolved, touches what follows.
-	*steps  // nil while the task rests
+	// The goroutine that has set busy or resolved owns the fields below.
+	*steps  // nil while the job rests
 	resting resting
 }
 
-// steps are what the steps of a task share.
+// steps is the state that the steps of a job share.
 type steps struct {
 	task      heldTask
 	submit    submission
@@ -49,8 +49,8 @@ type steps struct {
 	archiving archiving
 }
 
-// resting is what is left of a task while it waits for its next poll, next to what its log
-// says: very many tasks are in work, and nearly all of them wait.
+// resting is the state of a job between two polls, in addition to its log. It is small because
+// nearly all held jobs wait for their next poll.
 type resting struct {
 	slot     *pool.Slot
 	polls    int
@@ -59,7 +59,7 @@ type resting struct {
 	failed   error
 }
 
-// Take begins with a task that was delivered. release is called when its slot is free.
+// Take starts work on a delivered job. It calls release when the job's slot is free.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := r.newJob(r.shared.Holder.NewJob(item, d, r.metrics), release)
 	if !r.shared.Holder.Add(j) {
@@ -75,7 +75,7 @@ func (r *Runner) newJob(held *hold.Job, release func()) *job {
 	return j
 }
 
-// rouse makes what the steps share.
+// rouse restores the state that the steps share.
 func (j *job) rouse() {
 	if j.steps != nil {
 		return
@@ -90,7 +90,7 @@ func (j *job) rouse() {
 	j.steps, j.resting = s, resting{}
 }
 
-// rest lets go of what the steps share, where the task waits until at for its next poll.
+// rest drops the state that the steps share, if the job waits until at for its next poll.
 func (j *job) rest(at time.Time) {
 	if !j.polling.mayRest() || !at.Equal(j.task.pollAt) {
 		return
@@ -102,14 +102,14 @@ func (j *job) rest(at time.Time) {
 	j.held.Pack()
 }
 
-// kick runs the next step now, or after the one in hand.
+// kick runs the next step now, or after the current one.
 func (j *job) kick() {
 	if j.begin() {
 		go j.work(false)
 	}
 }
 
-// begin reports whether the caller has to work on the job now. If so, Jobs counts it.
+// begin reports whether the caller must work on the job now. If so, Jobs counts it.
 func (j *job) begin() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -128,8 +128,8 @@ func (j *job) begin() bool {
 	return true
 }
 
-// work runs steps until the job can wait or is settled, the first of them with a slot for a
-// poll or without.
+// work runs steps until the job waits or its message can be settled. slot tells whether the first
+// one has a poll slot.
 func (j *job) work(slot bool) {
 	defer j.runner.shared.Holder.Jobs.Done()
 	j.rouse()
@@ -139,19 +139,19 @@ func (j *job) work(slot bool) {
 		if hold.Waits(outcome) && j.held.Suspect() && !j.task.unasked {
 			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
-		j.task.releaseSlot() // of a step that polled nothing
+		j.task.releaseSlot() // of a step that did not poll
 		if !j.continues(outcome) {
 			return
 		}
 	}
 }
 
-// continues puts an outcome into effect and reports whether to step again at once.
+// continues applies an outcome and reports whether to run another step at once.
 func (j *job) continues(outcome error) bool {
 	j.mu.Lock()
 	wait, waits := errors.AsType[*hold.WaitError](outcome)
 	if waits && j.leaving {
-		outcome, waits = hold.Return(), false // the process stops
+		outcome, waits = hold.Return(), false // the process is stopping
 	}
 	if waits && j.again {
 		j.again = false
@@ -171,8 +171,8 @@ func (j *job) continues(outcome error) bool {
 	return false
 }
 
-// sleepUntil needs the lock. The timer is used again: very many jobs wake every few
-// seconds.
+// sleepUntil schedules the next step. It reuses the timer, because many jobs wake every few
+// seconds. Callers hold mu.
 func (j *job) sleepUntil(at time.Time) {
 	j.wake = at
 	if j.timer != nil {
@@ -182,8 +182,8 @@ func (j *job) sleepUntil(at time.Time) {
 	j.timer = time.AfterFunc(time.Until(at), j.wakeUp)
 }
 
-// wakeUp runs the next step. A task at rest does that with a slot for its poll, and rests until
-// it has one: very many may be due at once.
+// wakeUp runs the next step. A resting job stays at rest until it has a poll slot, because very
+// many may be due at once.
 func (j *job) wakeUp() {
 	j.mu.Lock()
 	awaiting := j.awaiting
@@ -193,7 +193,7 @@ func (j *job) wakeUp() {
 	switch {
 	case !rests:
 		if j.begin() {
-			j.work(false) // the timer's goroutine has nothing else to do
+			j.work(false) // the timer's goroutine is free for it
 		}
 	case awaiting:
 	case !j.runner.polls.acquire(j.granted):
@@ -204,7 +204,7 @@ func (j *job) wakeUp() {
 	}
 }
 
-// granted is called when a slot was taken for a task at rest.
+// granted is called with a slot for a resting job. It returns false if the job does not want it.
 func (j *job) granted() bool {
 	if !j.beginPoll() {
 		return false
@@ -213,7 +213,7 @@ func (j *job) granted() bool {
 	return true
 }
 
-// beginPoll is begin for a task that had waited for a slot.
+// beginPoll is begin for a job that has waited for a slot.
 func (j *job) beginPoll() bool {
 	j.mu.Lock()
 	j.awaiting = false
@@ -221,7 +221,6 @@ func (j *job) beginPoll() bool {
 	return j.begin()
 }
 
-// leave settles the message and forgets the job.
 func (j *job) leave(outcome error) {
 	j.rouse()
 	j.task.assigned.release()
@@ -233,14 +232,14 @@ func (j *job) leave(outcome error) {
 	}
 }
 
-// Job is the held task.
+// Job returns the held job.
 func (j *job) Job() *hold.Job { return j.held }
 
 // Extend extends the message's AckWait.
 func (j *job) Extend() { j.held.Message.Extend() }
 
-// Confirm has the next step read the log first, and interrupts a copy: what was heard of
-// the task may be its end.
+// Confirm makes the next step read the log first, and interrupts a copy: the news may be the job's
+// end.
 func (j *job) Confirm() {
 	j.mu.Lock()
 	j.stale = true
@@ -249,7 +248,7 @@ func (j *job) Confirm() {
 	j.kick()
 }
 
-// Tell says whether the task's polls fail.
+// Tell returns details of failing polls.
 func (j *job) Tell() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
@@ -257,7 +256,7 @@ func (j *job) Tell() *genbusv1.HeldJob {
 	return &genbusv1.HeldJob{}
 }
 
-// HandOver returns the message after the step in hand.
+// HandOver returns the message after the current step.
 func (j *job) HandOver() {
 	j.mu.Lock()
 	j.leaving = true
@@ -273,8 +272,7 @@ func (j *job) HandOver() {
 	j.leave(hold.Return())
 }
 
-// takeStale reports whether the log has to be read before anything else: when something
-// was heard or has failed.
+// takeStale reports whether the log must be read first, after news or a failure.
 func (j *job) takeStale() bool {
 	j.mu.Lock()
 	stale := j.stale
@@ -283,12 +281,12 @@ func (j *job) takeStale() bool {
 	return j.held.Reread() || stale
 }
 
-// step does the next thing that the task needs, whatever its phase is.
+// step does the next thing that the job needs in its phase.
 func (j *job) step() error {
 	ctx := j.held.Message.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
 	j.task.unasked = false
-	j.interrupt.step() // before it is read what was heard
+	j.interrupt.step() // before the news is read
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {
 			return err
@@ -309,8 +307,8 @@ func (j *job) step() error {
 	}
 }
 
-// endPoisoned ends a task that was delivered too often. Where no one knows whether its
-// upstream has it, that is what the end says: redriving it may pay twice.
+// endPoisoned ends a job that was delivered too often. If it is unknown whether the upstream has
+// it, the end says so: redriving it may pay twice.
 func (j *job) endPoisoned(ctx context.Context, f *errcode.Error) error {
 	if task.OutcomeUnknown(j.task.video()) {
 		return j.submit.endUnknown(ctx, f)
@@ -321,7 +319,7 @@ func (j *job) endPoisoned(ctx context.Context, f *errcode.Error) error {
 	return j.task.fail(ctx, f)
 }
 
-// finish is for a task whose end is in the log.
+// finish completes a job whose end is in the log.
 func (j *job) finish() error {
 	ctx := context.WithoutCancel(j.held.Message.Context())
 	j.archiving.discardCopies(ctx)

@@ -19,38 +19,37 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// pollTimeout bounds one poll. A poll that times out is repeated; it says nothing of the
-// task.
+// pollTimeout bounds one poll. A timeout says nothing about the task, and the poll is retried.
 const pollTimeout = 30 * time.Second
 
-// polling asks the upstream of a submitted task until it has ended.
+// polling polls a submitted job's upstream until the task has ended.
 type polling struct {
 	task      *heldTask
 	archiving *archiving
 	failing   *atomic.Pointer[genbusv1.HeldJob] // of the job
 
-	answer   *upstream.VideoState  // to the last poll, while it is not in the log
-	failures int                   // polls that failed in a row
-	failed   error                 // what the last of them said; nil after a good poll
+	answer   *upstream.VideoState  // to the last poll, until it is logged
+	failures int                   // consecutive failed polls
+	failed   error                 // the last failure; nil after a good poll
 	polls    int                   // in this hold
-	last     telemetry.PollOutcome // of the poll before
+	last     telemetry.PollOutcome // outcome of the previous poll
 }
 
-// mayRest reports whether the task is polled, and no poll has brought what is not in the log.
+// mayRest reports whether the job is being polled and has no answer that the log lacks.
 func (p *polling) mayRest() bool {
 	phase := p.task.held.Record.Phase()
 	polled := phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTED || phase == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS
 	return polled && p.answer == nil && !p.archiving.began()
 }
 
-// poll asks the upstream once. Nothing that goes wrong here fails a task; only the deadline
-// does, and that not before this process has asked: while the task had no holder, the
-// upstream may have finished what is paid for. By a wrong clock no deadline passes.
+// poll polls once. Failures never fail a job. Only the deadline does, after at least one poll by
+// this process: while the job had no holder, the upstream may have finished paid work. With a wrong
+// clock no deadline passes.
 func (p *polling) poll(ctx context.Context) error {
 	t := p.task
 	x := t.execution()
 	if x.GetUnconfirmed() == "" {
-		t.held.Request.Release() // a submitted task needs its request's body no more
+		t.held.Request.Release() // a submitted job no longer needs its request's body
 	}
 	if time.Now().Before(t.pollAt) { // woken for another reason
 		if p.answer != nil {
@@ -59,13 +58,13 @@ func (p *polling) poll(ctx context.Context) error {
 		return hold.Until(t.pollAt)
 	}
 	a, table := routes.UpstreamKey(x), t.runner.shared.Routes
-	t.assigned.resume(table, a) // its key has it, polled or not
+	t.assigned.resume(table, a) // its key counts it, polled or not
 	if t.pollAt.IsZero() {
 		t.pollAt = time.Now()
 	}
 	if !t.slot && p.mayRest() {
 		t.unasked = true
-		return hold.Until(t.pollAt) // which has passed: the task rests until it has a slot
+		return hold.Until(t.pollAt) // in the past: the job rests until it has a slot
 	}
 	client, ok := table.Client(t.video())
 	if !ok {
@@ -94,8 +93,8 @@ func (p *polling) poll(ctx context.Context) error {
 	return p.record(ctx, true)
 }
 
-// upstreamRemoved ends a task that no one can read any more. Its letter lets an operator
-// attach it once the key is configured again.
+// upstreamRemoved ends a job whose upstream is no longer configured. The dead letter lets an
+// operator attach the task once the key is configured again.
 func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	t := p.task
 	f := errcode.New(errcode.UpstreamRemoved, "job %s: upstream %s is no longer configured; its task there is %q",
@@ -106,9 +105,9 @@ func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	return t.fail(ctx, f)
 }
 
-// record commits the answer to the last poll. A commit that fails is tried again, without
-// another poll before the next one is due: a log that takes nothing must not multiply the
-// polls of an upstream. first is false when it is tried again.
+// record commits the answer to the last poll. It retries a failed commit without polling before the
+// next poll is due: a log that takes nothing must not multiply the polls. first is false for a
+// retry.
 func (p *polling) record(ctx context.Context, first bool) error {
 	outcome := p.afterPoll(ctx, *p.answer, first)
 	if wait, waits := errors.AsType[*hold.WaitError](outcome); waits && !wait.Until.Before(p.task.pollAt) {
@@ -117,8 +116,8 @@ func (p *polling) record(ctx context.Context, first bool) error {
 	return outcome
 }
 
-// unfinished is the end of a task at its deadline. An upstream whose last answers were no
-// use may well have finished it: then the end says what they were.
+// unfinished returns the error of a job at its deadline. If the last polls failed, the upstream may
+// well have finished the task: the error then quotes the failure.
 func (p *polling) unfinished(name string) *errcode.Error {
 	job, id := p.task.held.Name().ID, p.task.video().GetUpstreamTaskId()
 	if p.failed == nil {
@@ -148,7 +147,7 @@ func (p *polling) afterFailure(err error) error {
 	return hold.Until(p.task.pollAt)
 }
 
-// logged is what a log record has of a failed call: not the upstream's words, which may
+// logged returns the log attributes of a failed call. It omits the upstream's words, which may
 // quote the prompt.
 func logged(err error) []any {
 	switch e := upstream.AsError(upstream.OpPoll, err); {
@@ -161,9 +160,8 @@ func logged(err error) []any {
 	}
 }
 
-// afterLostResult is a poll that no longer says what the upstream said before: that the
-// task has completed. What is known of the result stays; a process that knows nothing of it
-// asks until the deadline.
+// afterLostResult handles a poll that no longer reports the task as completed. A known result is
+// kept. A process that has none polls until the deadline.
 func (p *polling) afterLostResult(ctx context.Context, err error) error {
 	t := p.task
 	now, wrong := t.holder().Broker.Clock().Now()
@@ -182,7 +180,7 @@ func (p *polling) afterLostResult(ctx context.Context, err error) error {
 
 func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstream.VideoState, error) {
 	t, r, stopping := p.task, p.task.runner, p.task.holder().Fetching
-	if stopping.Err() != nil { // the process stops: another replica polls sooner
+	if stopping.Err() != nil { // the process is stopping: another replica polls sooner
 		return upstream.VideoState{}, context.Cause(stopping)
 	}
 	if !t.slot {
@@ -206,8 +204,8 @@ func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstrea
 	return state, err
 }
 
-// afterPoll commits what the upstream said, if it is worth an event. The poll is counted the
-// first time.
+// afterPoll commits the upstream's answer if it is worth an event. It counts the poll if first is
+// set.
 func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bool) error {
 	t, now := p.task, time.Now()
 	count := func(o telemetry.PollOutcome) {
@@ -230,7 +228,7 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 		Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension),
 	})
 	release := func() {}
-	if worth && err == nil && e.Job.GetStatus() == e.Previous { // it is about progress only
+	if worth && err == nil && e.Job.GetStatus() == e.Previous { // progress only
 		release, worth = t.holder().Log.Capacity.ReserveProgress(ctx, e)
 	}
 	if !worth && err == nil {
@@ -245,9 +243,8 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 	return hold.Until(t.pollAt)
 }
 
-// count counts a poll, and notes the first, those that changed something, and where they
-// begin to fail or work again. Of the thousands that a long task takes, the others say
-// nothing, and each would be held until the span ends.
+// count counts a poll. The span notes the first poll, changes, and where polls start to fail or
+// recover. Each of the thousands of others would be kept until the span ends.
 func (p *polling) count(outcome telemetry.PollOutcome) {
 	p.task.runner.metrics.PollEnded(outcome)
 	p.polls++

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestTheLogOfAFailedPoll has nothing that the upstream said.
+// TestTheLogOfAFailedPoll proves that the upstream's words are not logged.
 func TestTheLogOfAFailedPoll(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// pollSlots bound the polls of one route that are in flight in this process, so that an
-// upstream that hangs costs lateness and not every file descriptor. A poll for which there is
-// no slot waits for one in order.
+// pollSlots bounds the concurrent polls of one route in this process, so that an upstream that
+// hangs delays polls but does not use up the file descriptors. Slots are granted in order.
 type pollSlots struct {
 	mu      sync.Mutex
 	free    int
@@ -17,9 +16,8 @@ type pollSlots struct {
 
 func newPollSlots(n int) *pollSlots { return &pollSlots{free: n} }
 
-// acquire takes a slot. Where there is none it returns false, and granted is called when one
-// has been taken for the caller: it must not wait, and returns whether the slot is still
-// wanted.
+// acquire takes a slot. Without a free one it returns false and calls granted once a slot is taken
+// for the caller. granted must not block, and returns whether the slot is still wanted.
 func (s *pollSlots) acquire(granted func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +29,7 @@ func (s *pollSlots) acquire(granted func() bool) bool {
 	return false
 }
 
-// acquireWait is acquire for a caller that waits. The error is the cause of ctx.
+// acquireWait is acquire for a caller that waits. It fails with the cause of ctx.
 func (s *pollSlots) acquireWait(ctx context.Context) error {
 	slot := make(chan struct{})
 	var decided atomic.Bool
@@ -55,12 +53,12 @@ func (s *pollSlots) acquireWait(ctx context.Context) error {
 	}
 }
 
-// release gives a slot back, to the first that still wants one.
+// release passes a slot to the first caller that still wants one.
 func (s *pollSlots) release() {
 	for {
 		s.mu.Lock()
 		if len(s.waiting) == 0 {
-			s.waiting = nil // what it had room for
+			s.waiting = nil // free its memory
 			s.free++
 			s.mu.Unlock()
 			return

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPollSlots: those that wait have the slots in order, one that gives up has none.
+// TestPollSlots proves that slots are granted in order and that a caller that gives up gets none.
 func TestPollSlots(t *testing.T) {
 	t.Parallel()
 	s := newPollSlots(1)
@@ -16,7 +16,7 @@ func TestPollSlots(t *testing.T) {
 	for i := range 4 {
 		taken := s.acquire(func() bool {
 			order = append(order, i)
-			return i != 2 // it is not wanted any more
+			return i != 2 // no longer wanted
 		})
 		if taken != (i == 0) {
 			t.Errorf("acquire %d: %v", i, taken)
@@ -39,7 +39,8 @@ func TestPollSlots(t *testing.T) {
 	}
 }
 
-// TestPollSlotsAreNeitherLostNorShared where many wait and give up at any moment.
+// TestPollSlotsAreNeitherLostNorShared proves that concurrent waiters that give up lose or share no
+// slot.
 func TestPollSlotsAreNeitherLostNorShared(t *testing.T) {
 	t.Parallel()
 	const slots, callers = 3, 64

@@ -11,8 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// refusedBy brings a task that was certainly not accepted back to the queue, or ends it
-// where no key is left to try.
+// refusedBy requeues a job that was certainly not accepted, or ends it if no key is left to try.
 func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) error {
 	if s.task.execution().GetBound() {
 		return s.refusedAgain(ctx, sent)
@@ -30,8 +29,8 @@ func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) 
 	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Refused(s.task.video(), time.Now(), f.TaskError()) })
 }
 
-// refusedAgain is a refusal after a submission whose outcome is not known: it is about this
-// one only, so the task stays where it is, or ends as unknown.
+// refusedAgain handles a refusal after a submission with an unknown outcome. It concerns only the
+// latest one, so the job stays with its key or ends as unknown.
 func (s *submission) refusedAgain(ctx context.Context, sent upstream.Submission) error {
 	if sent.Verdict == upstream.RefusedForGood {
 		return s.endUnknown(ctx, sent.Err)
@@ -39,7 +38,7 @@ func (s *submission) refusedAgain(ctx context.Context, sent upstream.Submission)
 	return s.requeue(ctx, sent.Err, time.Now().Add(s.backoff(sent.Err)))
 }
 
-// requeue brings a task that an upstream refused back to the queue, until notBefore.
+// requeue returns a refused job to the queue until notBefore.
 func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefore time.Time) error {
 	if err := s.task.held.Persist(ctx, func() (task.Event, error) { return s.requeued(notBefore, refusal(cause)) }); err != nil {
 		return err
@@ -47,8 +46,8 @@ func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefo
 	return s.task.holdUntil(notBefore)
 }
 
-// requeued is the event that brings the task back to the queue until notBefore. Others
-// compare that with their clocks, so that a wrong clock has no one wait.
+// requeued returns the event that requeues the job until notBefore. Other replicas compare
+// notBefore with their clocks, so a wrong clock sets no delay.
 func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, error) {
 	if _, err := s.task.holder().Broker.Clock().Now(); err != nil {
 		notBefore = s.task.video().GetCreatedAt().AsTime()
@@ -56,8 +55,8 @@ func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, 
 	return task.Requeued(s.task.video(), time.Now(), notBefore, refusal)
 }
 
-// backoff is what the upstream asked for, or 1 s doubled with each attempt up to a minute,
-// with a fifth of jitter.
+// backoff returns the upstream's delay, or 1 s doubled with each attempt up to a minute, with a
+// jitter of 20%.
 func (s *submission) backoff(err *upstream.Error) time.Duration {
 	if err.RetryAfter > 0 {
 		return err.RetryAfter
@@ -66,7 +65,7 @@ func (s *submission) backoff(err *upstream.Error) time.Duration {
 	return hold.Jittered(min(d, time.Minute), 0.2)
 }
 
-// refusal is the word that stays visible in the task.
+// refusal returns the reason that the job shows.
 func refusal(err *upstream.Error) string {
 	if err.Code != "" {
 		return errcode.Clip(err.Code, 64)

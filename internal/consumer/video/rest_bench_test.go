@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 )
 
-// BenchmarkDue is the memory of a task that is due, next to one at rest, while there is no slot
-// for its poll. docs/benchmarks.md quotes it.
+// BenchmarkDue measures the memory of a job that is due but has no poll slot, compared with one at
+// rest.
 func BenchmarkDue(b *testing.B) {
 	up := httptest.NewServer(http.NotFoundHandler())
 	b.Cleanup(up.Close)
@@ -45,7 +45,7 @@ func BenchmarkDue(b *testing.B) {
 	}
 }
 
-// inUse is the live heap and the stacks of the process, in bytes.
+// inUse returns the live heap and stacks of the process, in bytes.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()

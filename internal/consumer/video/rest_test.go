@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// submittedUpstream is the past of a task that the sandbox's upstream has.
+// submittedUpstream returns the past of a job that the sandbox's upstream has.
 func submittedUpstream(id string) []jobtest.Transition {
 	return []jobtest.Transition{
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
@@ -28,8 +28,8 @@ func submittedUpstream(id string) []jobtest.Transition {
 	}
 }
 
-// TestATaskRestsBetweenPolls: what its log says is kept as bytes, and its place with the
-// key, its number of polls, and how they fail are kept.
+// TestATaskRestsBetweenPolls proves that a resting job keeps its last event as bytes, its key's
+// slot, and the number and failures of its polls.
 func TestATaskRestsBetweenPolls(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
@@ -45,7 +45,7 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
 		for i := range cfg.Routes {
-			cfg.Routes[i].Poll.Interval = time.Hour // the test says when
+			cfg.Routes[i].Poll.Interval = time.Hour // the test decides when to poll
 		}
 	})
 	item := jobtest.PastItem("rests")
@@ -78,7 +78,7 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 			t.Fatalf("after poll %d: steps %v, %d polls, %d places", n, j.steps != nil, j.resting.polls, inUse())
 		}
 	}
-	j.Confirm() // woken for another reason: its log is read, its upstream is not asked
+	j.Confirm() // woken for another reason, it reads its log and does not poll
 	holder.Jobs.Wait()
 	if j.steps != nil || j.resting.polls != 2 {
 		t.Errorf("after it was woken: steps %v, %d polls", j.steps != nil, j.resting.polls)
@@ -102,9 +102,8 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	}
 }
 
-// TestDueTasksRestUntilTheyHaveASlot: while the upstream does not answer, the tasks that are
-// due next are bytes. They are polled in order once there is a slot; one that is woken meanwhile
-// keeps its place, and one that is handed over gives it up.
+// TestDueTasksRestUntilTheyHaveASlot proves that due jobs rest until they get a slot, in order,
+// that a woken one keeps its place, and that one that is handed over gives it up.
 func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan string, 1), make(chan struct{})
@@ -116,7 +115,7 @@ func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
 		for i := range cfg.Routes {
-			cfg.Routes[i].Poll.Interval = time.Hour // one poll of each
+			cfg.Routes[i].Poll.Interval = time.Hour // one poll each
 		}
 	})
 	r := p.runner()
@@ -175,16 +174,15 @@ func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 	})
 }
 
-// restsAfter reports whether a job rests after a number of polls, and waits for no slot.
+// restsAfter reports whether a job rests after a number of polls and does not wait for a slot.
 func restsAfter(j *job, polls int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.busy && j.steps == nil && !j.awaiting && j.resting.polls == polls
 }
 
-// TestATaskWithoutASlotHasNotBeenHandled: one that was delivered often without an event has its
-// key's place while it waits for a slot, and is not said to be handled: its poll may be what
-// kills its holders.
+// TestATaskWithoutASlotHasNotBeenHandled proves that a suspect job that waits for a slot counts for
+// its key and does not reset its poison count: its poll may be what kills its holders.
 func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 	t.Parallel()
 	polled := make(chan struct{}, 1)
@@ -221,7 +219,7 @@ func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 	j.HandOver()
 }
 
-// step takes the steps of a job that is not at work, until it can wait.
+// step runs the steps of an idle job until it waits.
 func step(j *job) {
 	if j.begin() {
 		j.work(false)

@@ -1,6 +1,5 @@
-// Package video carries video tasks to their end: a create is written to the log and sent
-// to the upstream at most once, the upstream's task is polled, and its result is copied
-// where that is asked for.
+// Package video carries video tasks to their end: it logs each create and sends it to the upstream
+// at most once, polls the upstream's task, and copies the result if requested.
 package video
 
 import (
@@ -14,36 +13,36 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are what the routes of a process share. All are required but LookUps.
+// Options are shared by the routes of a process. All are required but LookUps.
 type Options struct {
 	Holder  *hold.Holder
 	Config  *config.Live
 	Routes  *routes.Table
 	Content *content.Reader
-	// ReserveLetter makes sure that a submission of a tenant's video may leave a dead
-	// letter, until release is called. The error is a *errcode.Error.
+	// ReserveLetter reserves capacity for a dead letter of a tenant's submission, until release is
+	// called. The error is an *errcode.Error.
 	ReserveLetter func(ctx context.Context, tenant string) (release func(), err error)
-	// LookUps is when an upstream that finds tasks by an ID of ours is asked for one whose
-	// submission has no known outcome, from when that was found. Default: at once, and after
-	// 10 s, 60 s and 5 min.
+	// LookUps schedules the look-ups of a task whose submission has an unknown outcome, from when
+	// that was found, at upstreams that find tasks by our ID. Default: at once, and after 10 s, 60
+	// s and 5 min.
 	LookUps []time.Duration
 }
 
 const (
-	// maxPolls is the number of polls that one route has in flight in one process.
+	// maxPolls bounds the concurrent polls of one route in one process.
 	maxPolls = 512
-	// maxCopies is how many results one process copies at a time.
+	// maxCopies bounds the concurrent copies of one process.
 	maxCopies = 8
 )
 
-// Runners makes the runners of a process's routes.
+// Runners creates the runners of a process's routes.
 type Runners struct {
 	Options
 	calls  *calls
-	copies chan struct{} // bounds the results that are being copied
+	copies chan struct{} // limits concurrent copies
 }
 
-// New returns no runner yet.
+// New returns Runners that has created no runner yet.
 func New(o Options) *Runners {
 	if o.LookUps == nil {
 		o.LookUps = defaultLookUps
@@ -51,7 +50,7 @@ func New(o Options) *Runners {
 	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
 }
 
-// Runner takes the video tasks of one route.
+// Runner takes the videos of one route.
 type Runner struct {
 	shared  *Runners
 	route   string
@@ -59,7 +58,7 @@ type Runner struct {
 	polls   *pollSlots
 }
 
-// Runner is the one of a route.
+// Runner returns a new runner for a route.
 func (r *Runners) Runner(route string, metrics *telemetry.RouteMetrics) *Runner {
 	return &Runner{shared: r, route: route, metrics: metrics, polls: newPollSlots(maxPolls)}
 }

@@ -18,23 +18,23 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// submission brings a queued task to an upstream, at most once where that cannot be undone.
+// submission submits a queued job to an upstream, at most once if that cannot be undone.
 type submission struct {
 	task *heldTask
-	// unanswered is the attempt of which this holder knows that the outcome is not known, and
-	// cause is why.
+	// unanswered is the attempt that this holder knows to have an unknown outcome, and cause is
+	// why.
 	unanswered uint32
 	cause      error
 	lookUps    lookUps
-	// reserved gives back what is reserved for the dead letter of this attempt; nil for nothing.
+	// reserved returns the reservation for this attempt's dead letter; nil without one.
 	reserved func()
-	// resubmits is the attempt that is repeated at resubmitAt.
+	// resubmits is the attempt to repeat at resubmitAt.
 	resubmits  uint32
 	resubmitAt time.Time
 }
 
-// submit brings a queued task to the upstream: the phase submitting is committed before the
-// request is written, so that no other replica submits too.
+// submit submits a queued job. It commits the phase submitting before it writes the request, so
+// that no other replica submits too.
 func (s *submission) submit(ctx context.Context) error {
 	t := s.task
 	now, err := t.now()
@@ -60,7 +60,8 @@ func (s *submission) submit(ctx context.Context) error {
 		return s.noDeadLetterCapacity(ctx, err)
 	}
 	defer func() {
-		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING { // else its outcome is not known
+		// In submitting, its outcome is unknown, and the reservation stays.
+		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
 			s.releaseReserved()
 		}
 	}()
@@ -68,14 +69,14 @@ func (s *submission) submit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer capacity() // where it is not submitted
+	defer capacity() // if it is not submitted
 	if err := t.assigned.choose(t.route.Chooser, x.GetAttempt() > 0); err != nil {
 		return t.busy(err)
 	}
 	return s.submitTo(ctx, t.assigned.key(), capacity)
 }
 
-// tooLate says which limit a task that is not submitted has passed.
+// tooLate returns which limit an unsubmitted job has passed, or nil.
 func (s *submission) tooLate(now time.Time) *errcode.Error {
 	v := s.task.video()
 	if f := hold.NotStarted(v, now); f != nil {
@@ -83,7 +84,7 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	}
 	deadline := v.GetExecution().GetDeadline()
 	switch {
-	// What was tried before, and is to be tried again, expires too.
+	// Jobs that were tried before expire too.
 	case v.GetExpiresAt() != nil && now.After(v.GetExpiresAt().AsTime()):
 		return errcode.New(errcode.Expired, "job %s was not submitted before its expires_at", v.GetId())
 	case deadline != nil && now.After(deadline.AsTime()):
@@ -92,9 +93,9 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	return nil
 }
 
-// noDeadLetterCapacity ends a task that was never submitted if its tenant's stored letters alone
-// reach the bound. Otherwise the task stays held and retries. So does a task that was made of a
-// dead letter: that letter is gone, and the task is all that is left of the request.
+// noDeadLetterCapacity ends a job that was never submitted if its tenant's stored dead letters
+// alone reach the limit. Otherwise the job waits and retries. A job made from a dead letter waits
+// too, because only the job still has the request.
 func (s *submission) noDeadLetterCapacity(ctx context.Context, cause error) error {
 	t := s.task
 	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
@@ -106,8 +107,8 @@ func (s *submission) noDeadLetterCapacity(ctx context.Context, cause error) erro
 	return s.failUnsubmitted(ctx, errcode.From(cause))
 }
 
-// reserveCapacity is what the log has for all that the submission may bring. It is asked for before a
-// slot is acquired: a task that waits for room has not tried an upstream.
+// reserveCapacity reserves log capacity for everything that the submission may bring. It comes
+// before the slot, so that a job that waits for capacity has not tried an upstream.
 func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error) {
 	capacity, ok := s.task.held.ReserveSubmission(ctx)
 	if !ok {
@@ -117,9 +118,8 @@ func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error
 	return capacity, nil
 }
 
-// submitTo commits where the request goes, and sends it. A slot that was acquired right
-// after a refusal, by the route as it was then, may be with a key that the route does
-// not have any more: then the task chooses again before anything is committed.
+// submitTo commits where the request goes, and sends it. After a refusal and a reload, the slot's
+// key may no longer belong to the route. The job then chooses again before anything is committed.
 func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	t := s.task
 	client, ok := t.route.Client(a)
@@ -141,7 +141,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity 
 	return s.afterCreate(ctx, sent)
 }
 
-// submitting commits that the task is submitted, into the room that it has.
+// submitting commits the submission, in the reserved capacity.
 func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := s.task.now()
@@ -159,8 +159,8 @@ func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacit
 	return s.task.held.Next(ctx, e, err)
 }
 
-// request is the JSON for the upstream: the client's own bytes, but for the model's name
-// where the route maps it.
+// request returns the JSON for the upstream: the client's bytes, with the model's name if the route
+// maps it.
 func (s *submission) request(ctx context.Context, a pool.UpstreamKey) (body.Document, error) {
 	t := s.task
 	id, model := t.held.Name().ID, t.held.Request.Item().GetModel()
@@ -182,8 +182,8 @@ func (s *submission) request(ctx context.Context, a pool.UpstreamKey) (body.Docu
 	return d, nil
 }
 
-// submitBound goes on where an earlier submission may have been accepted: only there, and
-// only with the same key, does the upstream know it again.
+// submitBound continues a job that an earlier submission may have placed: only the same upstream
+// and key recognize it.
 func (s *submission) submitBound(ctx context.Context) error {
 	t := s.task
 	a := routes.UpstreamKey(t.execution())
@@ -193,15 +193,15 @@ func (s *submission) submitBound(ctx context.Context) error {
 	return s.submitAgain(ctx, a)
 }
 
-// submitAgain submits a task to the key that may have it, where the log has room and the
-// retry budget allows it.
+// submitAgain submits a job to the key that may have it, within the log's capacity and the retry
+// budget.
 func (s *submission) submitAgain(ctx context.Context, a pool.UpstreamKey) error {
 	t := s.task
 	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
 	}
-	defer capacity() // where it is not submitted
+	defer capacity() // if it is not submitted
 	table := t.runner.shared.Routes
 	if next, ok := table.TryRetryBudget(); !ok {
 		return t.holdUntil(hold.Soon(next))
@@ -210,8 +210,8 @@ func (s *submission) submitAgain(ctx context.Context, a pool.UpstreamKey) error 
 	return s.submitTo(ctx, a, capacity)
 }
 
-// failUnsubmitted ends a task that is not submitted. Where an earlier submission may have
-// been accepted after all, that is what its end says.
+// failUnsubmitted ends a job that is not submitted. If an earlier submission may have been
+// accepted, the end says so.
 func (s *submission) failUnsubmitted(ctx context.Context, f *errcode.Error) error {
 	if task.OutcomeUnknown(s.task.video()) {
 		return s.endUnknown(ctx, f)
@@ -219,7 +219,6 @@ func (s *submission) failUnsubmitted(ctx context.Context, f *errcode.Error) erro
 	return s.task.fail(ctx, f)
 }
 
-// releaseReserved gives back what was reserved for a dead letter.
 func (s *submission) releaseReserved() {
 	if s.reserved != nil {
 		s.reserved()

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestTracingOffCostsPollsNothing: without a collector, the trace of a poll
-// allocates nothing. Not parallel: AllocsPerRun counts those of the whole process.
+// TestTracingOffCostsPollsNothing proves that polls allocate nothing without a collector. It is not
+// parallel, because AllocsPerRun counts the whole process.
 func TestTracingOffCostsPollsNothing(t *testing.T) {
 	const callerSpan, callerParent = "00f067aa0ba902b7", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	metrics := telemetry.NewMetrics("test").Route(subject.Video, "r")

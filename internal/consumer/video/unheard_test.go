@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// submittingNow is the event of a submission that may take a minute.
+// submittingNow returns the event of a submission that may take a minute.
 func submittingNow(t *testing.T, j *job) task.Event {
 	t.Helper()
 	e, err := task.Submitting(j.task.video(), time.Now(), task.Submission{
@@ -24,9 +24,8 @@ func submittingNow(t *testing.T, j *job) task.Event {
 	return e
 }
 
-// TestOnlyOurOwnCommitWasNotSent: a task in submitting is free where the holder knows
-// the commit as one of its own whose answer never came. Any other one, even of the same
-// process, may have been sent.
+// TestOnlyOurOwnCommitWasNotSent proves that a job in submitting is free only if the commit is the
+// holder's own and was never answered; any other, even of the same process, may have been sent.
 func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
 	t.Parallel()
 	link, through, direct := jobtest.Linked(t)

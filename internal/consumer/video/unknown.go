@@ -13,21 +13,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// A submission of unknown outcome binds the task to its upstream and key for good
-// (Execution.bound). No refusal of a later submission proves that the first was not
-// accepted, and only there does the upstream know the job again.
+// A submission with an unknown outcome binds the job to its upstream and key for good
+// (Execution.bound). No later refusal proves that the first was not accepted, and no other key
+// knows the job.
 
-// takeOverAfter is how long after submit_until a new holder waits before it calls a submission
-// unknown: clocks differ, each by clock.Limit from the broker's at most, and the old holder's
-// answer may be on its way.
+// takeOverAfter is how long after submit_until a new holder declares a submission unknown. Two
+// clocks may each differ from the broker's by clock.Limit, and the old holder's answer may be on
+// its way.
 const takeOverAfter = 2 * clock.Limit
 
-// takeOver decides about a task that was found in submitting.
+// takeOver decides about a job that was found in submitting.
 func (s *submission) takeOver(ctx context.Context) error {
 	t := s.task
 	if t.held.Record.Unheard(t.held.Entry()) {
-		// Our own commit, of which we did not hear in time: the request was never begun,
-		// so the task is free.
+		// Our own commit, whose answer did not arrive in time: the request was not begun, so the
+		// job is free.
 		s.certainlyNot()
 		e, err := s.requeued(time.Now(), "not_sent")
 		if err := t.held.Next(ctx, e, err); err != nil {
@@ -48,19 +48,18 @@ func (s *submission) takeOver(ctx context.Context) error {
 	return s.giveUp(ctx, nil)
 }
 
-// unknown decides about a task that the upstream may or may not have.
 func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
 	if ctx.Err() != nil {
-		// Cut off by the end of the grace period. The next holder of the task waits until
-		// submit_until has passed and decides then.
+		// Cut off at the end of the grace period. The next holder decides after submit_until.
 		return hold.Return()
 	}
 	s.unanswered, s.cause = s.task.execution().GetAttempt(), cause
 	return s.giveUp(ctx, cause)
 }
 
-// giveUp decides about a task that the upstream may or may not have: it goes on where the upstream
-// finds it, is submitted again where the route says that the upstream honours the key, and ends.
+// giveUp decides about a job that the upstream may or may not have. The job continues if the
+// upstream finds it, is resubmitted if the route declares that the upstream honours the key, and
+// ends otherwise.
 func (s *submission) giveUp(ctx context.Context, cause error) error {
 	route := s.task.route
 	if s.task.video().GetProtocol() != route.Wire.Name {
@@ -81,8 +80,8 @@ func (s *submission) giveUp(ctx context.Context, cause error) error {
 	return s.endUnknown(ctx, cause)
 }
 
-// resubmit waits, and submits the task again. Each wait ends the step: the next one has the
-// route as it is then, and the limits that the task has passed meanwhile.
+// resubmit waits, and submits the job again. Each wait ends the step, so that the next one uses the
+// current route and limits.
 func (s *submission) resubmit(ctx context.Context) error {
 	t := s.task
 	now, err := t.now()
@@ -98,7 +97,7 @@ func (s *submission) resubmit(ctx context.Context) error {
 	if time.Now().Before(s.resubmitAt) {
 		return t.holdUntil(s.resubmitAt)
 	}
-	// The key that the upstream honours is honoured where it was sent first.
+	// An upstream honours an idempotency key only where it was sent first.
 	a := routes.UpstreamKey(t.execution())
 	if !t.route.HasKey(a) {
 		return s.endUnknown(ctx, fmt.Errorf("upstream %s is no longer configured", a))
@@ -106,7 +105,7 @@ func (s *submission) resubmit(ctx context.Context) error {
 	return s.submitAgain(ctx, a)
 }
 
-// endUnknown ends a task that the upstream may or may not have, unless the upstream finds it now; a
+// endUnknown ends a job that the upstream may or may not have, unless the upstream finds it now. A
 // dead letter keeps its request.
 func (s *submission) endUnknown(ctx context.Context, cause error) error {
 	t := s.task

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// process is one whose runners are given nothing but what a test holds.
+// process is a replica whose runners get only the jobs that a test holds.
 type process struct {
 	*jobtest.Process
 	runners *Runners
@@ -33,13 +33,12 @@ func newProcess(t testing.TB, b *broker.Broker, url string, change ...func(*conf
 	})}
 }
 
-// runner is one of the sandbox's route.
 func (p process) runner() *Runner {
 	return p.runners.Runner(config.SandboxVideoRoute, p.Metrics.Route(subject.Video, config.SandboxVideoRoute))
 }
 
-// held is a task of the sandbox's route that was delivered for the second time, as its log
-// is. The test takes its steps.
+// held returns a job of the sandbox's route with its log, at its second delivery. The test runs its
+// steps.
 func (p process) held(t *testing.T, item *genbusv1.WorkItem) *job {
 	return p.heldBy(t, p.runner(), item, 2)
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// Answer is an HTTP answer that was read whole, and what it answers.
+// Answer is a complete HTTP answer and its request.
 type Answer struct {
-	Method, Path string // the path without its query
+	Method, Path string // Path has no query
 	Status       int
 	Header       http.Header
 	Body         []byte
 }
 
-// CheckAnswer says what of an answer the document does not say: its status, its
-// headers, its content type or its body.
+// CheckAnswer fails if the document does not allow the answer's status, headers, content type or
+// body.
 func (d *Document) CheckAnswer(a Answer) error {
 	code := errcode.Code(a.Header.Get("Genbus-Error-Code"))
 	if code == errcode.NotFound || code == errcode.MethodNotAllowed {
@@ -50,8 +50,8 @@ func (d *Document) CheckAnswer(a Answer) error {
 	return nil
 }
 
-// checkUnmatched is for what every path may answer. A vendor's path has the
-// vendor's envelope for it.
+// checkUnmatched checks an error that every path may return. Vendors' paths use the vendor's
+// envelope.
 func (d *Document) checkUnmatched(a Answer) error {
 	if a.Method == http.MethodHead || d.Check(a.Body, "components", "schemas", "KlingRefusal") == nil {
 		return nil
@@ -59,11 +59,10 @@ func (d *Document) checkUnmatched(a Answer) error {
 	return d.Check(a.Body, "components", "schemas", "Error")
 }
 
-// operation finds the path's template. HEAD is that of GET where the document
-// does not name it.
+// operation finds the template of a path. HEAD falls back to GET.
 func (d *Document) operation(method, path string) (template, found string, ok bool) {
 	paths, _ := d.Find("paths").(map[string]any)
-	for _, template := range slices.Sorted(maps.Keys(paths)) { // a literal before a parameter
+	for _, template := range slices.Sorted(maps.Keys(paths)) { // literal segments before parameters
 		if !Fits(template, path) {
 			continue
 		}
@@ -76,8 +75,7 @@ func (d *Document) operation(method, path string) (template, found string, ok bo
 	return "", "", false
 }
 
-// Fits reports whether a path is one of a template. A model's id may hold
-// slashes.
+// Fits reports whether a path matches a template. A {model} may contain slashes.
 func Fits(template, path string) bool {
 	want, have := strings.Split(template, "/"), strings.Split(path, "/")
 	for i, segment := range want {
@@ -91,7 +89,7 @@ func Fits(template, path string) bool {
 	return len(want) == len(have)
 }
 
-// told are the headers of which every one that an answer has must be documented.
+// told lists the headers that must be documented if an answer has them.
 var told = []string{
 	"Accept-Ranges", "Content-Disposition", "Content-Range", "Content-Security-Policy", "Etag", "Genbus-Error-Code", "Genbus-Job-Id", "Genbus-Notice", "Last-Modified",
 	"Location", "Openai-Poll-After-Ms", "Preference-Applied", "Retry-After", "Www-Authenticate", "X-Request-Id", "X-Should-Retry",
@@ -144,7 +142,7 @@ func (d *Document) checkBody(a Answer, answer map[string]any, place []string) er
 	return nil
 }
 
-// checkEvents holds each event of a stream to the schema of its name.
+// checkEvents checks each event of a stream against the schema of its name.
 func (d *Document) checkEvents(stream []byte, place []string) error {
 	names, _ := d.Find(append(slices.Clone(place), "x-genbus-events")...).(map[string]any)
 	r := sse.NewReader(bytes.NewReader(stream), len(stream)+1)

@@ -1,6 +1,6 @@
-// Package contracttest holds real answers and messages to the documents of
-// internal/contract. It is stricter than the documents: a member that they do not
-// name is wrong, unless they say that there may be others.
+// Package contracttest checks real answers and messages against the documents of internal/contract.
+// It is stricter than the documents: an undocumented member is an error unless additional members
+// are allowed.
 package contracttest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/contract"
 )
 
-// address is where the document is for the compiler; nothing is loaded from it.
+// address identifies the document to the compiler, which loads nothing from it.
 const address = "genbus:///document.json"
 
 // Document is an OpenAPI or AsyncAPI document. It is safe for concurrent use.
@@ -28,7 +28,7 @@ type Document struct {
 	compiled map[string]*jsonschema.Schema
 }
 
-// Load reads a document.
+// Load parses a document.
 func Load(raw []byte) (*Document, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -45,8 +45,8 @@ func Load(raw []byte) (*Document, error) {
 	return d, d.compiler.AddResource(address, strict)
 }
 
-// tighten makes the schemas of OpenAPI 3.0 those of JSON Schema: null is a type
-// of its own. It forbids members that are not named.
+// tighten converts OpenAPI 3.0 schemas to JSON Schema, where null is a type, and forbids
+// undocumented members.
 func tighten(v any, name string) {
 	switch v := v.(type) {
 	case []any:
@@ -58,7 +58,7 @@ func tighten(v any, name string) {
 			tighten(e, name)
 		}
 		if name == "properties" || name == "example" || name == "examples" {
-			return // no schema
+			return // not a schema
 		}
 		if v["properties"] != nil && v["additionalProperties"] == nil {
 			v["additionalProperties"] = false
@@ -69,14 +69,13 @@ func tighten(v any, name string) {
 	}
 }
 
-// Find returns the value at a place of the document; nil for none. References
-// on the way are followed.
+// Find returns the value at a place of the document, following references; nil without one.
 func (d *Document) Find(place ...string) any {
 	v, _ := d.resolve(place)
 	return v
 }
 
-// resolve returns the value at a place, and its place after all references.
+// resolve returns the value at a place, and that place with all references resolved.
 func (d *Document) resolve(place []string) (v any, found []string) {
 	v = d.root
 	for i := 0; ; i++ {
@@ -99,7 +98,7 @@ func (d *Document) resolve(place []string) (v any, found []string) {
 	}
 }
 
-// Check holds a JSON text to the schema at a place of the document.
+// Check validates JSON against the schema at a place of the document.
 func (d *Document) Check(data []byte, place ...string) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
@@ -116,7 +115,7 @@ func (d *Document) Check(data []byte, place ...string) error {
 	return nil
 }
 
-// CheckValue is Check for a value, such as an example of the document itself.
+// CheckValue is Check for a decoded value, such as an example in the document.
 func (d *Document) CheckValue(value any, place ...string) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -141,7 +140,7 @@ func (d *Document) schema(pointer string) (*jsonschema.Schema, error) {
 
 var escaper = strings.NewReplacer("~", "~0", "/", "~1", "%", "%25", "{", "%7B", "}", "%7D")
 
-// pointer is a JSON pointer as the fragment of a URL.
+// pointer returns a JSON pointer as a URL fragment.
 func pointer(place []string) string {
 	var b strings.Builder
 	for _, name := range place {

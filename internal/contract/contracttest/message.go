@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	_ "github.com/genbus/genbus/gen/genbus/v1" // its messages are found by their names
+	_ "github.com/genbus/genbus/gen/genbus/v1" // registers the messages by name
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -22,8 +22,8 @@ type Message struct {
 	Data    []byte
 }
 
-// CheckMessage says what of a message the document does not say: its subject, its
-// headers or its payload. It gives the id of the message's channel.
+// CheckMessage fails if the document does not allow the message's subject, headers or payload. It
+// returns the ID of the message's channel.
 func (d *Document) CheckMessage(m Message) (channel string, err error) {
 	channels, _ := d.Find("channels").(map[string]any)
 	for _, id := range slices.Sorted(maps.Keys(channels)) {
@@ -34,12 +34,12 @@ func (d *Document) CheckMessage(m Message) (channel string, err error) {
 	return "", fmt.Errorf("the document has no channel for %s", m.Subject)
 }
 
-// CheckReply is CheckMessage for a reply to what was sent to a channel.
+// CheckReply is CheckMessage for a reply to a message on channel.
 func (d *Document) CheckReply(channel string, m Message) error {
 	return d.checkIn(channel+"Reply", m)
 }
 
-// addressed reports whether a subject is one of an address.
+// addressed reports whether a subject matches an address.
 func addressed(address, subj string) bool {
 	want, have := strings.Split(address, "."), strings.Split(subj, ".")
 	if len(want) != len(have) {
@@ -74,8 +74,7 @@ func (d *Document) checkIn(channel string, m Message) error {
 	return nil
 }
 
-// form finds which of a channel's messages this one is: by its content type, and
-// of replies by whether it is an error.
+// form selects a channel's message by its content type and, for replies, by whether it is an error.
 func (d *Document) form(channel string, m Message) (string, error) {
 	media := subject.ContentTypeProtobuf
 	for _, header := range []string{subject.HeaderContentType, subject.HeaderCEDataContentType} {
@@ -93,7 +92,7 @@ func (d *Document) form(channel string, m Message) (string, error) {
 	return "", fmt.Errorf("the channel %s has no message of type %s", channel, media)
 }
 
-// ours are the headers without those of JetStream.
+// ours removes the headers of JetStream.
 func ours(header map[string][]string) map[string]string {
 	out := map[string]string{}
 	for name, values := range header {
@@ -104,7 +103,7 @@ func ours(header map[string][]string) map[string]string {
 	return out
 }
 
-// readable gives a Protobuf payload in the form that its schema describes.
+// readable converts a Protobuf payload to the JSON that its schema describes.
 func (d *Document) readable(place []string, data []byte) ([]byte, error) {
 	_, found := d.resolve(append(slices.Clone(place), "payload"))
 	t, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(found[len(found)-1]))

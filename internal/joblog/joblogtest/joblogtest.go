@@ -1,4 +1,4 @@
-// Package joblogtest reads the task log as no part of the service does.
+// Package joblogtest reads the job log independently of package joblog.
 package joblogtest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// History reads all events of a job, in order, from the stream's leader.
+// History returns all events of a job, in order, from the stream's leader.
 func History(ctx context.Context, b *broker.Broker, n subject.JobName) ([]joblog.Entry, error) {
 	var out []joblog.Entry
 	names := b.Names()

@@ -1,5 +1,4 @@
-// Package certtest makes certificates for tests: an authority, and what it
-// signs, as PEM files.
+// Package certtest creates certificate authorities and certificates for tests, as PEM files.
 package certtest
 
 import (
@@ -24,11 +23,11 @@ type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// File is its own certificate.
+	// File is the path of the authority's certificate.
 	File string
 }
 
-// New makes an authority whose files live as long as the test.
+// New creates an authority. Its files are removed when the test ends.
 func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir(), key: newKey(t)}
@@ -47,8 +46,8 @@ func New(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Issue signs a certificate for 127.0.0.1 and localhost, for servers and clients,
-// and writes it and its key. The same name again replaces the files.
+// Issue signs a server and client certificate for 127.0.0.1 and localhost, and writes it and its
+// key. Calling it again with the same name replaces the files.
 func (a *Authority) Issue(name string) (certFile, keyFile string) {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -68,9 +67,9 @@ func (a *Authority) Issue(name string) (certFile, keyFile string) {
 	return a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "PRIVATE KEY", private)
 }
 
-// Client is the TLS of a client that trusts the authority, and shows a certificate
-// where it has a name, also to a server that trusts another authority: by itself, a
-// client of crypto/tls would show none then.
+// Client returns a TLS configuration that trusts the authority. If name is not empty, it presents a
+// certificate, even to a server that trusts another authority. By default, crypto/tls would present
+// none to such a server.
 func (a *Authority) Client(name string) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}

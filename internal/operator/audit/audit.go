@@ -1,5 +1,4 @@
-// Package audit keeps what operators did, in GENBUS_OPS. It does nothing itself, and judges
-// no one.
+// Package audit records the actions of operators in GENBUS_OPS.
 package audit
 
 import (
@@ -23,24 +22,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Bounds of one page.
 const (
 	defaultPage = 20
 	maxPage     = 100
-	// maxScan bounds the records that are read for one page where the filters leave most out.
+	// maxScan bounds the records read for one page when the filters reject most of them.
 	maxScan = 2000
 )
 
-// Log keeps the records. All fields are required.
+// Log stores and lists audit records. All fields are required.
 type Log struct {
 	Broker *broker.Broker
 	Logger *slog.Logger
 }
 
-// Record has an action done, and keeps that. A record is stored first, without an outcome,
-// and the action is not begun where that fails; after the action one with its outcome is. do
-// may say in the record what came of it. The error is do's, or a *errcode.Error where nothing
-// was done.
+// Record carries out an action and records it. It stores a record before the action, and does
+// nothing if that fails. After the action it stores another one with the outcome, to which do may
+// add. Record returns the error of do, or a *errcode.Error if nothing was done.
 func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
 	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
 	begun, err := l.put(ctx, r)
@@ -54,23 +51,23 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
 	r.Outcome, r.Code = outcome(err)
 	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_REFUSED && r.GetBulk().GetTotal() > 0 {
-		r.Outcome = genbusv1.AuditRecord_OUTCOME_FAILED // its first steps may have been done
+		r.Outcome = genbusv1.AuditRecord_OUTCOME_FAILED // the first steps may have taken effect
 	}
 	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && f.JobID != r.GetJobId() {
-		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // it was made all the same, or may have been
+		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // the job was or may have been made
 	}
-	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // a caller that has gone away did it all the same
+	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // the action took effect even if the caller has left
 		l.Logger.WarnContext(ctx, "could not record outcome of operator action",
 			telemetry.KeySequence, begun, telemetry.KeyOp, r.GetAction(), telemetry.KeyError, lost)
 	}
 	return err
 }
 
-// partial are the codes of actions of which a part, or all, may have been done.
+// partial lists the codes of actions that may have been done in part or completely.
 var partial = []errcode.Code{errcode.AcceptanceUnknown, errcode.Internal, errcode.BrokerUnavailable, errcode.CallerGone, errcode.CallerDeadline}
 
-// outcome is what became of an action by its error. What has a code was refused, unless the
-// code says that more may have been done.
+// outcome returns the recorded outcome and code of an action. An error with a code is a refusal,
+// unless the code is partial.
 func outcome(err error) (genbusv1.AuditRecord_Outcome, string) {
 	if err == nil {
 		return genbusv1.AuditRecord_OUTCOME_DONE, ""
@@ -96,7 +93,8 @@ func (l Log) put(ctx context.Context, r *genbusv1.AuditRecord) (seq uint64, err 
 	return ack.Seq, err
 }
 
-// subject is that of what an action is about. What an operator has mistyped is no token.
+// subject returns the subject of the thing that the action concerns. Operators mistype names, so an
+// illegal token falls through to the next case.
 func (l Log) subject(r *genbusv1.AuditRecord) string {
 	names := l.Broker.Names()
 	legal := func(tokens ...string) bool {
@@ -118,25 +116,25 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 	return names.AuditLetter(strconv.FormatUint(r.GetLetter(), 10))
 }
 
-// Query chooses records. Empty fields choose all.
+// Query selects records. Empty fields match every record.
 type Query struct {
 	Operator, Action, JobID, Route, Tenant string
-	// Letter is the sequence of a dead letter; 0 for all.
+	// Letter is the sequence of a dead letter; 0 matches all.
 	Letter uint64
-	// Size is 1 to 100; more is taken as 100, and 0 as 20.
+	// Size ranges from 1 to 100; 0 means 20, and larger values mean 100.
 	Size int
-	// Token is the Next of the page before, or empty.
+	// Token is the Next of the previous page, or empty.
 	Token string
 }
 
-// Page is some records, the newest first. It may be short, or empty, and not the last: one call
-// looks at so many records only.
+// Page holds records, newest first. It may be short or empty without being the last, because one
+// call scans a bounded number of records.
 type Page struct {
 	Records []*genbusv1.StoredAuditRecord
 	Next    string
 }
 
-// List lists records.
+// List returns a page of records.
 func (l Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Size < 0 {
 		return Page{}, errcode.Invalid([]errcode.Violation{{Field: "page_size", Description: "must not be negative"}})
@@ -152,9 +150,9 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 	var page Page
 	window := uint64(maxPage)
 	if l.pattern(q) != l.Broker.Names().AuditPattern() {
-		window = before // the broker finds the few that there are
+		window = before // the broker skips other subjects
 	}
-	ended := map[uint64]bool{} // by the sequences of their first records
+	ended := map[uint64]bool{} // keyed by the sequence of the first record
 	for scanned := 0; before > first; {
 		from := max(before-min(before, window), first)
 		records, err := l.between(ctx, l.pattern(q), from, before)
@@ -187,7 +185,7 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 	return page, nil
 }
 
-// bounds are the first sequence of the stream, and the one before which a page begins.
+// bounds returns the first sequence of the stream and the sequence before which the page begins.
 func (l Log) bounds(ctx context.Context, token string) (first, before uint64, err error) {
 	if token != "" {
 		if before, err = strconv.ParseUint(token, 10, 64); err != nil || before == 0 {
@@ -205,7 +203,7 @@ func (l Log) bounds(ctx context.Context, token string) (first, before uint64, er
 	return max(state.FirstSeq, 1), before, nil
 }
 
-// between reads the records with sequences from one to before another.
+// between reads the records whose sequences lie in [from, before).
 func (l Log) between(ctx context.Context, pattern string, from, before uint64) (out []*genbusv1.StoredAuditRecord, err error) {
 	for from < before {
 		m, err := l.Broker.Next(ctx, l.Broker.Names().Ops(), pattern, from)
@@ -228,15 +226,14 @@ func (l Log) between(ctx context.Context, pattern string, from, before uint64) (
 	return out, nil
 }
 
-// laterRecords bounds the records of the same route, job or letter among which the outcome of
-// an action is looked for: those of others that went on at the same time come before it.
+// laterRecords bounds the search for an action's outcome among later records of the same route, job
+// or dead letter. Records of concurrent actions may precede it.
 const laterRecords = 20
 
-// isListed reports whether another record, which the page before this one has, tells of the
-// outcome of an action.
+// isListed reports whether another record, on an earlier page, has the outcome of the action.
 func (l Log) isListed(ctx context.Context, r *genbusv1.StoredAuditRecord) (bool, error) {
 	if r.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN {
-		return false, nil // it is the one to list
+		return false, nil // r has the outcome
 	}
 	from := r.GetSequence() + 1
 	for range laterRecords {
@@ -262,7 +259,7 @@ func (q Query) wants(r *genbusv1.AuditRecord) bool {
 		(is(q.JobID, r.GetJobId()) || q.JobID == r.GetNewJobId())
 }
 
-// pattern is the subject of what a query chooses, as far as one says that.
+// pattern returns the subjects that can hold the records of a query.
 func (l Log) pattern(q Query) string {
 	names := l.Broker.Names()
 	if q.Letter != 0 {
@@ -271,7 +268,8 @@ func (l Log) pattern(q Query) string {
 	return names.AuditPattern()
 }
 
-// OfRoute is what was done to a route, oldest first, as far as the records go back.
+// OfRoute returns the records with an outcome of a route, oldest first, as far back as the stream
+// goes.
 func (l Log) OfRoute(ctx context.Context, kind, name string) (out []*genbusv1.AuditRecord, err error) {
 	_, end, err := l.bounds(ctx, "")
 	if err != nil {

@@ -25,7 +25,7 @@ func newLog(t *testing.T, b *broker.Broker) audit.Log {
 	return audit.Log{Broker: b, Logger: brokertest.Logger(t)}
 }
 
-// all reads every page of a list.
+// all reads all pages of a list.
 func all(t *testing.T, l audit.Log, q audit.Query) (out []*genbusv1.AuditRecord) {
 	t.Helper()
 	for {
@@ -42,7 +42,7 @@ func all(t *testing.T, l audit.Log, q audit.Query) (out []*genbusv1.AuditRecord)
 	}
 }
 
-// TestActionsAreRecorded with what became of them, the newest first.
+// TestActionsAreRecorded checks that actions are listed with their outcomes, newest first.
 func TestActionsAreRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -94,7 +94,8 @@ func TestActionsAreRecorded(t *testing.T) {
 	})
 }
 
-// TestManyRecordsAreListed once each, page after page, by filters that leave most of them out.
+// TestManyRecordsAreListed checks that pages list each record once, even if the filter rejects most
+// records.
 func TestManyRecordsAreListed(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))
@@ -126,7 +127,8 @@ func TestManyRecordsAreListed(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneWithoutARecord: where the stream is full, or gone, the action is refused.
+// TestNothingIsDoneWithoutARecord checks that an action is refused if the stream is full or
+// missing.
 func TestNothingIsDoneWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -160,7 +162,7 @@ func TestNothingIsDoneWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestACallerWhoLeftIsRecorded: the action was done all the same.
+// TestACallerWhoLeftIsRecorded checks that the outcome is recorded after the caller has left.
 func TestACallerWhoLeftIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))
@@ -174,8 +176,8 @@ func TestACallerWhoLeftIsRecorded(t *testing.T) {
 	}
 }
 
-// TestAJobOfAnActionThatFailedIsRecorded: one that was made although its letter could not be
-// removed. A refusal that names a job has made none.
+// TestAJobOfAnActionThatFailedIsRecorded checks that a failed action records the job it made, and a
+// refused one does not.
 func TestAJobOfAnActionThatFailedIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))
@@ -189,7 +191,8 @@ func TestAJobOfAnActionThatFailedIsRecorded(t *testing.T) {
 	}
 }
 
-// TestABulkActionThatStoppedIsRecorded: one that was stopped after it had counted may have changed something.
+// TestABulkActionThatStoppedIsRecorded checks that a bulk action that stopped after counting counts
+// as failed, not as refused.
 func TestABulkActionThatStoppedIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))

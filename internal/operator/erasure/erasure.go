@@ -1,6 +1,5 @@
-// Package erasure removes what genbus has stored of a job that has ended: bodies,
-// copies of results, chunks and events. It ends no job, and reaches neither the
-// upstream nor dead letters, which have a body of their own.
+// Package erasure removes the bodies, copies of results, chunks and events that genbus stores of an
+// ended job. It leaves the upstream alone, and dead letters too, which have separate bodies.
 package erasure
 
 import (
@@ -20,13 +19,12 @@ import (
 )
 
 const (
-	// timeout bounds the whole of an erasure.
 	timeout = 30 * time.Second
-	// holderPatience is how long the holder of a job that another writer has ended
-	// may still work on it: it may be waiting for its upstream's answer.
+	// holderPatience bounds the wait for the holder of a job that another writer has ended. The
+	// holder may be waiting for its upstream's answer.
 	holderPatience = 10 * time.Second
-	// queuedPatience is the same for a job of which no submission began. It usually
-	// has no holder to wait for.
+	// queuedPatience bounds the wait for the holder of a job that was never submitted. It usually
+	// has none.
 	queuedPatience = time.Second
 )
 
@@ -39,11 +37,10 @@ type Eraser struct {
 	Bodies *broker.Bodies
 }
 
-// Erase waits until no replica works on a job that has ended, as e says, and then
-// removes what is stored of it: the events last, so that an erasure that fails can
-// be repeated. Afterwards the same request id makes a new job. A job that is gone
-// already is joblog.ErrNotFound; where its holder does not let go, or the time is
-// over, the error is a *errcode.Error.
+// Erase waits until no replica works on an ended job and then removes everything stored of it.
+// Events go last, so that a failed erasure can be repeated. Afterwards the same request id makes a
+// new job. Erase returns joblog.ErrNotFound if the job no longer exists, and a *errcode.Error if
+// its holder does not finish or time runs out.
 func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 	id := e.Job.GetId()
 	ctx, stop := context.WithTimeoutCause(ctx, timeout,
@@ -51,14 +48,13 @@ func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 	defer stop()
 	err := x.erase(ctx, e)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("erase %s: %w", id, context.Cause(ctx)) // what it cut off says less
+		return fmt.Errorf("erase %s: %w", id, context.Cause(ctx)) // the error of the cut-off operation says less
 	}
 	return err
 }
 
-// erase lists what is stored before it reads the log. Another erasure may have been faster,
-// and a later job have the id: what was listed while the log had this one is not the later
-// one's.
+// erase lists stored data before it reads the log. If the log still has this job then, nothing on
+// the list belongs to a later job with the same id.
 func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.awaitRemoved(ctx, e); err != nil {
 		return err
@@ -84,15 +80,15 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.eraseChunks(ctx, e, chunks); err != nil {
 		return err
 	}
-	x.Index.Erased(current) // first: a repeat of an erasure that failed finds no job any more
+	x.Index.Erased(current) // before the log: repeating a failed erasure would not find the job
 	if err := x.Log.Erase(ctx, current); err != nil {
 		return err
 	}
-	x.Index.Erased(current) // and again, as a message may be lost
+	x.Index.Erased(current) // again, because a message may be lost
 	return nil
 }
 
-// awaitRemoved returns when no replica works on a job that has ended.
+// awaitRemoved waits until no replica works on an ended job.
 func (x Eraser) awaitRemoved(ctx context.Context, e joblog.Entry) error {
 	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
 		return x.Queue.RemoveAfter(ctx, e, queuedPatience)
@@ -100,8 +96,8 @@ func (x Eraser) awaitRemoved(ctx context.Context, e joblog.Entry) error {
 	return x.Queue.Items.AwaitRemoved(ctx, e.Name(), holderPatience)
 }
 
-// eraseBodies removes what the object store has, or may have, of a job: also what holders
-// stored that did not live to write an event.
+// eraseBodies removes a job's bodies from the object store. Some may come from holders that died
+// before writing an event.
 func (x Eraser) eraseBodies(ctx context.Context, stored []broker.Body) error {
 	var failed []error
 	for _, ref := range stored {
@@ -110,13 +106,13 @@ func (x Eraser) eraseBodies(ctx context.Context, stored []broker.Body) error {
 	return errors.Join(failed...)
 }
 
-// chunks is the stream of chunks as it is now; nil where it has none of the job.
+// chunks returns the current stream of chunks, or nil if it has none of the job.
 func (x Eraser) chunks(ctx context.Context, e joblog.Entry) (jetstream.Stream, error) {
 	if _, ok := e.Job.(*genbusv1.Chat); !ok {
 		return nil, nil
 	}
 	stream, err := x.Broker.Stream(ctx, x.Broker.Names().Chunks())
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // a memory stream, after a restart
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // a restart removes this memory stream
 		return nil, nil
 	}
 	if err != nil {
@@ -125,8 +121,8 @@ func (x Eraser) chunks(ctx context.Context, e joblog.Entry) (jetstream.Stream, e
 	return stream, nil
 }
 
-// eraseChunks removes what was streamed of a chat until the stream was read; of none where
-// that is nil.
+// eraseChunks removes the chunks of a chat that were stored before stream was read. A nil stream
+// has none.
 func (x Eraser) eraseChunks(ctx context.Context, e joblog.Entry, stream jetstream.Stream) error {
 	if stream == nil {
 		return nil

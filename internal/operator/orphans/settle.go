@@ -1,6 +1,6 @@
-// Package orphans ends accepted jobs whose route is not configured, when an operator asks for
-// it (docs/adr/0015). Until then they are left alone: a replica of another configuration may
-// work on them.
+// Package orphans ends accepted jobs of unconfigured routes when an operator asks for it
+// (docs/adr/0015). Until then the jobs stay, because a replica with another configuration may work
+// on them.
 package orphans
 
 import (
@@ -23,10 +23,10 @@ import (
 // within bounds the work on one job.
 const within = 30 * time.Second
 
-// MaxPage is how many jobs one call settles.
+// MaxPage is the maximum number of jobs per call.
 const MaxPage = 100
 
-// Settler ends orphans for an operator. All fields are required.
+// Settler ends jobs of unconfigured routes. All fields are required.
 type Settler struct {
 	Log         *joblog.Log
 	Queue       *queue.Queue
@@ -34,10 +34,10 @@ type Settler struct {
 	Logger      *slog.Logger
 }
 
-// Fail ends jobs of a route that is not configured, up to MaxPage, from where token says: ""
-// for the first, or what the call before returned. It assumes that no replica serves the
-// route. A job that cannot be ended stays where it is, and is listed in left. On error it also
-// returns what was settled so far.
+// Fail ends up to MaxPage jobs of an unconfigured route. token is empty for the first page, or the
+// next_page_token of the previous call. Fail assumes that no replica serves the route. A job that
+// cannot be ended keeps its work item and is listed in left. On error, Fail also returns the counts
+// so far.
 func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string) (*genbusv1.OrphansSettled, error) {
 	items, next, err := p.Queue.Route(kind, name).Page(ctx, token, MaxPage)
 	if err != nil {
@@ -68,14 +68,14 @@ func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string
 }
 
 var (
-	// errMovedOn says that an orphan changed while it was settled.
+	// errMovedOn reports that a job changed while it was being ended.
 	errMovedOn = errors.New("a replica is working on the job")
-	// errUnsure says that an item seems to be stale. The log is read again after
-	// joblog.SecondLook, because a node that has just lost the lead may answer once more.
+	// errUnsure reports a work item that seems stale. Fail rereads the log after joblog.SecondLook,
+	// because a node that has just lost the lead may answer once more.
 	errUnsure = errors.New("the work item seems to be stale")
 )
 
-// settle settles one job and counts it. An error of this job alone leaves its item where it is.
+// settle ends one job and counts it. If only this job fails, its work item stays.
 func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.OrphansSettled, again bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("settle %s: not done within %s", orphan.Subject, within))
 	defer cancel()
@@ -98,7 +98,7 @@ func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.Or
 	return nil
 }
 
-// settleItem ends a job, unless it needs no end, and removes its item.
+// settleItem ends a job if necessary and removes its work item.
 func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item, again bool) (ended bool, err error) {
 	item, err := orphan.Decode()
 	if err != nil {
@@ -113,8 +113,8 @@ func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queu
 	return ended, err
 }
 
-// settleJob ends the job of an orphaned item. It does not where the job has ended, was
-// erased, or runs from another item.
+// settleJob ends the job of a work item, unless the job has ended, was erased, or runs from another
+// item.
 func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *genbusv1.WorkItem, again bool) (ended bool, err error) {
 	current, means, err := p.Log.Resolve(ctx, logItem)
 	switch {
@@ -148,7 +148,7 @@ func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *g
 	return true, p.endJob(ctx, item, current)
 }
 
-// isStale reports whether an unfinished job runs from another item than this one, or was erased.
+// isStale reports whether the job was erased, or is unfinished and runs from another item.
 func isStale(item *genbusv1.WorkItem, current joblog.Entry, means joblog.Meaning) bool {
 	if current.Job == nil {
 		return means == joblog.StaleItem
@@ -156,8 +156,8 @@ func isStale(item *genbusv1.WorkItem, current joblog.Entry, means joblog.Meaning
 	return !current.Terminal() && !task.Carries(item, current.Job)
 }
 
-// isElsewhere reports whether a job without a log has another item of its request, on a
-// configured route: the log begins with that one.
+// isElsewhere reports whether a configured route has another work item of the same request. A job
+// without a log then begins with that item.
 func (p Settler) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool, error) {
 	items, err := p.Queue.Items.All(ctx, joblog.NameOf(item))
 	for _, i := range items {
@@ -172,8 +172,8 @@ func (p Settler) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool
 	return false, err
 }
 
-// endJob ends a job whose route is gone. The request of one that may have been submitted,
-// or was, is kept.
+// endJob ends a job of a removed route. If the job was or may have been submitted, its request is
+// kept in a dead letter.
 func (p Settler) endJob(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) error {
 	f := orphanFault(current, item)
 	job := current.Job
@@ -196,8 +196,8 @@ func orphanFault(current joblog.Entry, item *genbusv1.WorkItem) *errcode.Error {
 	return errcode.New(errcode.UpstreamRemoved, "route %s of job %s is no longer configured", item.GetRoute(), item.GetId())
 }
 
-// end commits the end of a job as it was read, and not of what it has become since: a
-// replica that has carried it on may have an upstream's answer.
+// end commits the end of the job version that was read. It must not end a later version: a replica
+// that continued the job may have the upstream's answer.
 func (p Settler) end(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry, f *errcode.Error, letter bool) error {
 	e := task.FailedAtOnce(item, time.Now(), f.TaskError())
 	if current.Job != nil {
@@ -217,7 +217,7 @@ func (p Settler) end(ctx context.Context, item *genbusv1.WorkItem, current joblo
 	return p.Log.Finish(ctx, ended)
 }
 
-// upstreamID is the upstream's id of a video, as far as the log knows it.
+// upstreamID returns the upstream task id of a video that the log knows.
 func upstreamID(job task.Job) string {
 	v, _ := job.(*genbusv1.VideoTask)
 	return v.GetUpstreamTaskId()

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestOrphanThatGoesOnIsNotEnded: between the look at the log and the end, its holder
-// was alive after all and has the upstream's answer.
+// TestOrphanThatGoesOnIsNotEnded checks that a job is not ended if its holder continued it after
+// the log was read.
 func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

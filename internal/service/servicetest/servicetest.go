@@ -1,5 +1,5 @@
-// Package servicetest runs a whole genbus, with a fake upstream, in the process of a
-// test or of an example. It mocks nothing.
+// Package servicetest runs a complete genbus with a sandbox upstream in the process of a test or an
+// example. It mocks nothing.
 package servicetest
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// Options are how a service runs. DataDir or NATSURL is required.
+// Options configure a service. DataDir or NATSURL is required.
 type Options struct {
-	// NATSURL is the NATS server to use. Empty: an embedded one.
+	// NATSURL is the NATS server to use. Default: an embedded server.
 	NATSURL string
-	// DataDir is where the embedded server stores.
+	// DataDir is the directory of the embedded server.
 	DataDir string
-	// Listen is the address of the embedded server. Default: a free port of loopback.
+	// Listen is the address of the embedded server. Default: a free loopback port.
 	Listen string
-	// Upstream is the address of a sandbox. Empty: one of its own, with Sandbox.
+	// Upstream is the address of a sandbox. Default: a new one, configured by Sandbox.
 	Upstream string
 	Sandbox  sandbox.Options
-	// Logger is the log of the service. Default: none.
+	// Logger is the service's logger. Default: discard.
 	Logger *slog.Logger
-	// Change, when set, has the last word.
+	// Change, if set, modifies the configuration last.
 	Change func(*config.Config)
 }
 
-// Running is a service that runs.
+// Running is a running service.
 type Running struct {
 	*service.Service
 	up      *sandbox.Server
@@ -41,7 +41,7 @@ type Running struct {
 	stopped func() error
 }
 
-// Start starts a service, which serves until Stop.
+// Start starts a service. It runs until Stop.
 func Start(o Options) (_ *Running, err error) {
 	r := &Running{stop: func() {}}
 	if o.Upstream == "" {
@@ -90,8 +90,7 @@ func configure(o Options) (*config.Config, error) {
 	return cfg, cfg.Prepare()
 }
 
-// Stop stops the service cleanly, and the sandbox that it started. It may be called
-// twice.
+// Stop stops the service and the sandbox that Start started. It may be called twice.
 func (r *Running) Stop() error {
 	r.stop()
 	return r.stopped()
@@ -104,8 +103,8 @@ func (r *Running) closeUpstream() error {
 	return r.up.Close()
 }
 
-// New is Start for a test, which stops the service at its end unless it was stopped
-// before. The embedded server stores in a directory of the test.
+// New starts a service for a test and stops it when the test ends. The embedded server stores in a
+// temporary directory.
 func New(t testing.TB, o Options) *Running {
 	t.Helper()
 	if o.NATSURL == "" && o.DataDir == "" {

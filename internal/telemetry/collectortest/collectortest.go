@@ -1,5 +1,5 @@
-// Package collectortest is an OpenTelemetry collector inside a test: it takes
-// spans by OTLP over gRPC and keeps them. It is for tests only.
+// Package collectortest runs an OpenTelemetry collector in a test: it receives spans by OTLP over
+// gRPC and keeps them.
 package collectortest
 
 import (
@@ -18,19 +18,18 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Span is a span as it was exported. Ids are in hexadecimal; Parent is empty for
-// the first span of a trace.
+// Span is an exported span. IDs are hexadecimal; Parent is empty for the first span of a trace.
 type Span struct {
 	TraceID, ID, Parent string
 	Name                string
 	Kind                string // SERVER, CLIENT, CONSUMER, PRODUCER or INTERNAL
-	Error               string // the status message; empty without an error
+	Error               string // status message; empty without an error
 	Attributes          map[string]string
 	Events              []Event
 	Start, End          time.Time
 }
 
-// Event is an event on a span.
+// Event is an event of a span.
 type Event struct {
 	Name       string
 	Attributes map[string]string
@@ -47,7 +46,7 @@ type Collector struct {
 	arrived  chan struct{} // closed and replaced with each export
 }
 
-// Start starts a collector, which ends with the test.
+// Start starts a collector that stops at the end of the test.
 func Start(t testing.TB) *Collector {
 	t.Helper()
 	var lc net.ListenConfig
@@ -69,18 +68,17 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// URL is the value for OTEL_EXPORTER_OTLP_ENDPOINT.
+// URL returns the value for OTEL_EXPORTER_OTLP_ENDPOINT.
 func (c *Collector) URL() string { return "http://" + c.address }
 
-// Resource gives the attributes of the process that exported last; nil before.
+// Resource returns the resource attributes of the last export; nil before the first.
 func (c *Collector) Resource() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resource
 }
 
-// Trace gives the spans of one trace that have arrived, in the order of their
-// starts.
+// Trace returns the spans received for a trace, in order of their starts.
 func (c *Collector) Trace(id string) []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +96,8 @@ func (c *Collector) trace(id string) []Span {
 	return out
 }
 
-// Await waits until enough says that the spans of a trace are complete, and gives
-// them. The test fails when ctx ends before.
+// Await waits until enough accepts the spans of a trace, and returns them. The test fails if ctx
+// ends first.
 func (c *Collector) Await(ctx context.Context, t testing.TB, id string, enough func([]Span) bool) []Span {
 	t.Helper()
 	for {
@@ -117,7 +115,7 @@ func (c *Collector) Await(ctx context.Context, t testing.TB, id string, enough f
 	}
 }
 
-// Format writes spans one below the other, each with its parent.
+// Format returns one line per span, with its parent, followed by its events.
 func Format(spans []Span) string {
 	out := ""
 	for _, s := range spans {
@@ -129,12 +127,12 @@ func Format(spans []Span) string {
 	return out
 }
 
-// Named gives the spans with a name.
+// Named returns the spans with a name.
 func Named(spans []Span, name string) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Name != name })
 }
 
-// Export takes what an exporter sends.
+// Export receives spans from an exporter.
 func (c *Collector) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

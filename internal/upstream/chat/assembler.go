@@ -9,9 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// The rules by which chunks become one reply. What is not named here is kept:
-// of a field on the top or on a choice the last value, of one in a delta the
-// last value or, of arrays, all of them.
+// The rules that merge chunks into one reply. Fields that are not listed are kept: at the top level
+// and in a choice the last value; in a delta all elements of arrays, and otherwise the last value.
 var (
 	chunkSchema = schema{fields: map[string]field{
 		"id": {rule: ruleFirst}, "created": {rule: ruleFirst}, "model": {rule: ruleFirst},
@@ -34,9 +33,8 @@ var (
 	logprobsSchema = schema{others: ruleMore}
 )
 
-// Assembler puts the chunks of a stream together into one chat.completion.
-// Values stay as they were written, numbers too. It is not safe for concurrent
-// use.
+// Assembler merges the chunks of a stream into one chat.completion. Values stay as they were
+// written, including numbers. It is not safe for concurrent use.
 type Assembler struct {
 	budget  budget
 	growth  growth
@@ -50,8 +48,8 @@ type choice struct {
 	record record
 }
 
-// NewAssembler makes an assembler for a reply of at most maxReply bytes; 0 or
-// less means 32 MiB.
+// NewAssembler returns an assembler for a reply of at most maxReply bytes. Zero or less means 32
+// MiB.
 func NewAssembler(maxReply int) *Assembler {
 	if maxReply <= 0 {
 		maxReply = Options{}.WithDefaults().MaxReply
@@ -59,9 +57,8 @@ func NewAssembler(maxReply int) *Assembler {
 	return &Assembler{budget: budget{most: maxReply}}
 }
 
-// Add takes the next chunk and keeps nothing of block itself. It fails with
-// errReplyTooLarge, or because the block has not the structure of a chunk; the
-// first failure is returned by every later call.
+// Add merges the next chunk. It keeps no reference to block. It fails with errReplyTooLarge, or if
+// block is not structured like a chunk. After a failure every call returns the same error.
 func (a *Assembler) Add(block []byte) error {
 	if a.budget.err == nil && a.growth.apply(block, &a.budget) {
 		a.blocks++
@@ -74,10 +71,10 @@ func (a *Assembler) Add(block []byte) error {
 	return nil
 }
 
-// Size is how many bytes the assembler holds.
+// Size returns the number of bytes that the assembler holds.
 func (a *Assembler) Size() int { return a.budget.held }
 
-// walk adds any chunk.
+// walk adds a chunk of any shape.
 func (a *Assembler) walk(block []byte) error {
 	c := body.NewCursor(block)
 	if c.Peek() == '{' {
@@ -117,7 +114,8 @@ func (a *Assembler) addChoices(c *body.Cursor) {
 	}
 }
 
-// at finds or makes the choice with an index, nil when there is no room for it.
+// at returns the choice with an index and creates it if needed. It returns nil if a limit is
+// reached.
 func (a *Assembler) at(index int) *choice {
 	for i := range a.choices {
 		if a.choices[i].index == index {
@@ -135,8 +133,8 @@ func (a *Assembler) at(index int) *choice {
 	return &a.choices[len(a.choices)-1]
 }
 
-// Reply gives the chat.completion that the chunks so far make, whether or not
-// the stream was complete. A choice without a finish_reason has null.
+// Reply returns the chat.completion assembled so far, whether or not the stream is complete. A
+// choice without a finish_reason gets null.
 func (a *Assembler) Reply() ([]byte, error) {
 	if a.budget.err != nil {
 		return nil, a.budget.err
@@ -187,8 +185,8 @@ func (c *choice) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendMessage writes what the deltas make. Some servers repeat the message
-// as a whole, or send some of it only so; that fills the gaps.
+// appendMessage writes the assembled message. Some servers also send whole messages, which fill in
+// what the deltas lack.
 func (c *choice) appendMessage(dst []byte) []byte {
 	delta, whole := c.fields("delta"), c.fields("message")
 	dst = append(dst, '{')
@@ -216,7 +214,7 @@ func (c *choice) appendMessage(dst []byte) []byte {
 	return append(delta.appendMembers(dst, false, skip...), '}')
 }
 
-// fields gives the object in one of the choice's fields, empty when it is none.
+// fields returns the object in one of the choice's fields, or an empty record.
 func (c *choice) fields(name string) *record {
 	if p := c.record.find(name); p != nil && p.into != nil {
 		return p.into

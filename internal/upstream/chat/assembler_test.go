@@ -13,11 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
-// canonical sorts names and removes white space, and leaves numbers as written.
 func canonical(t testing.TB, v []byte) string {
 	t.Helper()
 	c := jsontext.Value(v).Clone()
-	// Canonicalize would rewrite numbers; that must not hide a change.
+	// Canonicalize would rewrite numbers and hide changes to them.
 	if err := c.Format(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false), jsontext.ReorderRawObjects(true)); err != nil {
 		t.Fatalf("%v in %s", err, v)
 	}
@@ -39,7 +38,7 @@ func assemble(t testing.TB, blocks ...string) string {
 	return string(reply)
 }
 
-// choices wraps choices into chunks and a reply.
+// delta and message wrap JSON into a chunk and into a reply.
 func delta(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
 
 func message(m string) string {
@@ -111,7 +110,7 @@ func TestAssemblerToolCalls(t *testing.T) {
 		return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":%q}}`, id, name, arguments)
 	}
 	for name, tc := range map[string]struct {
-		calls []string // the tool_calls of each delta, without brackets
+		calls []string // tool_calls of each delta, without brackets
 		want  string
 	}{
 		"fragments":               {[]string{`{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}`, `{"index":0,"function":{"arguments":"{\"x\""}}`, `{"index":0,"function":{"arguments":":1}"}}`}, call("a", "f", `{"x":1}`)},
@@ -159,7 +158,7 @@ func TestAssemblerFaults(t *testing.T) {
 			t.Errorf("%s: the error did not stick", block)
 		}
 	}
-	// Skipped values are looked at in the end.
+	// Reply validates the values that Add skipped.
 	a := NewAssembler(0)
 	if err := a.Add([]byte(`{"x":nonsense}`)); err != nil {
 		t.Fatal(err)
@@ -215,7 +214,6 @@ func TestAssemblerLimits(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.err)
 		}
 	}
-	// A value that is replaced gives its room back.
 	a := NewAssembler(2000)
 	for range 100 {
 		if err := a.Add([]byte(`{"x":"` + strings.Repeat("x", 500) + `"}`)); err != nil {
@@ -224,8 +222,8 @@ func TestAssemblerLimits(t *testing.T) {
 	}
 }
 
-// addPairs seeds a fuzz target with the blocks of the corpus, each with the next
-// of its stream, and with the answers that are no streams.
+// addPairs seeds a fuzz target with pairs of adjacent blocks from the corpus, and with its answers
+// that are not streams.
 func addPairs(f *testing.F) {
 	f.Helper()
 	for _, a := range chattest.Seeds(f, "testdata") {
@@ -238,7 +236,7 @@ func addPairs(f *testing.F) {
 	}
 }
 
-// No chunk may make the assembler panic, exceed its limit or give out anything
+// FuzzAssembler checks that no chunk makes the assembler panic, exceed its limit or return anything
 // but a JSON object.
 func FuzzAssembler(f *testing.F) {
 	f.Add(usualChunk, delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}`))

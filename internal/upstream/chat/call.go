@@ -17,21 +17,20 @@ import (
 )
 
 const (
-	// maxErrorBody is as much as is read of an answer that is no reply.
+	// maxErrorBody bounds the bytes read from an answer that is not a reply.
 	maxErrorBody = 64 << 10
-	// maxFirstRead is the longest answer that is read into one buffer from its first byte on.
+	// maxFirstRead bounds the length of an answer that is read into a single buffer.
 	maxFirstRead = 64 << 10
-	// maxBlank is how much white space may stand before an answer.
+	// maxBlank bounds the white space before an answer.
 	maxBlank = 4 << 10
-	// drainTime is how long Close waits for the end of an answer whose [DONE]
-	// has been seen, to have the connection back for the next call.
+	// drainTime bounds how long Close waits for the end of an answer after [DONE], so that the next
+	// call can reuse the connection.
 	drainTime = 100 * time.Millisecond
 )
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// call is one request whose answer has begun. It reads the answer's body under
-// the call's watch.
+// call is a request whose answer has begun. Its watch bounds the reads of the answer's body.
 type call struct {
 	client *Client
 	parent context.Context
@@ -39,10 +38,10 @@ type call struct {
 	cancel context.CancelCauseFunc
 	watch  *watch
 	resp   *http.Response
-	head   []byte // read to see what the answer is, not yet given out
+	head   []byte // read by sniff, not yet returned
 }
 
-// open sends req. It fails when no answer came or when its status is a refusal.
+// open sends req. It fails if no answer comes or if its status is a refusal.
 func (c *Client) open(parent context.Context, req Request, accept string, limit limits) (*call, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	cl := &call{client: c, parent: parent, ctx: ctx, cancel: cancel}
@@ -61,7 +60,7 @@ func (c *Client) open(parent context.Context, req Request, accept string, limit 
 	})
 	if err != nil {
 		e := upstream.AsError(op, err)
-		if !e.Final { // else the request could not be built
+		if !e.Final { // otherwise the request could not be built
 			e = cl.explain(e)
 		}
 		cl.close()
@@ -75,7 +74,7 @@ func (c *Client) open(parent context.Context, req Request, accept string, limit 
 	return cl, nil
 }
 
-// Read gives the answer's bytes, and keeps the watch informed.
+// Read reads the answer's body and reports progress to the watch.
 func (cl *call) Read(p []byte) (int, error) {
 	if len(cl.head) > 0 {
 		n := copy(p, cl.head)
@@ -88,19 +87,19 @@ func (cl *call) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close makes a call an io.ReadCloser; what must be closed is the call itself.
+// Close makes call an io.ReadCloser. It does nothing, because close ends the call.
 func (cl *call) Close() error { return nil }
 
 func (cl *call) close() {
 	cl.watch.stop()
 	if cl.resp != nil {
-		// The answer is over or no longer wanted: nothing can follow from an error.
+		// The answer has been read or is not wanted, so its error does not matter.
 		_ = cl.resp.Body.Close()
 	}
 	cl.cancel(nil)
 }
 
-// drain reads what follows the last event, which is nothing on a good day.
+// drain reads the rest of the body after the last event, normally nothing.
 func (cl *call) drain() {
 	timer := time.AfterFunc(drainTime, func() { cl.cancel(nil) })
 	defer timer.Stop()
@@ -131,7 +130,7 @@ func (cl *call) readAll() ([]byte, error) {
 	return nil, cl.explain(e)
 }
 
-// readReply reads a JSON answer and makes sure that it is a chat completion.
+// readReply reads a JSON answer and checks that it is a chat completion.
 func (cl *call) readReply() ([]byte, error) {
 	reply, err := cl.readAll()
 	if err != nil {
@@ -150,7 +149,7 @@ func (cl *call) readReply() ([]byte, error) {
 	return reply, nil
 }
 
-// assemble makes a reply of an answer that came as a stream.
+// assemble makes a reply from an answer that is a stream.
 func (cl *call) assemble() ([]byte, error) {
 	s := &Stream{call: cl, events: sse.NewReader(cl, cl.client.opts.MaxEvent)}
 	a := NewAssembler(cl.client.opts.MaxReply)
@@ -181,7 +180,6 @@ func (cl *call) assemblyFailed(err error) *upstream.Error {
 	return cl.found(code, "the upstream's stream cannot be assembled: "+err.Error(), err)
 }
 
-// kind is what an answer turned out to be.
 type kind int
 
 const (
@@ -190,8 +188,8 @@ const (
 	kindOther
 )
 
-// sniff finds out what the answer is, from its first byte rather than from its
-// media type: servers send streams as JSON and JSON as streams.
+// sniff detects the kind of answer from its first byte. The media type is unreliable: servers label
+// streams as JSON and JSON as streams.
 func (cl *call) sniff() (kind, error) {
 	buf := make([]byte, 0, cl.firstRead())
 	for {
@@ -216,8 +214,8 @@ func (cl *call) sniff() (kind, error) {
 	}
 }
 
-// firstRead is how much is read to see what an answer is: all of a short one that says how long
-// it is, so that it stays where it was read.
+// firstRead returns how much to read for sniff. A short answer with a Content-Length is read whole,
+// so that it need not be copied.
 func (cl *call) firstRead() int {
 	if n := cl.resp.ContentLength; n > 0 && n <= min(maxFirstRead, int64(cl.client.opts.MaxReply)) {
 		return int(n) + 2*bytes.MinRead
@@ -225,8 +223,8 @@ func (cl *call) firstRead() int {
 	return bytes.MinRead
 }
 
-// textKind tells a stream from other text. An answer that says it is a stream
-// is believed, unless it is one in an encoding that nothing here reads.
+// textKind distinguishes streams from other text. It trusts Content-Type text/event-stream unless
+// the text is in an unsupported encoding or begins like HTML.
 func (cl *call) textKind(text []byte) kind {
 	mediaType, _, _ := mime.ParseMediaType(cl.resp.Header.Get("Content-Type"))
 	if mediaType == "text/event-stream" && upstream.Encoding(cl.resp.Header) == "" && (len(text) == 0 || text[0] != '<') {
@@ -240,9 +238,8 @@ func (cl *call) textKind(text []byte) kind {
 	return kindOther
 }
 
-// refusal reads an answer whose status is not a success.
 func (cl *call) refusal() *upstream.Error {
-	// A body that breaks off is as good as its beginning: the status decides.
+	// The status decides, so the beginning of a truncated body is enough.
 	body, _ := io.ReadAll(io.LimitReader(cl, maxErrorBody))
 	said, _ := cl.client.ep.ResponseError(op, cl.resp, body)
 	e := judge(said)
@@ -250,12 +247,12 @@ func (cl *call) refusal() *upstream.Error {
 	case "true":
 		e.Final = false
 	case "false":
-		e.Final, e.Said = true, true // no proxy says this
+		e.Final, e.Said = true, true // a proxy would not send this
 	}
 	return e
 }
 
-// said makes an error of a body or block in which the upstream reports one.
+// said returns the error that the upstream reports in a body or block.
 func (cl *call) said(body []byte) *upstream.Error {
 	e, readable := cl.client.ep.ResponseError(op, cl.resp, body)
 	if len(body) == 0 || !readable && validJSON(body) {
@@ -265,7 +262,7 @@ func (cl *call) said(body []byte) *upstream.Error {
 	return judge(e)
 }
 
-// found makes an error of what the upstream did not say. cause may be nil.
+// found returns an error that genbus detected. cause may be nil.
 func (cl *call) found(code, message string, cause error) *upstream.Error {
 	return judge(&upstream.Error{
 		Op: op, Code: code, Message: message, HTTPStatus: cl.resp.StatusCode,
@@ -273,7 +270,7 @@ func (cl *call) found(code, message string, cause error) *upstream.Error {
 	})
 }
 
-// unreadable reports an answer that is neither JSON nor a stream.
+// unreadable returns the error for an answer that is neither JSON nor a stream.
 func (cl *call) unreadable() *upstream.Error {
 	body, _ := io.ReadAll(io.LimitReader(cl, maxErrorBody))
 	e, _ := cl.client.ep.ResponseError(op, cl.resp, body)
@@ -286,7 +283,6 @@ func (cl *call) unreadable() *upstream.Error {
 	return judge(e)
 }
 
-// broken reports an answer that ended before its time.
 func (cl *call) broken(err error) *upstream.Error {
 	code, message := CodeStreamTruncated, "the upstream ended the stream early"
 	switch {
@@ -295,15 +291,14 @@ func (cl *call) broken(err error) *upstream.Error {
 	case errors.Is(err, upstream.ErrBadGzip):
 		code, message = CodeUnreadable, err.Error()
 	case errors.Is(err, io.EOF):
-		err = io.ErrUnexpectedEOF // io.EOF itself is the good end
+		err = io.ErrUnexpectedEOF // io.EOF itself means a complete stream
 	default:
 		message += ": " + upstream.Reason(err)
 	}
 	return cl.explain(cl.found(code, message, err))
 }
 
-// explain gives e the reason why the call was cancelled, if it was, and judges
-// it.
+// explain replaces e's reason by the cause of the call's cancellation, if any, and judges e.
 func (cl *call) explain(e *upstream.Error) *upstream.Error {
 	cause := context.Cause(cl.ctx)
 	if late, ok := errors.AsType[*timeoutError](cause); ok {

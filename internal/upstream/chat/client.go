@@ -1,7 +1,6 @@
-// Package chat is the client for POST /v1/chat/completions, whole or streamed,
-// and knows as much of the JSON as that takes. It does not decode requests or
-// replies into Go types, repeats only a call whose reused connection failed or
-// whose HTTP/2 stream was refused, and publishes nothing.
+// Package chat is the client for POST /v1/chat/completions, whole or streamed. It inspects JSON
+// only as far as that needs and does not decode requests or replies into Go types. It repeats a
+// call only if a reused connection failed or the upstream refused the HTTP/2 stream.
 package chat
 
 import (
@@ -15,32 +14,30 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// op names the call in errors.
 const op = "chat"
 
-// completions is the one path of the protocol.
 const completions = "/v1/chat/completions"
 
-// Options are the limits of each call. Zero values mean the defaults.
+// Options limits each call. Zero values mean the defaults.
 type Options struct {
-	// FirstByte bounds the time from the start of a streamed call to the first
-	// byte of its answer. Default 120 s.
+	// FirstByte bounds the time from the start of a streamed call to the first byte of its answer.
+	// Default 120 s.
 	FirstByte time.Duration
-	// Answer is the same for Complete, whose upstream sends nothing until the
-	// whole reply is generated. Default 10 min.
+	// Answer replaces FirstByte in Complete, because the upstream sends nothing until it has
+	// generated the whole reply. Default 10 min.
 	Answer time.Duration
-	// Idle bounds the wait for more bytes, comments included, once the answer
-	// has begun. Default 60 s.
+	// Idle bounds the time without bytes, including comments, once the answer has begun. Default 60
+	// s.
 	Idle time.Duration
 	// Total bounds the whole call. Default 30 min.
 	Total time.Duration
-	// MaxEvent bounds one event of a stream, in bytes. Default 32 MiB.
+	// MaxEvent bounds the bytes of a stream event. Default 32 MiB.
 	MaxEvent int
-	// MaxReply bounds a whole reply, read or assembled, in bytes. Default 32 MiB.
+	// MaxReply bounds the bytes of a whole reply, read or assembled. Default 32 MiB.
 	MaxReply int
 }
 
-// WithDefaults gives a copy with every default filled in.
+// WithDefaults returns a copy with the defaults filled in.
 func (o Options) WithDefaults() Options {
 	o.FirstByte = cmp.Or(o.FirstByte, 120*time.Second)
 	o.Answer = cmp.Or(o.Answer, 10*time.Minute)
@@ -57,42 +54,41 @@ type Client struct {
 	opts Options
 }
 
-// New makes a client for ep.
+// New returns a client for ep.
 func New(ep *upstream.Endpoint, opts Options) *Client {
 	c := &Client{ep: *ep, opts: opts.WithDefaults()}
 	c.ep.MaxBody = int64(c.opts.MaxReply)
 	return c
 }
 
-// Request is one chat completion to ask for.
+// Request is a chat completion request.
 type Request struct {
-	// JobID is sent as Idempotency-Key, unless it is empty.
+	// JobID is sent as Idempotency-Key unless it is empty.
 	JobID string
-	// Body is the upstream's JSON, sent byte for byte. It must not change until
-	// the reply or the stream is closed.
+	// Body is the upstream's JSON, sent byte for byte. It must not change until Complete returns or
+	// the stream is closed.
 	Body []byte
-	// OnResend is called before the request is sent a second time; it may be nil.
+	// OnResend, if not nil, is called before the request is sent a second time.
 	OnResend func()
 }
 
 // Reply is a whole answer.
 type Reply struct {
-	// Raw is the upstream's JSON byte for byte, or what was put together from a
-	// stream that was not asked for.
+	// Raw is the upstream's JSON byte for byte, or the reply assembled from an unexpected stream.
 	Raw []byte
-	// Assembled is true in the latter case.
+	// Assembled is true if Raw was assembled.
 	Assembled bool
-	// Header holds the headers that matter to clients: request ids, rate limits.
+	// Header holds the headers that matter to clients: request IDs and rate limits.
 	Header http.Header
 	// Status is the HTTP status, 200 to 299.
 	Status int
 }
 
-// Complete asks for a whole reply, as upstream.Endpoint.DoRepeatable does. Every
-// error is an *upstream.Error: the upstream's own (Said), one of this package's
-// codes, or a broken connection without a code. Written is false only when the
-// upstream certainly did not process the request; Final when the same request would
-// fail again; Scope says whom it is about, after the table in outcome.go.
+// Complete requests a whole reply, with upstream.Endpoint.DoRepeatable. Every error is an
+// *upstream.Error: one that the upstream reported (Said), one with a code of this package, or a
+// broken connection without a code. Written is false only if the upstream certainly did not process
+// the request. Final is true if the same request would fail again. Scope is set by the table in
+// outcome.go.
 func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	call, err := c.open(ctx, req, "application/json", limits{c.opts.Answer, c.opts.Idle, c.opts.Total})
 	if err != nil {
@@ -121,7 +117,6 @@ func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	}
 }
 
-// keptHeader gives the headers that are worth passing on.
 func keptHeader(h http.Header) http.Header {
 	kept := make(http.Header)
 	for name, values := range h {

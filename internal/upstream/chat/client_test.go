@@ -95,7 +95,7 @@ func TestCompleteErrors(t *testing.T) {
 	}
 }
 
-// A whole reply takes as long as its generation: it has a limit of its own.
+// TestCompleteTimeouts checks that Complete waits for its first byte for Answer, not FirstByte.
 func TestCompleteTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,8 +23,8 @@ const completion = `{"id":"c","object":"chat.completion","choices":[{"index":0,"
 
 var aChat = Request{JobID: "chat_1", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`)}
 
-// TestChatsOnConnectionsThatEnd has an upstream that closes each reused connection in
-// the moment in which a chat has got it and nothing is written yet.
+// TestChatsOnConnectionsThatEnd checks that a chat survives a reused connection that the upstream
+// closes before anything is written.
 func TestChatsOnConnectionsThatEnd(t *testing.T) {
 	t.Parallel()
 	const chats = 300
@@ -86,12 +86,13 @@ func clientOf(t *testing.T, baseURL string, opts upstream.TransportOptions) *Cli
 	return New(&upstream.Endpoint{Name: "test", BaseURL: baseURL, Client: httpClient}, Options{})
 }
 
-// TestAChatIsSentAgainOnceOverHTTP2, when the upstream says that it did not process it.
+// TestAChatIsSentAgainOnceOverHTTP2 checks that a chat is sent again once if the upstream says that
+// it did not process it.
 func TestAChatIsSentAgainOnceOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		refuse  func(c *upstreamtest.HTTP2Conn, stream uint32)
-		refused int64 // how many of the first requests
+		refused int64 // how many requests are refused
 		want    string
 		sent    int64
 	}{

@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// toChunks makes the chunks of a whole reply: for each choice one with the
-// message and one with the finish_reason, then one with the usage. Put together
-// again they give the reply, with every field that it had.
+// toChunks converts a whole reply to chunks: per choice one with the message and one with the
+// finish_reason, then one with the usage. Assembled again, they yield the reply with all its
+// fields.
 func toChunks(reply []byte) ([][]byte, error) {
 	t := split{head: []byte(`{"object":"chat.completion.chunk"`)}
 	c := body.NewCursor(reply)
@@ -22,10 +22,9 @@ func toChunks(reply []byte) ([][]byte, error) {
 	return t.chunks()
 }
 
-// split is a reply taken apart.
 type split struct {
-	head           []byte // what is in every chunk: `{"object":..,"id":..`
-	extra          []byte // what is in the first one only: `,"name":value`...
+	head           []byte // in every chunk: `{"object":..,"id":..`
+	extra          []byte // in the first chunk only: `,"name":value`...
 	choices, usage []byte
 }
 
@@ -68,8 +67,8 @@ func (t *split) chunk(choice []byte) []byte {
 	return append(chunk, "]}"...)
 }
 
-// splitChoices makes two streamed choices of each: with the message, and with
-// the finish_reason if it has one.
+// splitChoices makes two streamed choices of each choice: one with the message, and one with the
+// finish_reason if there is any.
 func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
 	if isNull(array) {
 		return nil, nil, nil
@@ -123,7 +122,7 @@ func splitChoice(c *body.Cursor, n int) (message, finish []byte) {
 	return message, finish
 }
 
-// withCallIndexes writes a message as a delta, whose tool calls are numbered.
+// withCallIndexes writes a message as a delta, with an index in each tool call.
 func withCallIndexes(dst, message []byte) []byte {
 	calls := body.NewCursor(body.FindMember(message, "tool_calls"))
 	if calls.Peek() != '[' {

@@ -6,8 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// FuzzToChunks: the chunks of a reply are JSON objects, each of which is a block
-// of a stream.
+// FuzzToChunks checks that the chunks of any reply are JSON objects.
 func FuzzToChunks(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"choices":[]}`, `{"choices":null,"usage":{"total_tokens":1}}`, `{"id":"c","object":"x","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}],"usage":null}`,
@@ -18,7 +17,7 @@ func FuzzToChunks(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		if len(reply) == 0 || reply[0] != '{' || !validJSON(reply) {
-			return // what is asked for only where it is
+			return // toChunks requires a valid object
 		}
 		chunks, err := toChunks(reply)
 		if err != nil {

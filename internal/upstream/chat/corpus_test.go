@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
-// TestCorpus asks a real server for each answer of the corpus: as a whole reply,
-// as a stream that arrives at once, and as one that arrives in pieces.
+// TestCorpus checks every answer of the corpus as a whole reply, as a stream at once and as a
+// stream in pieces.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	for _, a := range chattest.Load(t, "testdata") {
@@ -42,7 +42,6 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// send is a handler that sends an answer in pieces.
 func send(a chattest.Answer, size int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -101,7 +100,6 @@ func checkStream(t *testing.T, a chattest.Answer, s *Stream) {
 	}
 }
 
-// checkRefused checks an error that came before any block.
 func checkRefused(t *testing.T, a chattest.Answer, err error) {
 	t.Helper()
 	if wantError(t, a, err) && len(a.Want.Blocks) > 0 {
@@ -109,8 +107,7 @@ func checkRefused(t *testing.T, a chattest.Answer, err error) {
 	}
 }
 
-// wantError compares an error with the one of the corpus, and reports whether
-// that has one.
+// wantError compares err with the expected error, and reports whether one is expected.
 func wantError(t *testing.T, a chattest.Answer, err error) bool {
 	t.Helper()
 	if a.Want.Error == nil {

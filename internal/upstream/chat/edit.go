@@ -2,14 +2,14 @@ package chat
 
 import "github.com/genbus/genbus/internal/body"
 
-// The functions in this file change one member of a request's body and leave every
-// other byte as it was. A stored body that cannot be edited keeps its text. They never write
-// into the text that they are given.
+// The functions in this file set one member of a request's body and leave every other byte as it
+// is. They never write to the given text. If a stored body cannot be edited, its text stays the
+// same.
 
-// AskForStream sets stream.
+// AskForStream sets stream to true.
 func AskForStream(d body.Document) body.Document { return d.With("stream", []byte("true")) }
 
-// AskForUsage sets stream_options.include_usage, and keeps the other options.
+// AskForUsage sets stream_options.include_usage to true and keeps the other options.
 func AskForUsage(d body.Document) body.Document {
 	options := body.Trusted(d.Member("stream_options")).With("include_usage", []byte("true"))
 	if options.Err() != nil {

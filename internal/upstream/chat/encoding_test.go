@@ -14,7 +14,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// encoded is answer with a Content-Encoding.
 func encoded(status int, contentType, encoding, body string) http.HandlerFunc {
 	plain := answer(status, contentType, body)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +22,7 @@ func encoded(status int, contentType, encoding, body string) http.HandlerFunc {
 	}
 }
 
-// TestGzip: whole replies, streams, and either in place of the other.
+// TestGzip checks gzip for whole replies, streams, and either in place of the other.
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	reply := `{"id":"c1","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`
@@ -68,8 +67,8 @@ func TestGzip(t *testing.T) {
 	})
 }
 
-// TestGzipBlocksComeAsTheyAreSent: the upstream sends the next block when the one before
-// has been read.
+// TestGzipBlocksComeAsTheyAreSent checks that a gzip stream yields each block before the upstream
+// sends the next.
 func TestGzipBlocksComeAsTheyAreSent(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
@@ -108,7 +107,8 @@ func TestGzipBlocksComeAsTheyAreSent(t *testing.T) {
 	next <- struct{}{}
 }
 
-// TestEncodingsThatAreNotRead are named, whatever the Content-Type promises.
+// TestEncodingsThatAreNotRead checks that an error names an unsupported encoding, whatever the
+// Content-Type.
 func TestEncodingsThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	whole := upstreamtest.Gzip(t, `{"choices":[{"message":{"content":"`+strings.Repeat("a", 10_000)+`"}}]}`)
@@ -139,7 +139,7 @@ func TestEncodingsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestGzipBombs end at the bounds of plain answers.
+// TestGzipBombs checks that the size limits apply to decoded answers.
 func TestGzipBombs(t *testing.T) {
 	t.Parallel()
 	opts := Options{MaxReply: 64 << 10, MaxEvent: 64 << 10}

@@ -2,19 +2,19 @@ package chat
 
 import "github.com/genbus/genbus/internal/body"
 
-// growth is the shape of a chunk that does nothing but add text to what an assembler holds
-// already. The next chunk of this shape needs no walk: its texts go where those of the sample
-// went, and all else that it says has been said.
+// growth is the shape of a chunk that only adds text to parts that the assembler already holds. A
+// later chunk of this shape needs no walk: its texts are appended to the same parts, and the rest
+// is known.
 type growth struct {
 	shape  shape
-	to     [maxHoles]*part // where the text of each hole goes, valid until a part is added
-	unused int             // samples in a row that no chunk was like
+	to     [maxHoles]*part // the part to which each hole's text goes, valid until a part is added
+	unused int             // consecutive samples without a match
 }
 
-// maxUnused is how many samples are taken of a stream whose chunks are all different.
+// maxUnused bounds the samples taken from a stream whose chunks all differ.
 const maxUnused = 8
 
-// apply adds a chunk that has the shape. It is false for any other chunk.
+// apply adds a chunk that matches the shape. It returns false for any other chunk.
 func (g *growth) apply(block []byte, b *budget) bool {
 	texts, ok := g.shape.match(block)
 	if !ok {
@@ -31,7 +31,7 @@ func (g *growth) apply(block []byte, b *budget) bool {
 	return true
 }
 
-// learn takes a chunk that was just added as the sample, if a repeat of it would only add text.
+// learn samples the chunk that was just added, if repeating it would only add text.
 func (g *growth) learn(a *Assembler, block []byte) {
 	g.shape.forget()
 	if g.unused++; g.unused > maxUnused {
@@ -45,7 +45,7 @@ func (g *growth) learn(a *Assembler, block []byte) {
 		case "obfuscation":
 			only = g.hole(c, c.Value(), a.top.find(string(name))) && only
 		default:
-			c.Value() // the first or the last of its values: a repeat changes nothing
+			c.Value() // kept once, so a repeat changes nothing
 		}
 	}
 	if !only || c.Bad {
@@ -55,7 +55,8 @@ func (g *growth) learn(a *Assembler, block []byte) {
 	g.shape.keep(block)
 }
 
-// hole is false where a repeat of the value would do something else than add or replace a text.
+// hole records a value as a hole. It returns false if repeating the value would do more than add or
+// replace text.
 func (g *growth) hole(c *body.Cursor, v []byte, to *part) bool {
 	if !isString(v) || to == nil || g.shape.n == maxHoles || to.form != formText && to.form != formRaw {
 		return false

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestGrowthIsWhatTheWalkGives: streams whose chunks repeat a shape make the same reply whether
-// or not the shape is used.
+// TestGrowthIsWhatTheWalkGives checks that using the shape yields the same reply as walking every
+// chunk.
 func TestGrowthIsWhatTheWalkGives(t *testing.T) {
 	t.Parallel()
 	const usage = `{"id":"c","choices":[],"usage":{"total_tokens":3}}`
 	for name, c := range map[string]struct {
-		chunk string // with the text for %[1]s, twice
+		chunk string // %[1]s is the text
 		grows bool
 	}{
 		"content":            {`{"id":"c","created":1,"choices":[{"index":0,"delta":{"content":"%[1]s"},"finish_reason":null}]}`, true},

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// maxChoices bounds the choices of one reply; the protocol allows 128.
+// maxChoices bounds the choices of a reply. The protocol allows 128.
 const maxChoices = 1024
 
 var (
@@ -17,7 +17,7 @@ var (
 	errTooManyChoices = errors.New("more than 1024 choices")
 )
 
-// progress knows which choices of a reply began and which finished.
+// progress tracks which choices of a reply have begun and finished.
 type progress struct {
 	choices []choiceProgress
 	shape   shape
@@ -28,7 +28,6 @@ type choiceProgress struct {
 	finished bool
 }
 
-// complete reports whether there was a choice and every one has finished.
 func (p *progress) complete() bool {
 	for _, c := range p.choices {
 		if !c.finished {
@@ -52,20 +51,18 @@ func (p *progress) mark(index int, finished bool) error {
 	return nil
 }
 
-// findings is what one block says at its top level.
 type findings struct {
 	named, choices, message, failed, finished bool
 }
 
-// look takes note of one chunk, or of a whole reply. failed is true when it is
-// an error instead.
+// look inspects one chunk or a whole reply. failed is true if it is an error.
 func (p *progress) look(block []byte) (failed bool, err error) {
 	if p.shape.fits(block) {
 		return false, nil
 	}
 	p.shape.forget()
 	f, err := p.walk(block)
-	// A bare {"code":..,"message":..} is the flat error envelope.
+	// A bare {"code":..,"message":..} is a flat error.
 	failed = f.failed || f.message && !f.named && !f.choices
 	if err != nil || failed || f.finished {
 		p.shape.forget()
@@ -109,7 +106,7 @@ func (p *progress) lookAtMember(c *body.Cursor, name []byte, f *findings) error 
 }
 
 func (p *progress) lookAtChoices(c *body.Cursor, f *findings) error {
-	if c.Peek() == 'n' { // null
+	if c.Peek() == 'n' {
 		return nil
 	}
 	for n := range c.Elements() {
@@ -156,17 +153,16 @@ func isNull(v []byte) bool { return string(v) == "null" }
 
 func isString(v []byte) bool { return len(v) >= 2 && v[0] == '"' }
 
-// validJSON is what upstreams send and others can read: repeated names and
-// broken UTF-8 are theirs to answer for.
+// validJSON allows duplicate names and invalid UTF-8, which genbus passes on as the upstream sent
+// them.
 func validJSON(v []byte) bool {
 	return jsontext.Value(v).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// isReason reports whether a finish_reason says anything. Some servers write
-// "" where others write null.
+// isReason reports whether v is a finish_reason. Some servers send "" instead of null.
 func isReason(v []byte) bool { return isString(v) && len(v) > 2 }
 
-// isNothing reports whether an error member says that there is no error.
+// isNothing reports whether the value of an error member means no error.
 func isNothing(v []byte) bool {
 	switch string(v) {
 	case "", "null", `""`, "{}", "[]", "false", "0":
@@ -175,7 +171,7 @@ func isNothing(v []byte) bool {
 	return false
 }
 
-// number reads a small whole number, or gives otherwise.
+// number parses a small non-negative integer, and returns otherwise if that fails.
 func number(v []byte, otherwise int) int {
 	if len(v) == 1 && v[0] >= '0' && v[0] <= '9' {
 		return int(v[0] - '0')

@@ -110,7 +110,7 @@ func TestLookBoundsTheChoices(t *testing.T) {
 	}
 }
 
-// The chunks of one stream must fit their shape, and nothing else may.
+// TestShape checks that a shape matches chunks of the same stream that differ only in text.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	other := strings.NewReplacer(" word", `say \"error\": {\\`, "aBcDeFgHiJkL", "x").Replace(usualChunk)
@@ -135,7 +135,6 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// decoded reads a block in the plain way.
 func decoded(block []byte) (failed bool, finished map[int]bool, ok bool) {
 	var top struct {
 		Error   jsontext.Value `json:"error"`
@@ -162,8 +161,8 @@ func decoded(block []byte) (failed bool, finished map[int]bool, ok bool) {
 	return !isNothing(top.Error) || string(top.Object) == `"error"` || flat, finished, true
 }
 
-// Whatever look makes of valid JSON, decoding it must make the same, with or
-// without the shape of an earlier chunk; and it must not panic on the rest.
+// FuzzLook checks that look agrees with decoding on valid JSON, with and without a shape, and never
+// panics.
 func FuzzLook(f *testing.F) {
 	finish := `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 	for _, second := range []string{usualChunk, finish, `{"error":null,"choices":[]}`, `{"object":"error","message":"x"}`, `{"choices":[{"index":12,"delta":{"content":"\\\""}}]}`, `{"a":`} {

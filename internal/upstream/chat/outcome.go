@@ -8,51 +8,50 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// The codes that this package gives to what it found out itself (Said is
-// false). They are part of genbus's error contract.
+// Codes of the errors that this package detects (Said is false). They are part of genbus's error
+// contract.
 const (
-	// CodeFirstByteTimeout: nothing arrived within Options.FirstByte or Answer.
+	// CodeFirstByteTimeout means that nothing arrived within Options.FirstByte or Answer.
 	CodeFirstByteTimeout = "first_byte_timeout"
-	// CodeIdleTimeout: the answer began, then nothing arrived for Options.Idle.
+	// CodeIdleTimeout means that the answer began and then stalled for Options.Idle.
 	CodeIdleTimeout = "idle_timeout"
-	// CodeTotalTimeout: the answer was not over within Options.Total.
+	// CodeTotalTimeout means that the answer did not end within Options.Total.
 	CodeTotalTimeout = "total_timeout"
-	// CodeStreamTruncated: the stream ended without [DONE] and before every
-	// choice had a finish_reason.
+	// CodeStreamTruncated means that the stream ended without [DONE] and without a finish_reason
+	// for every choice.
 	CodeStreamTruncated = "stream_truncated"
-	// CodeUnreadable: a success status with something that is no chat completion.
+	// CodeUnreadable means that an answer with a success status is not a chat completion.
 	CodeUnreadable = "unreadable_answer"
-	// CodeTooLarge: the answer is beyond MaxReply, or one event beyond MaxEvent.
+	// CodeTooLarge means that the answer exceeds MaxReply or an event exceeds MaxEvent.
 	CodeTooLarge = "reply_too_large"
-	// CodeCancelled: the caller's context ended; Error.Err is its cause.
+	// CodeCancelled means that the caller's context ended. Error.Err is the cause.
 	CodeCancelled = "cancelled"
 )
 
-// outcome is one row of the table below: what one kind of failure means.
+// outcome is a row of the table below: how to judge one kind of failure.
 type outcome struct {
-	// code and kind are patterns, as of path.Match, for the code word and for the
-	// error type; "" matches all.
+	// code and kind are path.Match patterns for the error's code and type. "" matches all.
 	code, kind string
 	from, to   int // HTTP status, both inclusive
 	final      bool
 	scope      upstream.Scope
 }
 
-// The two answers to "would the same request fail again?".
+// Values of outcome.final.
 const (
 	final   = true
 	passing = false
 )
 
-// outcomes says for every failure of a call whether the same request would fail
-// again, and whom it is about; the first row that matches decides. Code words
-// come first, because real servers answer a wrong model with 503, an empty list
-// of messages with 500 and a used-up quota with 429. Error types come behind the
-// refusals, because servers call almost everything an invalid_request_error.
+// outcomes decides for every failed call whether the same request would fail again, and what the
+// failure is about. The first matching row wins. Codes come first, because real servers answer 503
+// for an unknown model, 500 for an empty list of messages and 429 for an exhausted quota. Error
+// types come after the statuses of refusals, because servers call almost everything an
+// invalid_request_error.
 var outcomes = []outcome{
-	// What this package found out itself.
+	// Detected by this package.
 	byCode(CodeTooLarge, final, upstream.ScopeRequest),
-	byCode(CodeTotalTimeout, passing, upstream.ScopeRequest), // the whole call had its time
+	byCode(CodeTotalTimeout, passing, upstream.ScopeRequest), // the call used all its time
 	byCode(CodeCancelled, passing, upstream.ScopeRequest),
 	byCode(CodeFirstByteTimeout, passing, upstream.ScopeUpstream),
 	byCode(CodeIdleTimeout, passing, upstream.ScopeUpstream),
@@ -94,19 +93,19 @@ var outcomes = []outcome{
 	byCode("unsupported_parameter", final, upstream.ScopeRequest),
 	byCode("unsupported_value", final, upstream.ScopeRequest),
 
-	// Servers that leave the code empty say these as the type; 429 alone would
-	// read as "slow down".
+	// Some servers leave the code empty and put these into the type. Status 429 alone would mean
+	// "slow down".
 	byType("billing_*", final, upstream.ScopeKey),
 	byType("insufficient_quota", final, upstream.ScopeKey),
 	byType("insufficient_user_quota", final, upstream.ScopeKey),
 
 	byStatus(300, 399, final, upstream.ScopeUpstream), // redirects are never followed
 	byStatus(401, 403, final, upstream.ScopeKey),      // key, payment, permission
-	byStatus(404, 405, final, upstream.ScopeUpstream), // no such model, path or method there
+	byStatus(404, 405, final, upstream.ScopeUpstream), // unknown model, path or method
 	byStatus(408, 408, passing, upstream.ScopeUpstream),
-	// The job is in work there already: no other upstream key should do it a second time.
+	// The upstream is already working on the job, so no other upstream key may repeat it.
 	byStatus(409, 409, passing, upstream.ScopeRequest),
-	byStatus(410, 410, final, upstream.ScopeUpstream), // the model is no more
+	byStatus(410, 410, final, upstream.ScopeUpstream), // the model was removed
 	byStatus(425, 425, passing, upstream.ScopeUpstream),
 	byStatus(429, 429, passing, upstream.ScopeKey),
 	byStatus(400, 499, final, upstream.ScopeRequest),
@@ -119,11 +118,10 @@ var outcomes = []outcome{
 	byType("BadRequestError", final, upstream.ScopeRequest),
 	byType("invalid_request*", final, upstream.ScopeRequest),
 
-	// No answer, an answer that broke off, an error within a good answer, 5xx.
+	// No answer, a truncated answer, an error within a success answer, 5xx.
 	byStatus(0, maxStatus, passing, upstream.ScopeUpstream),
 }
 
-// maxStatus is the highest HTTP status there is.
 const maxStatus = 999
 
 func byCode(pattern string, isFinal bool, s upstream.Scope) outcome {
@@ -138,14 +136,13 @@ func byStatus(from, to int, isFinal bool, s upstream.Scope) outcome {
 	return outcome{from: from, to: to, final: isFinal, scope: s}
 }
 
-// judge sets e's Final and Scope, and returns it.
 func judge(e *upstream.Error) *upstream.Error {
 	o := outcomes[find(e)]
 	e.Final, e.Scope = o.final, o.scope
 	return e
 }
 
-// find gives the index of the row that decides; the last one matches all.
+// find returns the index of the first matching row. The last row matches all.
 func find(e *upstream.Error) int {
 	status := statusOf(e)
 	return slices.IndexFunc(outcomes, func(o outcome) bool {
@@ -157,14 +154,13 @@ func matches(pattern, word string) bool {
 	if pattern == "" {
 		return true
 	}
-	// A bad pattern would be a bad row, which the tests notice.
+	// The tests would notice a bad pattern.
 	ok, _ := path.Match(pattern, word)
 	return ok
 }
 
-// statusOf gives the status to judge by. A whole number as code is the HTTP
-// status of a server further up; it counts where ours says nothing, which is an
-// error within a stream that began with 200.
+// statusOf returns the status to judge by. A code that is a number is the HTTP status of a server
+// further upstream. It counts only within an answer that began with a success status.
 func statusOf(e *upstream.Error) int {
 	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n <= 599 && e.HTTPStatus < 300 {
 		return n

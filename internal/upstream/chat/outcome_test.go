@@ -7,7 +7,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Short names for the table's columns.
 const (
 	aboutRequest  = upstream.ScopeRequest
 	aboutKey      = upstream.ScopeKey
@@ -57,12 +56,12 @@ func TestJudge(t *testing.T) {
 		{503, "system_disk_overloaded", "new_api_error", false, aboutUpstream},
 		{500, "server_error", "invalid_request_error", false, aboutUpstream},
 
-		// A quota as the type, where there is no code.
+		// A quota in the type, without a code.
 		{429, "", "insufficient_quota", true, aboutKey},
 		{429, "", "insufficient_user_quota", true, aboutKey},
 		{429, "", "billing_not_active", true, aboutKey},
 
-		// Other types only where neither code nor status say more.
+		// Other types count only if neither code nor status decide.
 		{500, "", "invalid_request_error", true, aboutRequest},
 		{500, "whatever", "BadRequestError", true, aboutRequest},
 		{429, "", "invalid_request_error", false, aboutKey},
@@ -73,17 +72,17 @@ func TestJudge(t *testing.T) {
 		{500, "", "rate_limit_error", false, aboutKey},
 		{500, "", "NotFoundError", true, aboutUpstream},
 
-		// An error within a stream: the status was 200.
+		// An error within a stream that began with 200.
 		{200, "", "", false, aboutUpstream}, {200, "1234", "", false, aboutUpstream},
 		{200, "server_error", "", false, aboutUpstream}, {200, "invalid_api_key", "", true, aboutKey},
 		{200, "502", "", false, aboutUpstream}, {200, "429", "", false, aboutKey}, {200, "400", "", true, aboutRequest},
 		{200, "402", "", true, aboutKey}, {200, "404", "NotFoundError", true, aboutUpstream},
 		{200, "", "BadRequestError", true, aboutRequest}, {200, "", "authentication_error", true, aboutKey},
 		{200, "", "permission_error", true, aboutKey}, {200, "", "not_found_error", true, aboutUpstream},
-		// A number with a status that suffices.
+		// A number as the code does not override an error status.
 		{503, "400", "", false, aboutUpstream}, {400, "502", "", true, aboutRequest},
 
-		// What this package found out itself.
+		// Detected by this package.
 		{200, CodeTooLarge, "", true, aboutRequest}, {200, CodeTotalTimeout, "", false, aboutRequest},
 		{0, CodeCancelled, "", false, aboutRequest}, {0, CodeFirstByteTimeout, "", false, aboutUpstream},
 		{200, CodeIdleTimeout, "", false, aboutUpstream}, {200, CodeStreamTruncated, "", false, aboutUpstream},
@@ -96,8 +95,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Each row of the table decides something, so that a row hidden by an earlier
-// one does not go unnoticed; and a row for a code decides whatever the status.
+// TestOutcomeRows checks that no row is hidden by an earlier one, and that a row for a code decides
+// whatever the status.
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
 	for i, o := range outcomes {
@@ -122,5 +121,4 @@ func TestOutcomeRows(t *testing.T) {
 	}
 }
 
-// example gives a word that a pattern matches.
 func example(pattern string) string { return strings.ReplaceAll(pattern, "*", "x") }

@@ -7,25 +7,25 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// errReplyTooLarge says that the chunks make more than the assembler may hold.
+// errReplyTooLarge says that the reply exceeds the assembler's limit.
 var errReplyTooLarge = errors.New("the reply is larger than allowed")
 
-// errTooManyFields bounds what looking up a name may cost.
+// errTooManyFields bounds the cost of looking up a name.
 var errTooManyFields = errors.New("an object of more than 256 fields")
 
 const (
 	maxFields = 256
-	// partCost is what one field takes beyond its bytes.
+	// partCost is the memory of a field beyond its bytes.
 	partCost = 64
 )
 
-// budget counts the bytes that an assembler holds. Its first failure sticks.
+// budget counts the bytes that an assembler holds. Its first error sticks.
 type budget struct {
 	most, held int
 	err        error
 }
 
-// take reserves n bytes, or gives some back when n is negative.
+// take reserves n bytes, or releases some if n is negative.
 func (b *budget) take(n int) bool {
 	if b.err != nil {
 		return false
@@ -38,20 +38,19 @@ func (b *budget) take(n int) bool {
 	return true
 }
 
-// rule says how the values of one field, seen chunk after chunk, become one.
+// rule says how to merge the values of a field over all chunks.
 type rule int
 
 const (
-	ruleLast  rule = iota // the last that says something
-	ruleFirst             // the first that says something
-	ruleMore              // arrays one behind the other, of others the last
-	ruleJoin              // texts and arrays one behind the other
-	ruleDrop              // not kept
-	ruleInto              // an object, whose fields have rules of their own
-	ruleCalls             // tool calls
+	ruleLast  rule = iota // the last value that is not empty
+	ruleFirst             // the first value that is not empty
+	ruleMore              // concatenate arrays; of other values keep the last
+	ruleJoin              // concatenate texts and arrays
+	ruleDrop              // drop the field
+	ruleInto              // merge objects by the rules of their fields
+	ruleCalls             // merge tool calls
 )
 
-// schema gives the rules of an object's fields.
 type schema struct {
 	fields map[string]field
 	others rule
@@ -69,16 +68,14 @@ func (s *schema) of(name []byte) field {
 	return field{rule: s.others}
 }
 
-// record is an object being put together. Its fields keep the order in which
-// they were first seen.
+// record is an object being assembled. Its fields keep the order in which they first appeared.
 type record struct {
 	parts []part
 }
 
-// part is one field of it. It holds raw JSON; a text or an array without its
-// quotes or brackets while it may still grow. The bytes between the quotes can
-// be joined as they are: escapes, and even half a surrogate pair or half a
-// UTF-8 sequence, find their other half.
+// part is a field of a record, as raw JSON. Text and arrays that may still grow lack their quotes
+// or brackets. Text can be concatenated byte by byte, even if an escape, a surrogate pair or a
+// UTF-8 sequence is split between chunks.
 type part struct {
 	name  string
 	form  form
@@ -106,7 +103,7 @@ func (r *record) find(name string) *part {
 	return nil
 }
 
-// at finds or makes the part for name, nil when there is no room for it.
+// at returns the part for name and creates it if needed. It returns nil if a limit is reached.
 func (r *record) at(name []byte, b *budget) *part {
 	for i := range r.parts {
 		if r.parts[i].name == string(name) {
@@ -124,8 +121,7 @@ func (r *record) at(name []byte, b *budget) *part {
 	return &r.parts[len(r.parts)-1]
 }
 
-// addObject reads an object and adds its fields. It reports faults in c.Bad
-// and in b.err.
+// addObject merges the fields of an object. It reports errors in c.Bad and b.err.
 func (r *record) addObject(c *body.Cursor, s *schema, b *budget) {
 	for quoted := range c.Members() {
 		name := body.MemberName(quoted)
@@ -135,7 +131,6 @@ func (r *record) addObject(c *body.Cursor, s *schema, b *budget) {
 	}
 }
 
-// add adds the value v of one field.
 func (r *record) add(name, v []byte, f field, b *budget) {
 	if f.rule == ruleDrop || v == nil {
 		return
@@ -168,9 +163,8 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 	}
 }
 
-// setLast replaces the value unless the new one says less: null, "", {} and []
-// come in place of what was said before, and an object or text that grows has
-// said it.
+// setLast replaces the value, unless the new one is empty (null, "", {} or []) and follows a
+// meaningful one, or the part is an object or growing text.
 func (p *part) setLast(v []byte, b *budget) {
 	if p.form != formRaw || len(p.bytes) > 0 && !isNull(p.bytes) && isEmpty(v) {
 		return
@@ -178,7 +172,7 @@ func (p *part) setLast(v []byte, b *budget) {
 	p.set(v, b)
 }
 
-// isEmpty reports whether a value holds nothing; false and 0 do say something.
+// isEmpty reports whether a value is empty. false and 0 are not.
 func isEmpty(v []byte) bool {
 	switch string(v) {
 	case "null", `""`, "{}", "[]":
@@ -219,7 +213,7 @@ func (p *part) joinArray(v []byte, b *budget) {
 		if len(before) > 0 {
 			p.set(textItem(before), b)
 		}
-	default: // an array already, or a value that items do not change
+	default: // an array already, or a form that items do not change
 	}
 	c := body.NewCursor(v)
 	for range c.Elements() {
@@ -240,14 +234,13 @@ func (p *part) addItem(item []byte, b *budget) {
 	p.bytes = append(p.bytes, item...)
 }
 
-// textItem makes a content part of a text, for servers that send now the one
-// and now the other.
+// textItem converts text to a content part, for servers that mix both forms.
 func textItem(text []byte) []byte {
 	item := append([]byte(`{"type":"text","text":"`), text...)
 	return append(item, `"}`...)
 }
 
-// empty reports whether the part says nothing.
+// empty reports whether the part has no meaningful value.
 func (p *part) empty() bool {
 	return p == nil || p.form == formText && len(p.bytes) == 0 || p.form == formRaw && isNothing(p.bytes)
 }
@@ -267,8 +260,8 @@ func (p *part) appendValue(dst []byte) []byte {
 	}
 }
 
-// appendMembers writes the fields, but for those skipped. first is false when
-// others stand before them.
+// appendMembers writes the fields except those in skip. first is false if other members precede
+// them.
 func (r *record) appendMembers(dst []byte, first bool, skip ...string) []byte {
 	for i := range r.parts {
 		p := &r.parts[i]

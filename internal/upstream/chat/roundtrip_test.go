@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawnChoice is one choice of a random reply, which is written whole and cut
-// into chunks in one of the ways in which servers do.
+// drawnChoice is a choice of a random reply, written whole or split into chunks the way servers do
+// it.
 type drawnChoice struct {
 	content, reasoning *string
 	calls              []drawnCall
@@ -76,7 +76,6 @@ func wholeReply(choices []drawnChoice) string {
 	return `{` + drawnHead + `,"object":"chat.completion","y":{"z":1e3},"choices":[` + strings.Join(all, ",") + `],"usage":` + drawnUsage + `}`
 }
 
-// cutUp gives s in pieces, each as a JSON string.
 func cutUp(t *rapid.T, s string) []string {
 	runes := []rune(s)
 	pieces := []string{}

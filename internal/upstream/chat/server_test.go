@@ -14,7 +14,6 @@ import (
 
 const testBody = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`
 
-// serve starts an upstream and gives a client for it.
 func serve(t testing.TB, opts Options, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -55,8 +54,7 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return here, nil
 }
 
-// serveInBubble is serve inside a synctest bubble, where nothing takes time but what the
-// handler and the client wait for.
+// serveInBubble is serve inside a synctest bubble, where only explicit waits take time.
 func serveInBubble(t testing.TB, opts Options, handler http.HandlerFunc) *Client {
 	t.Helper()
 	p := pipes{make(chan net.Conn), make(chan struct{})}
@@ -76,7 +74,6 @@ func serveInBubble(t testing.TB, opts Options, handler http.HandlerFunc) *Client
 	return New(&upstream.Endpoint{Name: "test", BaseURL: "http://test", Key: "sk-secret-key", Client: &http.Client{Transport: transport}}, opts)
 }
 
-// answer is a handler that gives one fixed answer after reading the request.
 func answer(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -91,7 +88,6 @@ func answer(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// collect reads a stream to its end.
 func collect(s *Stream) ([]string, error) {
 	var blocks []string
 	for {
@@ -103,8 +99,8 @@ func collect(s *Stream) ([]string, error) {
 	}
 }
 
-// streamAll calls Stream and reads it all. refused tells an error of Stream
-// from one of Next.
+// streamAll calls Stream and reads it all. refused is true for an error of Stream, false for one of
+// Next.
 func streamAll(t testing.TB, c *Client) (blocks []string, refused bool, err error) {
 	t.Helper()
 	s, err := c.Stream(t.Context(), Request{JobID: "chat_1", Body: []byte(testBody)})

@@ -2,15 +2,15 @@ package chat
 
 import "github.com/genbus/genbus/internal/body"
 
-// Limits of what is worth remembering of a chunk.
+// Limits for chunks that are worth remembering.
 const (
 	maxHoles = 4
 	maxShape = 4 << 10
 )
 
-// shape is an uneventful chunk with holes where its text was. The chunks of a
-// stream differ in little else, so most of them need no walk: a chunk that fits the
-// shape has the same structure, byte for byte, and only other text.
+// shape is a chunk with holes in place of its text. Most chunks of a stream differ only in text. A
+// chunk that matches the shape byte for byte outside the holes has the same structure and need not
+// be walked.
 type shape struct {
 	sample []byte
 	holes  [maxHoles]span
@@ -20,7 +20,7 @@ type shape struct {
 // span is sample[from:to], a string with its quotes.
 type span struct{ from, to int }
 
-// hole remembers that c has just read the string v, while a chunk is walked.
+// hole records that c has just read the string v.
 func (s *shape) hole(c *body.Cursor, v []byte) {
 	if isString(v) && s.n < maxHoles {
 		s.holes[s.n] = span{c.At - len(v), c.At}
@@ -28,10 +28,10 @@ func (s *shape) hole(c *body.Cursor, v []byte) {
 	}
 }
 
-// forget drops the shape; holes are collected again after it.
+// forget drops the shape, so that new holes can be recorded.
 func (s *shape) forget() { s.n = 0 }
 
-// keep makes block, whose holes have been collected, the sample.
+// keep makes block, whose holes are recorded, the sample.
 func (s *shape) keep(block []byte) {
 	if len(block) > maxShape {
 		s.forget()
@@ -40,13 +40,13 @@ func (s *shape) keep(block []byte) {
 	s.sample = append(s.sample[:0], block...)
 }
 
-// fits reports whether block differs from the sample only within the holes.
+// fits reports whether block differs from the sample only in the holes.
 func (s *shape) fits(block []byte) bool {
 	_, ok := s.match(block)
 	return ok
 }
 
-// match is fits, and gives the strings in the holes.
+// match is fits, and returns the strings in the holes.
 func (s *shape) match(block []byte) (strings [maxHoles][]byte, ok bool) {
 	if s.n == 0 {
 		return strings, false

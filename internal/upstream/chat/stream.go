@@ -16,16 +16,16 @@ type Stream struct {
 	call      *call
 	events    *sse.Reader
 	progress  progress
-	converted [][]byte // what is left of a reply that came as one JSON answer
+	converted [][]byte // remaining chunks of a reply that came as one JSON answer
 	isWhole   bool
-	first     []byte // read by begin, not yet given out
-	err       error  // sticky, io.EOF after a good end
+	first     []byte // read by begin, not yet returned
+	err       error  // sticky; io.EOF after a complete reply
 	doneSeen  bool
 }
 
-// Stream asks for a streamed reply and waits for its first block, so an error
-// here means that nothing was received and a client can still be given an HTTP
-// status. The errors are those of Complete. The caller closes the stream.
+// Stream requests a streamed reply and waits for its first block. If it fails, no block was
+// received, so the client can still get an HTTP status. Errors are the same as for Complete. The
+// caller must close the stream.
 func (c *Client) Stream(ctx context.Context, req Request) (*Stream, error) {
 	call, err := c.open(ctx, req, "text/event-stream, application/json", limits{c.opts.FirstByte, c.opts.Idle, c.opts.Total})
 	if err != nil {
@@ -66,11 +66,10 @@ func (s *Stream) begin() error {
 	return nil
 }
 
-// Next gives the next block of the reply: the upstream's JSON byte for byte, which may
-// hold line breaks, and is valid until the next call. The error is io.EOF only when the reply is whole:
-// [DONE] was seen, or a finish_reason for every choice. Otherwise it is an
-// *upstream.Error as from Complete. The first error is returned by every later
-// call.
+// Next returns the next block of the reply: the upstream's JSON byte for byte, which may contain
+// line breaks. It is valid until the next call. The error is io.EOF only if the reply is complete:
+// [DONE] or a finish_reason for every choice was seen. Otherwise it is an *upstream.Error as from
+// Complete. After an error every call returns the same error.
 func (s *Stream) Next() ([]byte, error) {
 	if first := s.first; first != nil {
 		s.first = nil
@@ -99,7 +98,7 @@ func (s *Stream) Next() ([]byte, error) {
 	}
 }
 
-// More reports whether the next call of Next returns at once.
+// More reports whether Next will return without waiting.
 func (s *Stream) More() bool {
 	return s.err == nil && !s.isWhole && s.events != nil && s.events.Buffered()
 }
@@ -114,7 +113,7 @@ func (s *Stream) nextConverted() ([]byte, error) {
 	return block, nil
 }
 
-// look decides about one event: a block to give out, the end, or an error.
+// look handles an event, which is a block to return, the end, or an error.
 func (s *Stream) look(event sse.Event) (use bool, err error) {
 	data := event.Data
 	switch {
@@ -138,8 +137,8 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	return true, nil
 }
 
-// end tells a good end from a bad one. When everything has arrived, it does not
-// matter how the connection went; what the caller gave up stays given up.
+// end distinguishes a complete reply from a truncated one. If everything arrived, connection errors
+// do not matter, but a cancelled call stays cancelled.
 func (s *Stream) end(err error) error {
 	if s.progress.complete() && s.call.parent.Err() == nil && !errors.Is(err, sse.ErrTooLong) {
 		return io.EOF
@@ -147,17 +146,17 @@ func (s *Stream) end(err error) error {
 	return s.call.broken(err)
 }
 
-// Unusable ends a stream whose blocks an Assembler did not take, because of err. The error,
-// an *upstream.Error as from Complete, is returned by every later call of Next.
+// Unusable ends a stream because an Assembler rejected a block with err. It returns an
+// *upstream.Error as from Complete, which Next returns from then on.
 func (s *Stream) Unusable(err error) error {
 	s.first, s.err = nil, s.call.assemblyFailed(err)
 	return s.err
 }
 
-// Status gives the answer's HTTP status, 200 to 299.
+// Status returns the answer's HTTP status, 200 to 299.
 func (s *Stream) Status() int { return s.call.resp.StatusCode }
 
-// Close ends the call, whether it is over or not. It may be called twice.
+// Close ends the call, finished or not. It may be called twice.
 func (s *Stream) Close() {
 	if s.doneSeen {
 		s.doneSeen = false

@@ -29,8 +29,8 @@ func data(blocks ...string) string {
 	return b.String()
 }
 
-// What the corpus cannot hold: a stream without a block, which is no reply, and
-// blocks of megabytes.
+// TestStream covers cases that do not fit into the corpus: streams without a block, and blocks of
+// megabytes.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	big := `{"id":"c1","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 5<<20) + `"}}]}`
@@ -61,8 +61,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// checkError compares an error but for its cause, and for its text where want
-// has none. A nil want is io.EOF.
+// checkError compares errors without their cause, and without their message if want has none. A nil
+// want means io.EOF.
 func checkError(t *testing.T, want *upstream.Error, err error) {
 	t.Helper()
 	if want == nil {
@@ -87,7 +87,7 @@ func checkError(t *testing.T, want *upstream.Error, err error) {
 	}
 }
 
-// The media type may be wrong or missing; the first byte decides.
+// TestStreamSniffs checks that the first byte decides even if the media type is wrong or missing.
 func TestStreamSniffs(t *testing.T) {
 	t.Parallel()
 	reply := `{"id":"c1","object":"chat.completion","created":5,"model":"m","x":1.0,"choices":[{"index":0,"message":{"role":"assistant","content":"a","tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"total_tokens":3}}`
@@ -203,7 +203,7 @@ func TestStreamFragments(t *testing.T) {
 	}
 }
 
-// Each block must come out while the upstream waits for us to have it.
+// TestStreamDoesNotWait checks that a block is returned before the upstream sends the next.
 func TestStreamDoesNotWait(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
@@ -236,8 +236,8 @@ func TestStreamDoesNotWait(t *testing.T) {
 	}
 }
 
-// An upstream may answer before it has read the request, which is larger here
-// than all buffers between.
+// TestStreamAnsweredAtOnce checks that an upstream may answer before it has read a request larger
+// than all buffers.
 func TestStreamAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
 	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -296,8 +296,8 @@ func TestStreamLimits(t *testing.T) {
 	checkError(t, &upstream.Error{Op: "chat", Code: CodeTooLarge, HTTPStatus: 200, RequestID: "req-1", Written: true, Final: true}, err)
 }
 
-// A finished stream gives its connection back, although the end of the answer
-// comes only after its [DONE].
+// TestStreamReusesTheConnection checks that a finished stream's connection is reused, although the
+// answer ends only after [DONE].
 func TestStreamReusesTheConnection(t *testing.T) {
 	t.Parallel()
 	addresses, end := make(chan string, 2), make(chan struct{})

@@ -8,12 +8,11 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// maxCalls bounds the tool calls of one choice.
 const maxCalls = 1024
 
 var errTooManyCalls = errors.New("more than 1024 tool calls in one choice")
 
-// callList puts the tool calls of one choice together from fragments.
+// callList assembles the tool calls of a choice from fragments.
 type callList struct {
 	calls []toolCall
 }
@@ -25,14 +24,13 @@ type toolCall struct {
 	record record
 }
 
-// fragment is what decides which call a piece belongs to.
+// fragment holds the values that decide which call a piece belongs to.
 type fragment struct {
-	index int // -1 when there is none
+	index int // -1 if missing
 	id    []byte
 	named bool
 }
 
-// add takes the tool_calls of one delta.
 func (l *callList) add(array []byte, b *budget) {
 	c := body.NewCursor(array)
 	for range c.Elements() {
@@ -84,8 +82,8 @@ func readFragment(v []byte) fragment {
 	return f
 }
 
-// find gives the call that a fragment goes on with, nil for a new one. Servers
-// leave out the index, repeat the id, or number every call 0.
+// find returns the call that a fragment continues, or nil for a new call. Servers omit the index,
+// repeat the ID, or number every call 0.
 func (l *callList) find(f fragment) *toolCall {
 	for i := len(l.calls) - 1; i >= 0; i-- {
 		call := &l.calls[i]

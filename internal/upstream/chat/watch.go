@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// timeoutError is the cause that a watch cancels with.
+// timeoutError is the cause with which a watch cancels.
 type timeoutError struct {
 	code, text string
 }
 
 func (e *timeoutError) Error() string { return e.text }
 
-// Timeout makes it a timeout to the net package's readers.
+// Timeout implements net.Error's notion of a timeout.
 func (e *timeoutError) Timeout() bool { return true }
 
-// Is makes it one to those who look for the context's error.
+// Is makes errors.Is match context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// watch cancels a call that is too slow. One timer serves all three limits; it
-// is not touched for each read, but looks at its firing whether the read in
-// hand is overdue, and sets itself again. The time that the caller spends
-// between reads does not count as idle.
+// watch cancels a call that is too slow. A single timer enforces all three limits. To keep reads
+// cheap, they do not reset it; when it fires, it checks whether the current read is overdue and
+// rearms itself. The caller's time between reads does not count as idle.
 type watch struct {
 	upstream string
 	limit    limits
@@ -33,11 +32,10 @@ type watch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	begun   bool          // a byte of the answer has arrived
-	overdue time.Duration // when the read in hand is, since start; 0 while there is none
+	overdue time.Duration // deadline of the current read, since start; 0 between reads
 	stopped bool
 }
 
-// limits are the times that one call has.
 type limits struct {
 	first, idle, total time.Duration
 }
@@ -50,7 +48,6 @@ func newWatch(upstream string, limit limits, cancel context.CancelCauseFunc) *wa
 	return w
 }
 
-// before marks the start of a read.
 func (w *watch) before() {
 	now := time.Since(w.start)
 	w.mu.Lock()
@@ -60,7 +57,6 @@ func (w *watch) before() {
 	}
 }
 
-// after marks its end.
 func (w *watch) after(arrived bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,8 +87,8 @@ func (w *watch) fire() {
 	}
 }
 
-// setTimer never sets it later than a read that begins from now on could be
-// overdue. The caller holds mu.
+// setTimer arms the timer for the earliest time at which a read could be overdue. The caller holds
+// mu.
 func (w *watch) setTimer(now time.Duration) {
 	next := now + w.limit.idle
 	if w.overdue != 0 {

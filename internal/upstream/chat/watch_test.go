@@ -63,8 +63,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// The caller's own slowness is not the upstream's, and every byte counts as a
-// sign of life.
+// TestIdleCountsOnlyTheUpstream checks that the caller's pauses do not count as idle, and that
+// every byte resets the limit.
 func TestIdleCountsOnlyTheUpstream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,12 +94,12 @@ func TestIdleCountsOnlyTheUpstream(t *testing.T) {
 	})
 }
 
-// A limit must be noticed when it is over, not at some later firing.
+// TestWatchIsPunctual checks that a limit is enforced exactly when it expires.
 func TestWatchIsPunctual(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		limit limits
-		waits []time.Duration // reads that succeed, each after a pause of 1 s
+		waits []time.Duration // successful reads, each followed by a pause of 1 s
 		after time.Duration   // from the start of the last read, which never ends
 		code  string
 	}{

@@ -2,29 +2,27 @@ package jimeng
 
 import "github.com/genbus/genbus/internal/upstream/lax"
 
-// codeOK is the vendor's code for a call that went well.
+// codeOK is the vendor's code for success.
 const codeOK = "10000"
 
-// answer is an answer to either call: the vendor's envelope, or what a gateway
-// says in its place.
+// answer is the answer to a create or query: the vendor's envelope or a gateway's.
 type answer struct {
-	// Code is a number from the vendor and the word "success" from a gateway.
+	// Code is a number from the vendor, or "success" from a gateway.
 	Code      lax.Word         `json:"code"`
 	Message   lax.Text         `json:"message"`
 	RequestID lax.Text         `json:"request_id"`
 	Data      lax.Object[data] `json:"data"`
 
-	// TaskID is here in some error answers, and in a gateway's answer to a
-	// create.
+	// TaskID is set in some error answers, and in a gateway's answer to a create.
 	TaskID lax.Word `json:"task_id"`
-	// ID, Status and Progress are a gateway's; the vendor's status repeats the
-	// code, as a number, and so is not read.
+	// ID, Status and Progress are set by gateways. The vendor's status is a number that repeats the
+	// code, so it is ignored.
 	ID       lax.Word    `json:"id"`
 	Status   lax.Status  `json:"status"`
 	Progress lax.Percent `json:"progress"`
 }
 
-// data is the task: the vendor's, or the one in a gateway's envelope.
+// data is the task, from the vendor or in a gateway's envelope.
 type data struct {
 	TaskID   lax.Word   `json:"task_id"`
 	Status   lax.Status `json:"status"`
@@ -36,7 +34,7 @@ type data struct {
 	Vendor     lax.Object[vendor] `json:"data"`
 }
 
-// vendor is the vendor's answer that a gateway passes on.
+// vendor is the vendor's answer inside a gateway's.
 type vendor struct {
 	Code    lax.Word           `json:"code"`
 	Message lax.Text           `json:"message"`
@@ -47,5 +45,5 @@ type result struct {
 	VideoURL lax.Text `json:"video_url"`
 }
 
-// taskID gives the id under which the task is polled, or "".
+// taskID returns the ID for polling the task, or "".
 func (a *answer) taskID() string { return lax.First(a.Data.Value.TaskID, a.TaskID, a.ID) }

@@ -10,9 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// FuzzAnswer checks what must hold for every answer, however odd: only a failed
-// task has an error, only a completed one has results, and limits, refused
-// signatures and server errors never fail a task.
+// FuzzAnswer checks for any answer that only a failed task has an error, that only a completed one
+// has results, and that limits, refused signatures and server errors never fail a task.
 func FuzzAnswer(f *testing.F) {
 	for _, c := range upstreamtest.Corpus(f) {
 		f.Add(c.Status, []byte(c.Body))
@@ -49,8 +48,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// said is what a state's word means here: a code, or no video, may fail the
-// task whatever its word, and one that is not found may be new.
+// said returns the progression that a state should have. A code or a missing video can fail the
+// task whatever its status word, and a task that is not found may be new.
 func said(s upstream.VideoState) upstream.Progression {
 	switch {
 	case s.Err != nil:

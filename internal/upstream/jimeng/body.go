@@ -11,19 +11,19 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// The vendor counts frames: 24 for each second and one more.
+// The vendor counts frames: 24 for each second, plus one.
 const (
 	framesPerSecond = 24
 	maxSeconds      = 3600
 )
 
-// maxImages is the first frame and the last.
+// maxImages counts the first and the last frame.
 const maxImages = 2
 
-// rules are the create body's; what depends on the model is left to the vendor.
+// rules applies to create bodies. Limits that depend on the model are left to the vendor.
 var rules = []body.Rule{
 	{Name: "req_key", Required: true, Wrong: body.IsModel},
-	{Name: "prompt", Wrong: body.IsString}, // see Check
+	{Name: "prompt", Wrong: body.IsString},
 	{Name: "seed", Wrong: body.IsInteger},
 	{Name: "frames", Wrong: isFrames},
 	{Name: "aspect_ratio", Wrong: body.IsString},
@@ -31,13 +31,12 @@ var rules = []body.Rule{
 	{Name: "binary_data_base64", Wrong: isBase64Images},
 }
 
-// bodies are the vendor's create bodies.
 type bodies struct{}
 
 func (bodies) ModelMember() string { return "req_key" }
 
-// Check applies the rules, and what they cannot say of one member alone: a prompt
-// is needed where there is no image, and there are at most two images.
+// Check applies the rules and two conditions over several members: a prompt is required without an
+// image, and there are at most two images.
 func (bodies) Check(d body.Document) []body.Violation {
 	found := d.Check(rules)
 	images := len(elements(d.Member("image_urls"))) + len(elements(d.Member("binary_data_base64")))
@@ -54,7 +53,7 @@ func (bodies) Check(d body.Document) []body.Violation {
 	return found
 }
 
-// Ticket is the req_key: a query needs it with the task's id.
+// Ticket returns the req_key, which a query needs besides the task's ID.
 func (bodies) Ticket(d body.Document) string { return d.Text("req_key") }
 
 func (bodies) Asked(d body.Document) upstream.Asked {
@@ -77,7 +76,6 @@ func isFrames(value []byte) string {
 	return "must be 24*s+1 for s whole seconds from 1 to " + strconv.Itoa(maxSeconds) + ", such as 121 for 5 seconds"
 }
 
-// secondsOf returns the seconds of a number of frames.
 func secondsOf(frames []byte) (int, bool) {
 	n, err := strconv.ParseFloat(string(frames), 64)
 	if err != nil || n < framesPerSecond+1 || n > framesPerSecond*maxSeconds+1 || math.Mod(n-1, framesPerSecond) != 0 {
@@ -98,7 +96,7 @@ func isTexts(value []byte) string {
 	return ""
 }
 
-// isBase64Images refuses what the vendor would take for broken Base64.
+// isBase64Images refuses data URLs, which the vendor would report as broken Base64.
 func isBase64Images(value []byte) string {
 	if wrong := isTexts(value); wrong != "" {
 		return wrong
@@ -111,7 +109,6 @@ func isBase64Images(value []byte) string {
 	return ""
 }
 
-// elements gives the entries of an array, and nil for everything else.
 func elements(array []byte) []jsontext.Value {
 	var list []jsontext.Value
 	if len(array) == 0 || array[0] != '[' || json.Unmarshal(array, &list, jsontext.AllowInvalidUTF8(true)) != nil {

@@ -77,7 +77,7 @@ func TestSetModel(t *testing.T) {
 	}
 }
 
-// withModel maps the model of a body, as holders do.
+// withModel replaces the model in a body, as a holder does.
 func withModel(raw, model string) body.Document {
 	return body.Parse([]byte(raw)).WithText(bodies{}.ModelMember(), model)
 }
@@ -97,8 +97,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// FuzzBodies: whatever passes the check can be submitted, mapped and sent through
-// a gateway.
+// FuzzBodies checks that a body that passes Check still passes with another model and in a
+// gateway's form.
 func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"req_key":"k","prompt":"p","frames":121,"seed":-1,"metadata":{"x":1}}`))
 	f.Add([]byte(`{"req_key":"k","image_urls":["u"],"binary_data_base64":["AAAA"],"\u0061":"\ud800"}`))
@@ -120,7 +120,7 @@ func FuzzBodies(f *testing.F) {
 	})
 }
 
-// BenchmarkRequest writes a body of 100 KB for a gateway.
+// BenchmarkRequest converts a body of 100 KB for a gateway.
 func BenchmarkRequest(b *testing.B) {
 	raw := []byte(`{"req_key":"k","prompt":"p","frames":121,"metadata":{"seed":1},"binary_data_base64":["` + strings.Repeat("AAAA", 25<<10) + `"]}`)
 	b.SetBytes(int64(len(raw)))

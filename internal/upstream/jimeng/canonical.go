@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The words of the vendor's signature, and the scope of this API.
+// Words of the vendor's signature, and the scope of this API.
 const (
 	algorithm  = "HMAC-SHA256"
 	terminator = "request"
@@ -24,13 +24,13 @@ const (
 	headerHash = "X-Content-Sha256"
 )
 
-// scope is what a signature is good for: one day, region and service.
+// scope limits a signature to a day, region and service.
 type scope struct{ day, region, service string }
 
 func (s scope) String() string { return s.day + "/" + s.region + "/" + s.service + "/" + terminator }
 
-// key derives the signing key. The secret is used as it is: no prefix, and no
-// decoding although it looks like Base64.
+// key derives the signing key. The secret is used verbatim: it gets no prefix, and it is not
+// decoded although it looks like Base64.
 func (s scope) key(secret string) []byte {
 	key := []byte(secret)
 	for _, part := range []string{s.day, s.region, s.service, terminator} {
@@ -39,8 +39,8 @@ func (s scope) key(secret string) []byte {
 	return key
 }
 
-// signature gives the signature of a canonical request in hexadecimal. date is
-// the X-Date of the request.
+// signature returns the signature of a canonical request in hexadecimal. date is the request's
+// X-Date.
 func (s scope) signature(secret, date, canonical string) string {
 	toSign := algorithm + "\n" + date + "\n" + s.String() + "\n" + hash([]byte(canonical))
 	return hex.EncodeToString(keyed(s.key(secret), toSign))
@@ -52,15 +52,13 @@ func keyed(key []byte, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// hash is SHA-256 in hexadecimal.
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// canonicalRequest is the text of a request that is signed, on
-// both sides. names are the signed headers in lower case, in the order in which
-// the signature lists them.
+// canonicalRequest returns the text to sign for a request. names lists the signed headers in lower
+// case, in the order of the signature.
 func canonicalRequest(r *http.Request, names []string, bodyHash string) (string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -72,7 +70,7 @@ func canonicalRequest(r *http.Request, names []string, bodyHash string) (string,
 	}
 	var b strings.Builder
 	b.WriteString(r.Method + "\n" + path + "\n")
-	// Encode sorts by name and escapes as RFC 3986 wants, but for the space.
+	// Encode sorts by name and escapes as in RFC 3986, except for spaces.
 	b.WriteString(strings.ReplaceAll(query.Encode(), "+", "%20") + "\n")
 	for _, name := range names {
 		b.WriteString(name + ":" + headerValue(r, name) + "\n")
@@ -81,8 +79,7 @@ func canonicalRequest(r *http.Request, names []string, bodyHash string) (string,
 	return b.String(), nil
 }
 
-// headerValue gives a header as it is signed: all its lines, so that none can be
-// added to a signed request.
+// headerValue returns all values of a header, so that adding one invalidates the signature.
 func headerValue(r *http.Request, name string) string {
 	if name == "host" {
 		return signedHost(r)
@@ -95,8 +92,7 @@ func headerValue(r *http.Request, name string) string {
 	return strings.Join(trimmed, ",")
 }
 
-// signedHost is the host without a default port, which the vendor's own clients
-// leave out; other ports stay.
+// signedHost returns the host without a default port, as the vendor's clients sign it.
 func signedHost(r *http.Request) string {
 	host := r.Host
 	if host == "" && r.URL != nil {

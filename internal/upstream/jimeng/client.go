@@ -1,18 +1,14 @@
-// Package jimeng is the video protocol of vendor B, Jimeng on Volcengine's visual
-// API: the client, the vendor's signature, and the surface that serves the
-// vendor's own clients. It is not a poller: it makes one call at a time and says
-// what the answer means.
+// Package jimeng implements the video protocol of Jimeng (vendor B) on Volcengine's visual API: the
+// client, the vendor's signature, and the surface for the vendor's own clients. The client makes
+// one call at a time; polling is up to the caller.
 //
-// Both calls are POST /?Action=...&Version=..., and only the body tells tasks
-// apart. A query needs the req_key of the submission with the task's id, so the
-// req_key is the task's ticket.
+// Creates and queries are POST /?Action=...&Version=..., and only the body identifies the task. A
+// query needs the create's req_key besides the task's ID, so the req_key is the task's ticket.
 //
-// Behind a gateway (upstream.Options.Gateway) a task is created in the same way.
-// Some builds of the gateway do not answer queries of this protocol: they say
-// invalid_api_platform. Such a poll is an error whose message names the way out:
-// call the model by protocol primary or videos behind that gateway. Nothing here
-// falls back to another path, because the base URL has the gateway's prefix for
-// this protocol.
+// A gateway (upstream.Options.Gateway) accepts the same creates, but some builds refuse queries of
+// this protocol with invalid_api_platform. The error then suggests protocol primary or videos for
+// that gateway. The client cannot fall back to their paths, because the base URL contains the
+// gateway's prefix for this protocol.
 package jimeng
 
 import (
@@ -36,7 +32,7 @@ const (
 	queryPath  = "/?Action=" + actionQuery + "&Version=" + version
 )
 
-// maxReqKey bounds a req_key, in bytes: it is kept as the task's ticket.
+// maxReqKey bounds the bytes of a req_key, which is stored as the task's ticket.
 const maxReqKey = 256
 
 // client speaks the protocol to one upstream. It is safe for concurrent use.
@@ -48,15 +44,13 @@ type client struct {
 
 var _ upstream.VideoClient = (*client)(nil)
 
-// newClient gives a client for ep, which must have passed Validate.
 func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, gateway: opts.Gateway, now: time.Now}
 }
 
-// Create submits once, with the job's id as Idempotency-Key. The vendor's code
-// decides before the HTTP status: 10000 with a task id is Accepted, and the table
-// in outcome.go judges everything else. A body without req_key is not sent,
-// because its task could never be polled.
+// Create submits once, with the job's ID as Idempotency-Key. The vendor's code decides before the
+// HTTP status: 10000 with a task ID is Accepted, and the table in outcome.go judges everything
+// else. A body without req_key is not sent, because its task could not be polled.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	reqKey := bodies{}.Ticket(create.Body)
 	if reqKey == "" || len(reqKey) > maxReqKey {
@@ -80,7 +74,6 @@ func notSent(err error) upstream.Submission {
 	return upstream.Submission{Verdict: upstream.RefusedForGood, Err: upstream.NotSent(upstream.OpCreate, err)}
 }
 
-// accepted reads a 2xx answer to a create.
 func (c *client) accepted(resp *http.Response, raw []byte) (upstream.Submission, *upstream.Error) {
 	a, err := lax.Decode[answer](raw)
 	if err != nil {
@@ -93,10 +86,9 @@ func (c *client) accepted(resp *http.Response, raw []byte) (upstream.Submission,
 	return upstream.Submission{UpstreamID: a.taskID(), State: a.firstState()}, nil
 }
 
-// Poll reads the state of a task. It is a POST that submits nothing. An answer
-// that says that the task failed is no error, although the vendor sends it with
-// HTTP 400; limits, refused signatures and everything unreadable are errors and
-// never a failed task.
+// Poll reads the state of a task with a POST, which submits nothing. A failed task is not an error,
+// although the vendor reports it with HTTP 400. Limits, refused signatures and unreadable answers
+// are errors and never fail the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	if ref.ID == "" || ref.Ticket == "" {
 		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id or its req_key is empty"))

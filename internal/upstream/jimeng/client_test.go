@@ -18,7 +18,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// call is what a server got.
 type call struct {
 	Target string // method and request URI
 	Body   string
@@ -107,7 +106,7 @@ func TestGatewayBody(t *testing.T) {
 	}
 }
 
-// TestNotSent has submissions and polls that must not reach the upstream.
+// TestNotSent checks that invalid creates and polls do not reach the upstream.
 func TestNotSent(t *testing.T) {
 	t.Parallel()
 	client := serve(t, upstream.Options{Gateway: true}, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })

@@ -31,7 +31,6 @@ func TestCorpus(t *testing.T) {
 	upstreamtest.CheckCorpus(t, subject)
 }
 
-// serve starts a real server and gives a client of it, at a fixed time.
 func serve(t testing.TB, opts upstream.Options, handler http.HandlerFunc) *client {
 	t.Helper()
 	return atTestNow(upstreamtest.Endpoint(t, handler), opts)

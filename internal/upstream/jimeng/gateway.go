@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// gatewayBody gives a create body as a gateway wants it: the model's name under
-// model too, and every parameter within metadata too, where a member that is
-// there already wins. A metadata that is no object stays as it is.
+// gatewayBody returns a create body in a gateway's form: the model also as model, and every
+// parameter also in metadata. Existing members of metadata take precedence. A metadata that is not
+// an object stays as it is.
 func gatewayBody(d body.Document) body.Document {
 	reqKey, metadata := d.Member("req_key"), d.Member("metadata")
 	if string(metadata) == "null" {
@@ -28,18 +28,17 @@ func gatewayBody(d body.Document) body.Document {
 		}
 	}
 	parameters.Merge(body.Trusted(metadata))
-	// The route has chosen the model, and nothing within metadata may choose another.
+	// The route chose the model, so metadata must not choose another.
 	for _, name := range []string{"req_key", "model"} {
 		parameters.Drop(name)
 	}
 	return out.With("metadata", parameters.JSON())
 }
 
-// codeNoQueries is what a gateway says that cannot answer queries of this
-// protocol.
+// codeNoQueries is the code of a gateway that does not support queries of this protocol.
 const codeNoQueries = "invalid_api_platform"
 
-// hinted says what to do about a gateway that refuses to answer queries.
+// hinted adds advice to the error of a gateway that refuses queries.
 func hinted(e *upstream.Error) *upstream.Error {
 	if e.Code == codeNoQueries {
 		e.Message = "the gateway does not answer queries of this protocol (" + codeNoQueries + "); " +
@@ -48,8 +47,8 @@ func hinted(e *upstream.Error) *upstream.Error {
 	return e
 }
 
-// firstState gives what a gateway's answer to a create says beyond the id; the
-// vendor's says nothing. A terminal word is left to the first poll.
+// firstState returns the state in a gateway's answer to a create; the vendor's has none. A terminal
+// status is left to the first poll.
 func (a *answer) firstState() upstream.VideoState {
 	s := running(upstream.ProgressionOf(a.Status.Word), a.Status.Word)
 	if s.Progression == upstream.Completed || s.Progression == upstream.Failed {
@@ -61,8 +60,8 @@ func (a *answer) firstState() upstream.VideoState {
 	return s
 }
 
-// gatewayProgress reads a task in a gateway's envelope. On success the URL may
-// stand in fail_reason; on failure both hold the reason.
+// gatewayProgress reads a task in a gateway's envelope. On success fail_reason may contain the URL;
+// on failure both fail_reason and result_url contain the reason.
 func (c *client) gatewayProgress(a *answer) upstream.VideoState {
 	d := &a.Data.Value
 	word, from := d.Status.Word, &d.Vendor.Value

@@ -6,11 +6,11 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// outcomes is the outcome table of the protocol. The vendor's business codes
-// count with status 200 too, where the code alone refuses.
+// outcomes is the protocol's outcome table. The vendor's codes count even with status 200, where
+// only the code says that the call was refused.
 var outcomes = slices.Concat(upstream.Outcomes{
-	// The vendor's API gateway, in its own envelope. It is in front of the service,
-	// and sends some of these with status 400.
+	// The vendor's API gateway has its own envelope. It is in front of the service and sends some
+	// of these codes with status 400.
 	upstream.ByCode("InvalidAuthorization", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("SignatureDoesNotMatch", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("InvalidAccessKey", upstream.RefusedForGood, upstream.ScopeKey),
@@ -18,6 +18,6 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	upstream.ByCode("InvalidTimestamp", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("FlowLimitExceeded", upstream.RefusedForNow, upstream.ScopeKey),
 }.WithSource("volc-sdk-golang, and tests of others"), upstream.Outcomes{
-	// A gateway that cannot serve the protocol.
+	// A gateway that does not support queries of the protocol.
 	upstream.ByCode(codeNoQueries, upstream.RefusedForGood, upstream.ScopeUpstream),
 }.WithSource("new-api, read and measured"), upstream.VisualRows(200, 599), upstream.GatewayRows, upstream.StatusRows)

@@ -87,8 +87,7 @@ func TestOutcomeRows(t *testing.T) {
 	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(200, 599), upstream.GatewayRows, upstream.StatusRows)
 }
 
-// TestFailuresAreRefusals: what fails a task on a query refuses a create for
-// good.
+// TestFailuresAreRefusals checks that a code that fails a task also refuses a create for good.
 func TestFailuresAreRefusals(t *testing.T) {
 	t.Parallel()
 	for code := range failures {

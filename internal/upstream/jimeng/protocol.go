@@ -5,7 +5,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Protocol is the protocol's entry in the registry.
+// Protocol returns the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Info: protocol.Jimeng, CreatePath: "POST " + submitPath,

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// The vendor's codes that answers of genbus have.
+// Vendor codes that genbus sends.
 const (
 	replyOK       = 10000
 	replyInvalid  = 50215
@@ -22,18 +22,18 @@ const (
 	replyInternal = 50500
 )
 
-// reply is the vendor's envelope. Its time_elapsed is left out: it is not needed,
-// and it would make equal answers differ.
+// reply is the vendor's envelope without time_elapsed, which clients do not need and which would
+// make equal answers differ.
 type reply struct {
 	Code int `json:"code"`
-	// Data is null with every code but 10000: clients exist that take a task's
-	// status for a success although the code says otherwise.
+	// Data is null unless the code is 10000. Some clients treat a task's status as success whatever
+	// the code.
 	Data      any    `json:"data"`
 	Message   string `json:"message"`
 	RequestID string `json:"request_id"`
 	Status    int    `json:"status"`
-	// TaskID is set where a task failed. The vendor's callbacks have it there too,
-	// and it tells the failure of a task from a failed query.
+	// TaskID is set if a task failed, as in the vendor's callbacks. It distinguishes a failed task
+	// from a failed query.
 	TaskID string `json:"task_id,omitempty"`
 }
 
@@ -49,8 +49,8 @@ type replyTask struct {
 	VideoURL string   `json:"video_url"`
 }
 
-// Task answers a submission with the task's id, and a query with its state. A
-// task that failed or was cancelled is an HTTP 400, as the vendor has it.
+// Task answers a create with the task's ID, and a query with its state. As with the vendor, a
+// failed or cancelled task is an HTTP 400.
 func (surface) Task(c upstream.Call, t *genbusv1.VideoTask, requestID string) (int, []byte) {
 	if c.Op == upstream.CreateTask {
 		return fine(replyCreated{TaskID: t.GetId()}, requestID)
@@ -86,8 +86,8 @@ func failed(t *genbusv1.VideoTask, requestID string) (int, []byte) {
 	return http.StatusBadRequest, encode(reply{Code: code, Message: message, RequestID: requestID, Status: code, TaskID: t.GetId()})
 }
 
-// failureCode gives the vendor's own code, where the upstream gave one. Codes of
-// limits would make a client ask again for ever.
+// failureCode returns the vendor's own code if the upstream sent one. Codes of limits are replaced,
+// because they would make clients ask forever.
 func failureCode(upstreamCode string) int {
 	code, err := strconv.ParseUint(upstreamCode, 10, 32)
 	if err != nil || len(upstreamCode) != 5 || code <= replyOK || aboutTheCall[upstreamCode] {
@@ -96,11 +96,10 @@ func failureCode(upstreamCode string) int {
 	return int(code)
 }
 
-// refusal is how an error of genbus looks to the vendor's clients.
+// refusal is the status and code for an error of genbus.
 type refusal struct{ status, code int }
 
-// refusals has a row for every error that a create or a query can meet; the
-// others are internal errors.
+// refusals covers every error of a create or query. Other errors are internal.
 var refusals = map[errcode.Code]refusal{
 	errcode.InvalidRequest:       {http.StatusBadRequest, replyInvalid},
 	errcode.InvalidJSON:          {http.StatusBadRequest, replyInvalid},
@@ -127,8 +126,8 @@ var refusals = map[errcode.Code]refusal{
 	errcode.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
 }
 
-// Refuse answers an error. An unknown task is no error to the vendor but a state,
-// and a refused key or signature has the envelope of the vendor's API gateway.
+// Refuse answers an error. As with the vendor, an unknown task is a state, and a refused key or
+// signature gets the envelope of the vendor's API gateway.
 func (surface) Refuse(f *errcode.Error, requestID string) (int, []byte) {
 	if f.Code == errcode.TaskNotFound {
 		return fine(replyTask{Status: "not_found"}, requestID)
@@ -173,8 +172,7 @@ func fine(data any, requestID string) (int, []byte) {
 	return http.StatusOK, encode(reply{Code: replyOK, Data: data, Message: "Success", RequestID: requestID, Status: replyOK})
 }
 
-// encode writes an answer. What is not UTF-8 is replaced, so nothing in it can
-// fail.
+// encode writes an answer. Invalid UTF-8 is replaced, so encoding cannot fail.
 func encode(v any) []byte {
 	out, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.FormatNilSliceAsNull(true))
 	if err != nil {

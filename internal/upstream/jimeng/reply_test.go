@@ -33,7 +33,7 @@ type vendorAnswer struct {
 	TaskID      string `json:"task_id"`
 }
 
-// vendorGateway is the other envelope, as the vendor's SDK declares it.
+// vendorGateway is the API gateway's envelope as the vendor's SDK declares it.
 type vendorGateway struct {
 	ResponseMetadata struct {
 		RequestId, Action, Version, Service, Region string //nolint:revive // the vendor's spelling
@@ -171,7 +171,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestClientOfSurface has our own client call the surface, signed, over HTTP.
+// TestClientOfSurface runs the signing client against the surface over HTTP.
 func TestClientOfSurface(t *testing.T) {
 	t.Parallel()
 	tasks := map[string]*genbusv1.VideoTask{
@@ -215,7 +215,7 @@ func TestClientOfSurface(t *testing.T) {
 	}
 }
 
-// serveTasks serves the surface the way internal/api/httpapi does, over fixed tasks.
+// serveTasks serves the surface over fixed tasks, the way internal/api/httpapi does.
 func serveTasks(tasks map[string]*genbusv1.VideoTask) http.HandlerFunc {
 	s := surface{}
 	answer := func(r *http.Request, raw []byte) (int, []byte) {

@@ -8,8 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// signer signs requests with a key pair. It holds no state of its own: each
-// request gets a fresh date.
+// signer signs requests with a key pair, each with a fresh date.
 type signer struct {
 	accessKey string
 	secretKey upstream.Secret
@@ -18,14 +17,14 @@ type signer struct {
 
 var _ upstream.Authorizer = (*signer)(nil)
 
-// NewSigner gives the vendor's signature for region cn-north-1 and service cv.
+// NewSigner returns an Authorizer with the vendor's signature for region cn-north-1 and service cv.
 // Both keys are used verbatim.
 func NewSigner(accessKey, secretKey string) upstream.Authorizer {
 	return &signer{accessKey: accessKey, secretKey: upstream.Secret(secretKey), now: time.Now}
 }
 
-// Authorize sets X-Date, X-Content-Sha256 and Authorization. The host, the body
-// and the content type are signed too.
+// Authorize sets X-Date, X-Content-Sha256 and Authorization. The signature also covers the host,
+// the body and the content type.
 func (s *signer) Authorize(req *http.Request, body []byte) error {
 	now, bodyHash := s.now().UTC(), hash(body)
 	date := now.Format(timeLayout)
@@ -46,5 +45,5 @@ func (s *signer) Authorize(req *http.Request, body []byte) error {
 	return nil
 }
 
-// Secrets gives the secret key; the access key is no secret.
+// Secrets returns the secret key. The access key is public.
 func (s *signer) Secrets() []string { return []string{string(s.secretKey)} }

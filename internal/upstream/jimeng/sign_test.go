@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// The vector: a submission signed at midnight of 1 January 2026.
+// The test vector: a create signed at midnight on 1 January 2026.
 const (
 	vectorBody = `{"req_key":"jimeng_t2v_v30","prompt":"a cat"}`
 	vectorHash = "e5921bc3b29fc4b25389a57a52026199b865552fdbed8e60519998ed3f67b302" // of the canonical request
@@ -24,7 +24,6 @@ func signerAt(at time.Time) *signer {
 	return s
 }
 
-// signed gives a request as a client of the vendor makes it.
 func signed(t testing.TB, target, body string, at time.Time) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
@@ -40,7 +39,7 @@ func signed(t testing.TB, target, body string, at time.Time) *http.Request {
 
 func TestVector(t *testing.T) {
 	t.Parallel()
-	// Local time: what is signed is UTC whatever the clock's zone.
+	// Local time, to show that the date is always UTC.
 	at := testNow.In(time.FixedZone("CST", 8*3600))
 	req := signed(t, "https://visual.volcengineapi.com"+submitPath, vectorBody, at)
 	canonical, err := canonicalRequest(req, []string{"content-type", "host", "x-content-sha256", "x-date"}, hash([]byte(vectorBody)))
@@ -93,8 +92,8 @@ func TestCanonicalRequest(t *testing.T) {
 	}
 }
 
-// TestSignedOverTheWire has a server verify what the client really sends, below a
-// prefix and on a port.
+// TestSignedOverTheWire checks that a server can verify a signed request with a path prefix and a
+// port.
 func TestSignedOverTheWire(t *testing.T) {
 	t.Parallel()
 	client := serve(t, upstream.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +116,7 @@ func TestSignedOverTheWire(t *testing.T) {
 	}
 }
 
-// TestSignWithoutBody signs a request that has neither a body nor a content type.
+// TestSignWithoutBody checks the signature of a request without a body and content type.
 func TestSignWithoutBody(t *testing.T) {
 	t.Parallel()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://h.example.com/v1/models", nil)

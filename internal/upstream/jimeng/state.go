@@ -12,24 +12,23 @@ import (
 // urlLifetime is how long the vendor serves a result.
 const urlLifetime = time.Hour
 
-// failures are the codes with which a query reports that its task failed, and
-// whether the same request would fail again. The others are about the query.
+// failures maps the codes of a query that report a failed task to whether the same request would
+// fail again. Other codes are about the query.
 var failures = map[string]bool{
 	// The input.
 	"50411": true, "50412": true, "50413": true, "50513": true, "50514": true, "50518": true,
-	// Texts of the output, and the review itself: the vendor says not to try again.
+	// Output texts, and the review itself: the vendor says not to retry.
 	"50512": true, "50520": true, "50521": true, "50522": true,
 	// This output; another may pass.
 	"50511": false, "50516": false, "50517": false, "50519": false,
 }
 
-// aboutTheCall are codes that never say anything about a task, with anything else
-// in the answer: limits and missing rights.
+// aboutTheCall lists codes that never concern a task, whatever else the answer contains: limits and
+// missing permissions.
 var aboutTheCall = map[string]bool{"50429": true, "50430": true, "50400": true}
 
-// state gives what the answer to a query says about the task. It is false when
-// that is nothing. The code is judged first: with another code than 10000 the
-// vendor's data is null or holds less than usual.
+// state returns the task's state from the answer to a query, or false if it has none. The code is
+// checked first, because with codes other than 10000 the vendor's data is null or incomplete.
 func (c *client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
 	fine := resp.StatusCode/100 == 2
 	var state upstream.VideoState
@@ -50,9 +49,9 @@ func (c *client) state(a *answer, resp *http.Response, id string) (upstream.Vide
 	return state, true
 }
 
-// failed reports whether an answer with another code than 10000 is about the
-// task: its code says so, or its data has the task as done, or it is an HTTP 400
-// that names the task. The vendor's codes are numbers; a word is a gateway's.
+// failed reports whether an answer with a code other than 10000 reports a failed task: by its code,
+// by data that says done, or by an HTTP 400 that names the task. Only the vendor's codes are
+// numbers; words come from gateways.
 func (a *answer) failed(status int, id string) bool {
 	code := upstream.Meaningful(string(a.Code))
 	if _, err := strconv.ParseUint(code, 10, 32); err != nil || aboutTheCall[code] {
@@ -72,9 +71,8 @@ func (a *answer) failure() upstream.VideoState {
 	})
 }
 
-// progress reads the vendor's word. not_found also means a task that has
-// just been created, so it means "still running": the task's own deadline ends
-// it. expired is a failure, but another submission may succeed.
+// progress reads the vendor's status word. not_found may also mean a new task, so the task counts
+// as running until its deadline. expired is a failure, but a new submission may succeed.
 func (c *client) progress(a *answer) upstream.VideoState {
 	word := a.Data.Value.Status.Word
 	if upstream.NormaliseStatus(word) == "not_found" {
@@ -97,7 +95,7 @@ func running(p upstream.Progression, word string) upstream.VideoState {
 	return upstream.VideoState{Progression: p, Unknown: upstream.NoSuchTask(word), Status: upstream.CutWord(word), Progress: -1}
 }
 
-// completed takes the first text that is a result URL.
+// completed uses the first candidate that is a result URL.
 func (c *client) completed(word string, candidates ...string) upstream.VideoState {
 	for _, u := range candidates {
 		if upstream.IsResultURL(u) {
@@ -109,7 +107,7 @@ func (c *client) completed(word string, candidates ...string) upstream.VideoStat
 	return failedState(word, &upstream.Error{Message: "the upstream reported done without a video"})
 }
 
-// failedState fills in what is common to all failures that a query reports.
+// failedState fills in the fields common to all failures reported by a query.
 func failedState(word string, e *upstream.Error) upstream.VideoState {
 	e.Op, e.Said, e.Written = upstream.OpPoll, true, true
 	e.Message = upstream.CutMessage(e.Message)

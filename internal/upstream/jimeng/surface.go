@@ -15,18 +15,17 @@ type surface struct{}
 
 var _ upstream.Surface = surface{}
 
-// Patterns is one path: the query says what is asked for.
+// Patterns returns a single path, because the query selects the operation.
 func (surface) Patterns() []string { return []string{"POST /{$}"} }
 
-// queryRules are the members of a query's body. req_key is asked for because the
-// vendor does, although the id alone names the task here.
+// queryRules applies to the body of a query. req_key is required as by the vendor, although genbus
+// needs only the ID.
 var queryRules = []body.Rule{
 	{Name: "req_key", Required: true, Wrong: body.IsModel},
 	{Name: "task_id", Required: true, Wrong: body.IsText},
 }
 
-// Read says what a request asks for, by Action. The body of a create is judged
-// later, by Bodies.
+// Read returns the operation selected by Action. Bodies checks the body of a create later.
 func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -43,7 +42,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	return readQuery(raw)
 }
 
-// oneOf reads a parameter that must be there once, with one of the values.
+// oneOf reads a parameter that must appear once with an accepted value.
 func oneOf(query url.Values, name string, accepted ...string) (string, []errcode.Violation) {
 	values := query[name]
 	wrong := "is missing"

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 	for _, c := range []struct {
 		query, body string
 		want        upstream.Call
-		wrong       string // fields, or the code of another fault
+		wrong       string // fields, or the code of another error
 	}{
 		{"Action=CVSync2AsyncSubmitTask" + v, `{"a": 1}`, upstream.Call{Op: upstream.CreateTask, Body: body.Parse([]byte(`{"a": 1}`))}, ""},
 		{"Action=CVSync2AsyncSubmitTask" + v, `no JSON: judged later`, upstream.Call{Op: upstream.CreateTask, Body: body.Parse([]byte(`no JSON: judged later`))}, ""},
@@ -61,7 +61,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// what gives the fields of an invalid request, or the code of another errcode.
+// what returns the fields of an invalid request, or the code of another error.
 func what(f *errcode.Error) string {
 	if f.Code != errcode.InvalidRequest {
 		return string(f.Code)
@@ -89,7 +89,7 @@ func TestReadNamesWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// TestReadOfTooMuch: a query that is more JSON than is taken is told so, as any body is.
+// TestReadOfTooMuch checks that a query that exceeds the limits of JSON is refused with the limit.
 func TestReadOfTooMuch(t *testing.T) {
 	t.Parallel()
 	for want, raw := range map[string]string{
@@ -103,7 +103,7 @@ func TestReadOfTooMuch(t *testing.T) {
 	}
 }
 
-// TestPatterns: only the segment itself is served, with its slash.
+// TestPatterns checks that only the segment with its slash is served.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -122,7 +122,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// FuzzRead: a call is whole or there is an error that is a errcode.
+// FuzzRead checks that Read returns either a complete call or an errcode.Error.
 func FuzzRead(f *testing.F) {
 	f.Add("Action=CVSync2AsyncSubmitTask&Version=2022-08-31", []byte(vectorBody))
 	f.Add("Action=CVSync2AsyncGetResult&Version=2022-08-31", []byte(queryBodyText))

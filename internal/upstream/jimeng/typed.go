@@ -12,7 +12,6 @@ import (
 
 const dataPrefix = "data:"
 
-// ratios are the aspect ratios that the vendor makes.
 var ratios = []struct {
 	name          string
 	width, height int64
@@ -20,10 +19,9 @@ var ratios = []struct {
 	{"16:9", 16, 9}, {"4:3", 4, 3}, {"1:1", 1, 1}, {"3:4", 3, 4}, {"9:16", 9, 16}, {"21:9", 21, 9},
 }
 
-// FromTyped writes the body of a typed request. What the protocol
-// cannot express is an error, never dropped: a paid video that is not the one
-// asked for is of no use. The members of metadata_json and extra_json are at
-// the top level.
+// FromTyped returns the body for a typed request. A field that the protocol cannot express is an
+// error and never dropped, because a paid video that differs from the request is useless. The
+// members of metadata_json and extra_json go to the top level.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	if v == nil {
 		return body.Document{}, body.Errorf("video", "is missing")
@@ -46,8 +44,8 @@ func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	return o.Document()
 }
 
-// setImage tells a URL from Base64, which the vendor takes under another name
-// and without the prefix of a data URL.
+// setImage sets a URL or Base64. The vendor has separate members for them, and takes Base64 without
+// a data URL's prefix.
 func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if v.Image == nil {
 		return nil
@@ -85,7 +83,7 @@ func notBase64(r rune) bool {
 }
 
 func list(text string) []byte {
-	quoted, _ := jsontext.AppendQuote([]byte{'['}, text) // the only error is about UTF-8, which is replaced
+	quoted, _ := jsontext.AppendQuote([]byte{'['}, text) // the only possible error is invalid UTF-8, which is replaced
 	return append(quoted, ']')
 }
 

@@ -95,8 +95,7 @@ func TestFromTypedRefuses(t *testing.T) {
 	}
 }
 
-// TestFromTypedPassesCheck: what is written from a whole typed request is what
-// the check wants.
+// TestFromTypedPassesCheck checks that the body of a complete typed request passes Check.
 func TestFromTypedPassesCheck(t *testing.T) {
 	t.Parallel()
 	d, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{Model: "k", Prompt: "p", Duration: p(3600.0), Image: p("AAAA"), Width: p[int32](4), Height: p[int32](3)})

@@ -11,10 +11,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxSkew is how far a request's date may be from now, either way.
+// maxSkew is the tolerated difference between a request's date and now.
 const maxSkew = 15 * time.Minute
 
-// What is wrong with a signature. None of them tells what would be right.
+// Errors of a signature. None reveals the correct signature.
 var (
 	errMalformed = errors.New("the Authorization header is not \"HMAC-SHA256 Credential=<access key>/<date>/<region>/<service>/request, " +
 		"SignedHeaders=<names>, Signature=<hex>\"")
@@ -26,7 +26,6 @@ var (
 		"that were signed are the ones that were called")
 )
 
-// authorization is a parsed Authorization header.
 type authorization struct {
 	accessKey string
 	scope     scope
@@ -34,9 +33,8 @@ type authorization struct {
 	signature string
 }
 
-// parseAuthorization reads "HMAC-SHA256 Credential=..., SignedHeaders=...,
-// Signature=...", each part once and in any order. What could be read is in
-// the result, also when there is an error.
+// parseAuthorization reads "HMAC-SHA256 Credential=..., SignedHeaders=..., Signature=...", each
+// part once and in any order. After an error the result holds the parts read so far.
 func parseAuthorization(header string) (authorization, error) {
 	var a authorization
 	rest, ok := strings.CutPrefix(header, algorithm+" ")
@@ -67,9 +65,9 @@ func parseAuthorization(header string) (authorization, error) {
 	return a, nil
 }
 
-// distinct reports whether all names are there once and in lower case.
+// distinct reports whether the names are lower case and unique.
 func distinct(names []string) bool {
-	seen := make(map[string]bool, len(names)) // callers without a key choose how many there are
+	seen := make(map[string]bool, len(names)) // a map, because unauthenticated callers choose the number of names
 	for _, name := range names {
 		if name == "" || name != strings.ToLower(name) || seen[name] {
 			return false
@@ -79,8 +77,8 @@ func distinct(names []string) bool {
 	return true
 }
 
-// Signature reads the vendor's signature. A request that has one which cannot be
-// read has a signature all the same, and it never verifies.
+// Signature reads the vendor's signature. An unreadable one still counts as a signature, but never
+// verifies.
 func (surface) Signature(r *http.Request, raw []byte) (upstream.Signature, bool) {
 	header := r.Header.Get("Authorization")
 	if !strings.HasPrefix(header, algorithm) {
@@ -99,8 +97,8 @@ func (surface) Signature(r *http.Request, raw []byte) (upstream.Signature, bool)
 	}, true
 }
 
-// verify signs the received request once more and compares. Any region and
-// service will do, because the surface is none of the vendor's.
+// verify recomputes the signature of the received request and compares. It accepts any region and
+// service, because the surface is not the vendor's.
 func (a authorization) verify(r *http.Request, raw []byte, secret string, now time.Time) error {
 	date := headerValue(r, headerDate)
 	at, err := time.Parse(timeLayout, date)

@@ -17,7 +17,7 @@ func TestVerify(t *testing.T) {
 		raw    string
 		secret string
 		now    time.Time
-		want   error // nil: any error, with any true
+		want   error // nil expects success, or any error if any is set
 		any    bool
 	}{
 		"good":                {},
@@ -88,14 +88,14 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// TestVerifyOtherScope: a client may sign for any region and service, and with
-// fewer headers.
+// TestVerifyOtherScope checks that a client may sign for any region and service, and with fewer
+// headers.
 func TestVerifyOtherScope(t *testing.T) {
 	t.Parallel()
 	r := signed(t, vectorURL, vectorBody, testNow)
 	r.Header.Del(headerHash)
 	sc := scope{day: "20260101", region: "anywhere", service: "genbus"}
-	names := []string{"x-date", "host"} // in the client's own order
+	names := []string{"x-date", "host"} // in the client's order
 	canonical, err := canonicalRequest(r, names, hash([]byte(vectorBody)))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestVerifyOtherScope(t *testing.T) {
 	if err := sig.Verify("SECRET", testNow); err != nil {
 		t.Error(err)
 	}
-	// The body is part of the signature although its hash is no header.
+	// The signature covers the body even without X-Content-Sha256.
 	sig, _ = surface{}.Signature(r, []byte("{}"))
 	if err := sig.Verify("SECRET", testNow); !errors.Is(err, errMismatch) {
 		t.Errorf("error = %v, want a mismatch", err)
@@ -157,8 +157,8 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// FuzzSignature: no header, date, query or host makes it panic, and nothing but
-// the signature of the very request verifies.
+// FuzzSignature checks that no header, date, query or host makes Verify panic, and that nothing
+// verifies without a signature.
 func FuzzSignature(f *testing.F) {
 	good := signed(f, vectorURL, vectorBody, testNow)
 	f.Add(good.Header.Get("Authorization"), "20260101T000000Z", good.URL.RawQuery, good.Host, vectorBody)

@@ -9,23 +9,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// answer is a 2xx answer to a create or a poll in any of the forms.
+// answer is a 2xx answer to a create or poll, in any form.
 type answer struct {
 	Code      code                  `json:"code"`
 	RequestID lax.Text              `json:"request_id"`
-	relayed                         // where the answer is a bare task
+	relayed                         // if the answer is a bare task
 	Data      lax.Object[enveloped] `json:"data"`
 }
 
-// enveloped is the task in an envelope: the vendor's, or a gateway's around the
-// vendor's answer.
+// enveloped is the task in an envelope: the vendor's, or a gateway's around the vendor's answer.
 type enveloped struct {
 	relayed
 	Data lax.Object[vendorAnswer] `json:"data"`
 }
 
-// vendorAnswer is the vendor's answer as a gateway keeps it: whole, or only the
-// task in it.
+// vendorAnswer is the vendor's answer inside a gateway's: the whole answer, or only its task.
 type vendorAnswer struct {
 	Code      code     `json:"code"`
 	Message   lax.Text `json:"message"`
@@ -34,7 +32,7 @@ type vendorAnswer struct {
 	Data lax.Object[task] `json:"data"`
 }
 
-// task is a task in the vendor's words.
+// task is a task in the vendor's format.
 type task struct {
 	TaskID     lax.Word               `json:"task_id"`
 	TaskStatus lax.Status             `json:"task_status"`
@@ -54,16 +52,16 @@ type taskResult struct {
 	Videos lax.List[lax.Object[clip]] `json:"videos"`
 }
 
-// clip is one video. Its id and watermark_url are of no use to genbus.
+// clip is one video, without its id and watermark_url, which genbus does not need.
 type clip struct {
 	URL      lax.Text   `json:"url"`
 	Duration lax.Number `json:"duration"`
 }
 
-// relayed is a task in a gateway's words; the vendor's own are read too.
+// relayed is a task in a gateway's format, which may include the vendor's fields.
 type relayed struct {
 	task
-	ID         lax.Text            `json:"id"` // an integer is the gateway's database key
+	ID         lax.Text            `json:"id"` // lax.Text, because an integer is the gateway's database key
 	Status     lax.Status          `json:"status"`
 	Progress   lax.Percent         `json:"progress"`
 	FailReason lax.Text            `json:"fail_reason"`
@@ -80,8 +78,8 @@ type problem struct {
 	Message lax.Text `json:"message"`
 }
 
-// deduction is what a task has cost in units, as JSON text: a string as the
-// vendor documents it, or a number; nil when not told.
+// deduction is the price of a task in units, as JSON text: a string as the vendor documents it, or
+// a number. It is nil if unknown.
 type deduction jsontext.Value
 
 func (d *deduction) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -91,29 +89,28 @@ func (d *deduction) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	v, err := dec.ReadValue()
 	if v.Kind() == '"' {
-		v, _ = jsontext.AppendQuote(nil, body.Text(v)) // replaces what is not UTF-8
+		v, _ = jsontext.AppendQuote(nil, body.Text(v)) // replaces invalid UTF-8
 	}
 	*d = deduction(v.Clone())
 	return err
 }
 
-// form is the form of an answer, which its code tells.
+// form is the form of an answer, which its code determines.
 type form int
 
 const (
-	// refusal: any code that is none of those below.
+	// refusal has any other code.
 	refusal form = iota
-	// vendorForm: the integer 0.
+	// vendorForm has the integer 0.
 	vendorForm
-	// gatewayForm: the string "success".
+	// gatewayForm has the string "success".
 	gatewayForm
-	// bareForm: no code.
+	// bareForm has no code.
 	bareForm
 )
 
-// code is an answer's code.
 type code struct {
-	word string // as a string has it, or an integer as written
+	word string // a string's value, or an integer as written
 	kind jsontext.Kind
 }
 
@@ -140,7 +137,7 @@ func (c code) form() form {
 	}
 }
 
-// taskID gives the id under which the task is polled, or "".
+// taskID returns the ID for polling the task, or "".
 func (a *answer) taskID() string {
 	t := &a.relayed
 	if a.Code.form() != bareForm {

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// FuzzAnswer checks what must hold for every answer, however odd: a terminal
-// state comes from a status word alone, and only it carries results or an error.
+// FuzzAnswer checks for any answer that only a status word makes a state terminal, and that only a
+// terminal state has results or an error.
 func FuzzAnswer(f *testing.F) {
 	for _, c := range upstreamtest.Corpus(f) {
 		f.Add([]byte(c.Body))
@@ -39,8 +39,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// said is what a state's word means here: a success without a video is a
-// failure.
+// said returns the progression that a state should have. A success without a video is a failure.
 func said(s upstream.VideoState) upstream.Progression {
 	p := upstream.ProgressionOf(s.Status)
 	if p == upstream.Completed && s.Err != nil {

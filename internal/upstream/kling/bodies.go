@@ -17,23 +17,20 @@ const (
 	deductionMember = "final_unit_deduction"
 )
 
-// maxExternalID bounds an external_task_id, in bytes: it becomes part of an
-// idempotency key.
+// maxExternalID bounds the bytes of an external_task_id, which becomes part of an idempotency key.
 const maxExternalID = 128
 
-// The lengths that any of the vendor's models makes, in seconds.
+// The range of video lengths over all of the vendor's models, in seconds.
 const minSeconds, maxSeconds = 3, 15
 
-// bodies are the create bodies of both paths.
 type bodies struct{}
 
-// ModelMember is model_name; the vendor ignores a member "model".
+// ModelMember returns model_name. The vendor ignores a member "model".
 func (bodies) ModelMember() string { return modelMember }
 
-// modelRule asks for the model, though the vendor has a default: routing needs it.
+// modelRule requires the model, for routing, although the vendor has a default.
 var modelRule = body.Rule{Name: modelMember, Required: true, Wrong: body.IsModel}
 
-// optionalRules are the same for both paths.
 var optionalRules = []body.Rule{
 	{Name: "image", Wrong: isImage},
 	{Name: "image_tail", Wrong: isImage},
@@ -47,12 +44,12 @@ var optionalRules = []body.Rule{
 
 var (
 	wordyRules = append([]body.Rule{modelRule, {Name: "prompt", Required: true, Wrong: body.IsText}}, optionalRules...)
-	// mutedRules are for what an image or a list of shots may describe alone.
+	// mutedRules applies if an image or a list of shots makes the prompt optional.
 	mutedRules = append([]body.Rule{modelRule, {Name: "prompt", Wrong: body.IsString}}, optionalRules...)
 )
 
-// Check judges the members whose form the vendor fixes; the others depend on the
-// model and are left to the vendor.
+// Check checks the members whose format the vendor fixes. Others depend on the model and are left
+// to the vendor.
 func (bodies) Check(d body.Document) []body.Violation {
 	if kindOf(d) == imageToVideo || jsontext.Value(d.Member("multi_prompt")).Kind() == '[' {
 		return d.Check(mutedRules)
@@ -60,15 +57,14 @@ func (bodies) Check(d body.Document) []body.Violation {
 	return d.Check(wordyRules)
 }
 
-// Ticket says below which path the task is read.
+// Ticket returns the path segment below which the task is read.
 func (bodies) Ticket(d body.Document) string { return kindOf(d) }
 
 func (bodies) Asked(d body.Document) upstream.Asked {
 	return upstream.Asked{Size: d.Text("aspect_ratio"), Seconds: d.Number("duration")}
 }
 
-// isImage wants a URL or Base64 data. Only the beginning is looked at: an image
-// has megabytes.
+// isImage requires a URL or Base64. It examines only the beginning, because images have megabytes.
 func isImage(value []byte) string {
 	if wrong := body.IsString(value); wrong != "" {
 		return wrong

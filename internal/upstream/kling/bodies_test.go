@@ -108,7 +108,7 @@ func TestSetModel(t *testing.T) {
 	}
 }
 
-// withModel maps the model of a body, as holders do.
+// withModel replaces the model in a body, as a holder does.
 func withModel(raw, model string) body.Document {
 	return body.Parse([]byte(raw)).WithText(bodies{}.ModelMember(), model)
 }
@@ -127,8 +127,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// FuzzBodies checks that what Check passes can be edited for a gateway, and stays
-// what it was.
+// FuzzBodies checks that a body that passes Check still passes with another model and in a
+// gateway's form.
 func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","prompt":"p","duration":"5","metadata":{"a":1}}`))
 	f.Add([]byte(`{"model_name":"m","image":"x","metadata":"{\"a\":\"\ud800\"}"}`))
@@ -143,7 +143,7 @@ func FuzzBodies(f *testing.F) {
 		out, err := forGateway(d)
 		if err != nil {
 			if strings.Contains(err.Error(), "deep") {
-				return // one level was added
+				return // a level was added
 			}
 			t.Fatalf("forGateway(%q): %v", raw, err)
 		}

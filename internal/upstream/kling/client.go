@@ -1,11 +1,10 @@
-// Package kling is vendor A's own video protocol, /v1/videos/text2video and
-// /v1/videos/image2video, on both sides: the client of the vendor, or of a
-// gateway before it, and the surface that serves the vendor's own clients. It is
-// not a poller and it keeps no tasks.
+// Package kling implements the video protocol of Kling (vendor A), /v1/videos/text2video and
+// /v1/videos/image2video: the client for the vendor or a gateway, and the surface for the vendor's
+// own clients. The client makes one call at a time; polling is up to the caller.
 //
-// The vendor answers {"code":0,"data":{task}} with code as an integer. A gateway
-// answers a create with a bare task of its own and a poll with {"code":"success",
-// "data":{task}}, code as a string, in which "data" is the vendor's whole answer.
+// The vendor answers {"code":0,"data":{task}}, with an integer code. A gateway answers a create
+// with a bare task in its own format, and a poll with {"code":"success","data":{task}}, a string
+// code, where the task's "data" holds the vendor's whole answer.
 package kling
 
 import (
@@ -19,12 +18,11 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// client speaks the protocol with one key of one upstream. It is safe for
-// concurrent use.
+// client speaks the protocol with one upstream key. It is safe for concurrent use.
 type client struct {
 	ep      *upstream.Endpoint
 	gateway bool
-	// signer is nil where the key is a bearer key.
+	// signer is nil for a bearer key.
 	signer *signer
 }
 
@@ -33,9 +31,8 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, gateway: opts.Gateway, signer: s}
 }
 
-// Create submits once, with the job's id as Idempotency-Key. There is one
-// exception: when the vendor refuses a token as stale it has looked at nothing
-// else, and so the same request goes out once more with a new token.
+// Create submits once, with the job's ID as Idempotency-Key. Exception: if the vendor refuses a
+// token as stale, it has not looked at the request, so Create sends it once more with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	kind := kindOf(create.Body)
 	sent := withOwnTaskID(create)
@@ -54,7 +51,7 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	return passedOn(sub, create.Resubmission)
 }
 
-// kindOf tells what a create body asks for, and so its path.
+// kindOf returns the kind of video that a create body asks for, which is also its path segment.
 func kindOf(d body.Document) string {
 	if d.Text("image") != "" || d.Text("image_tail") != "" {
 		return imageToVideo
@@ -62,8 +59,7 @@ func kindOf(d body.Document) string {
 	return textToVideo
 }
 
-// forget drops the token when the vendor says that it is stale, and reports
-// whether it did.
+// forget drops the token if the vendor reported it as stale, and reports whether it did.
 func (c *client) forget(e *upstream.Error) bool {
 	if c.signer == nil || !staleToken(e) {
 		return false
@@ -72,7 +68,6 @@ func (c *client) forget(e *upstream.Error) bool {
 	return true
 }
 
-// accepted reads a 2xx answer to a create.
 func (c *client) accepted(kind string) func(*http.Response, []byte) (upstream.Submission, *upstream.Error) {
 	return func(resp *http.Response, answered []byte) (upstream.Submission, *upstream.Error) {
 		a, err := lax.Decode[answer](answered)
@@ -88,10 +83,9 @@ func (c *client) accepted(kind string) func(*http.Response, []byte) (upstream.Su
 	}
 }
 
-// refused describes a 2xx answer whose code is that of an error.
 func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstream.Error {
 	e, _ := c.ep.ResponseError(upstream.OpCreate, resp, answered)
-	// Who refuses and names a task says two things, and neither can be relied on.
+	// An answer that refuses and also names a task is contradictory and proves nothing.
 	e.Said = e.Said && a.Data.Value.TaskID == ""
 	return e
 }
@@ -99,12 +93,11 @@ func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstr
 // Poll reads the state of a task, below the path that created it.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
-	// The next poll has a new token then; this one is not worth a second call.
+	// The next poll will use a new token, so repeating this one is not worth it.
 	c.forget(upstream.AsError(upstream.OpPoll, err))
 	return state, err
 }
 
-// taskPath is where a task is read.
 func taskPath(ref upstream.TaskRef) string {
 	kind := textToVideo
 	if ref.Ticket == imageToVideo {
@@ -113,7 +106,6 @@ func taskPath(ref upstream.TaskRef) string {
 	return videosPath + kind + "/" + url.PathEscape(ref.ID)
 }
 
-// stateOf turns a 2xx answer to a poll into a state.
 func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, error) {
 	a, err := lax.Decode[answer](answered)
 	if err != nil {
@@ -123,9 +115,9 @@ func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, e
 	return state, ok, nil
 }
 
-// withOwnTaskID gives the body with an ID of ours as external_task_id, and never with the client's,
-// which is the job's request id: the vendor wants it unique in its account, which several tenants
-// share. The vendor refuses a second create of one ID, and finds its task.
+// withOwnTaskID sets external_task_id to genbus's own ID. The client's value becomes the job's
+// request ID and is not sent: the vendor requires it to be unique in the account, which several
+// tenants share. The vendor refuses a second create with the same ID, and can find the task by it.
 func withOwnTaskID(create upstream.VideoCreate) body.Document {
 	return create.Body.WithText(externalMember, cmp.Or(create.OwnID, create.JobID))
 }

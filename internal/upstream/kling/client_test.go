@@ -19,10 +19,8 @@ import (
 
 const accepts = `{"code":0,"message":"SUCCEED","request_id":"r","data":{"task_id":"t","task_status":"submitted"}}`
 
-// seen is what of a request reached the server.
 type seen struct{ Method, URI, Auth, Body string }
 
-// record answers every request with the same text, and tells what came.
 func record(answer string) (http.HandlerFunc, <-chan seen) {
 	requests := make(chan seen, 8)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +107,7 @@ func TestGatewayBody(t *testing.T) {
 			t.Parallel()
 			handler, requests := record(`{"id":"task_1","status":"queued"}`)
 			client := newClient(endpoint(t, handler), upstream.Options{Gateway: true})
-			for range 2 { // equal in every submission
+			for range 2 { // the same for every submission
 				sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(c.body))})
 				if sub.Verdict != upstream.Accepted {
 					t.Fatalf("submission = %+v", sub)
@@ -131,8 +129,8 @@ func TestGatewayBody(t *testing.T) {
 	})
 }
 
-// signed gives a client that signs, and its signer. A fixed clock would give the
-// same token again; this one goes on by a second each time.
+// signed returns a client that signs, and its signer. The clock advances by a second per call,
+// because a fixed time would yield the same token again.
 func signed(t *testing.T, handler http.HandlerFunc) (*client, *signer) {
 	t.Helper()
 	var seconds atomic.Int64
@@ -143,8 +141,7 @@ func signed(t *testing.T, handler http.HandlerFunc) (*client, *signer) {
 	return newClient(ep, upstream.Options{}), s
 }
 
-// answerInTurn gives each request the next answer, and the last one to all after
-// it.
+// answerInTurn sends the answers in order and then repeats the last.
 func answerInTurn(answers ...upstreamtest.Case) (http.HandlerFunc, <-chan seen) {
 	requests := make(chan seen, 8)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -195,8 +192,7 @@ func TestStaleTokenIsRenewedOnce(t *testing.T) {
 	}
 }
 
-// TestStaleTokenWithABearerKey shows that nothing is sent twice where there is
-// nothing to renew.
+// TestStaleTokenWithABearerKey checks that nothing is sent twice if there is no token to renew.
 func TestStaleTokenWithABearerKey(t *testing.T) {
 	t.Parallel()
 	handler, requests := answerInTurn(upstreamtest.Case{Status: 401, Body: []byte(`{"code":1004,"message":"x"}`)})
@@ -262,8 +258,8 @@ func TestCreateWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestRequestID has the vendor's own id of the call in the answer, which has no
-// header for it.
+// TestRequestID checks that the vendor's request ID is read from the body, since the vendor sends
+// no header.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	handler, _ := record(`{"code":1303,"message":"parallel task over resource pack limit","request_id":"r-1"}`)

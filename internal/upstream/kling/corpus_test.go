@@ -26,14 +26,12 @@ func TestCorpus(t *testing.T) {
 	upstreamtest.CheckCorpus(t, subject)
 }
 
-// serve starts a real server and gives a client of it that has a bearer key.
 func serve(t testing.TB, handler http.HandlerFunc) *client {
 	t.Helper()
 	return newClient(endpoint(t, handler), upstream.Options{})
 }
 
-// endpoint starts a real server and gives an endpoint of it below a path, as
-// gateways have it.
+// endpoint starts a server and returns an endpoint below a path, as gateways have it.
 func endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	t.Helper()
 	ep := upstreamtest.Endpoint(t, handler)

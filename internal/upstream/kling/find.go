@@ -11,10 +11,10 @@ import (
 )
 
 // vendorClient is a client of the vendor itself, which finds tasks by external_task_id. A gateway
-// has tasks of its own, and knows no such ID.
+// does not know this ID.
 type vendorClient struct{ *client }
 
-// clientOf is what a client can do: one of a gateway finds no tasks.
+// clientOf returns a client that implements upstream.Finder unless it calls a gateway.
 func clientOf(c *client) upstream.VideoClient {
 	if c.gateway {
 		return c
@@ -22,7 +22,7 @@ func clientOf(c *client) upstream.VideoClient {
 	return vendorClient{c}
 }
 
-// Find asks for a task below the path that created it.
+// Find looks up a task below the path that created it.
 func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream.Found, error) {
 	resp, answered, err := c.ep.Call(ctx, upstream.OpFind, http.MethodGet, taskPath(own), nil, nil)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream
 		e, _ := c.ep.ResponseError(upstream.OpFind, resp, answered)
 		return nil, unlessNotFound(e)
 	case err == nil && a.Code.form() == vendorForm && isEmpty(body.Parse(answered).Member("data")):
-		return nil, nil //nolint:nilnil // the interface says what that means
+		return nil, nil //nolint:nilnil // nil without an error means not visible (see upstream.Finder)
 	case err != nil || a.Code.form() != vendorForm || a.taskID() == "" || len(a.taskID()) > upstream.MaxTaskID:
 		return nil, c.ep.Useless(upstream.OpFind, "the answer names no task", resp, answered, err)
 	}
@@ -46,13 +46,12 @@ func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream
 	return found, nil
 }
 
-// isEmpty reports whether an answer names no task at all, as an empty list does.
 func isEmpty(data []byte) bool {
 	return data == nil || string(data) == "null" || string(data) == "[]"
 }
 
-// unlessNotFound is the error, unless the vendor says that it sees no such task: by 1203, or by
-// the code of a wrong parameter, of which the message alone tells that.
+// unlessNotFound returns e unless the vendor says that it sees no such task: by code 1203, or by
+// 1201 (wrong parameter) with a message that says "not found".
 func unlessNotFound(e *upstream.Error) error {
 	if e.Said && (e.Code == "1203" || e.Code == "1201" && strings.Contains(strings.ToLower(e.Message), "not found")) {
 		return nil

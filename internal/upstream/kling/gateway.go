@@ -7,18 +7,17 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// forGateway gives the body as a gateway wants it: the model under "model" too,
-// and the vendor's parameters within metadata too, because the gateway drops
-// those that it does not know itself. What metadata says already wins; metadata
-// that is no object is replaced, as the gateway would not read it. The result is
-// the same for every submission of a body. Errors are *body.FieldError.
+// forGateway returns the body in a gateway's form: the model also as "model", and the vendor's
+// parameters also in metadata, because a gateway drops members that it does not know. Existing
+// members of metadata take precedence. Metadata that is not an object is replaced, because the
+// gateway would not read it. The result is the same for every submission of a body. Errors are
+// *body.FieldError.
 func forGateway(d body.Document) (body.Document, error) {
 	var metadata body.Object
 	if err := mergeMetadata(&metadata, d.Member("metadata")); err != nil {
 		return d, err
 	}
-	// The route has chosen the model, and genbus the task's own id: nothing within metadata may
-	// choose another.
+	// The route chose the model and genbus the task's own ID, so metadata must not choose others.
 	for _, name := range []string{modelMember, "model", externalMember} {
 		metadata.Drop(name)
 	}
@@ -34,7 +33,7 @@ func forGateway(d body.Document) (body.Document, error) {
 	return out, out.Err()
 }
 
-// gatewayReads reports whether a gateway takes the member where it is.
+// gatewayReads reports whether a gateway reads the member at the top level.
 func gatewayReads(name string) bool {
 	switch name {
 	case modelMember, "model", "prompt", "image", "metadata":
@@ -43,9 +42,8 @@ func gatewayReads(name string) bool {
 	return false
 }
 
-// mergeMetadata adds the members of an object to o, which is empty: also those of one
-// inside a string, as clients of gateways write it, which is checked here. Everything
-// else is left out.
+// mergeMetadata adds the members of an object to o, which is empty. The object may be inside a
+// string, as clients of gateways write it; then it is also checked. Other values are ignored.
 func mergeMetadata(o *body.Object, value jsontext.Value) error {
 	switch value.Kind() {
 	case '{':

@@ -15,21 +15,19 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// The times of a token, as the vendor's documentation has them.
+// Times of a token, from the vendor's documentation.
 const (
 	tokenLife    = 30 * time.Minute
-	tokenBackset = 5 * time.Second // for the vendor's clock being behind
-	tokenSpare   = 5 * time.Minute // a token with less left is renewed
+	tokenBackset = 5 * time.Second // in case the vendor's clock is slow
+	tokenSpare   = 5 * time.Minute // a token with less time left is renewed
 )
 
-// encoding is that of each part of a token.
 var encoding = base64.RawURLEncoding.Strict()
 
-// tokenHeader is the first part of every token that genbus makes; the vendor's
-// samples have its members in this order.
+// tokenHeader is the first part of every token, with members in the order of the vendor's samples.
 var tokenHeader = encoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
 
-// signer puts a token into requests, and keeps it until it is about to expire.
+// signer adds a token to requests and keeps it until shortly before it expires.
 type signer struct {
 	accessKey string
 	secretKey upstream.Secret
@@ -37,13 +35,13 @@ type signer struct {
 
 	mu    sync.Mutex
 	token upstream.Secret
-	// from and until are when token is fit for use.
+	// from and until bound the validity of token.
 	from, until time.Time
 }
 
-// NewJWT gives the vendor's way to sign: a bearer token (JWT, HS256) that names
-// the access key and is signed with the bytes of the secret key. A token is used
-// for 25 minutes. Requests fail when one of the keys is empty.
+// NewJWT returns an Authorizer that sends a bearer token (JWT, HS256) with the access key, signed
+// with the bytes of the secret key. A token is used for 25 minutes. Requests fail if a key is
+// empty.
 func NewJWT(accessKey, secretKey string) upstream.Authorizer {
 	return &signer{accessKey: accessKey, secretKey: upstream.Secret(secretKey), now: time.Now}
 }
@@ -57,18 +55,18 @@ func (s *signer) Authorize(req *http.Request, _ []byte) error {
 	return nil
 }
 
-// Secrets are the secret key and the token in use, which servers may echo.
+// Secrets returns the secret key and the current token, which servers may echo.
 func (s *signer) Secrets() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return []string{string(s.secretKey), string(s.token)}
 }
 
-// Format writes no key, whatever the verb.
+// Format prints no key, whatever the verb.
 func (s *signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "kling signer") }
 
-// current gives a token that is good for five minutes at least. A clock that was
-// set back makes a new one too, as the old one would not be valid yet.
+// current returns a token that is valid for at least five minutes. It also renews the token if the
+// clock was set back, because the old one would not be valid yet.
 func (s *signer) current() upstream.Secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,14 +78,14 @@ func (s *signer) current() upstream.Secret {
 	return s.token
 }
 
-// forget drops the token, so that the next request has a new one.
+// forget drops the token, so that the next request uses a new one.
 func (s *signer) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = ""
 }
 
-// newToken makes a token. The claims are in the order of the vendor's samples.
+// newToken returns a new token, with claims in the order of the vendor's samples.
 func newToken(accessKey, secretKey string, now time.Time) string {
 	var claims body.Object
 	claims.SetText("iss", accessKey)
@@ -97,9 +95,8 @@ func newToken(accessKey, secretKey string, now time.Time) string {
 	return signed + "." + encoding.EncodeToString(macOf(signed, secretKey))
 }
 
-// macOf gives the HS256 signature of the first two parts of a token.
 func macOf(signed, secretKey string) []byte {
 	mac := hmac.New(sha256.New, []byte(secretKey))
-	_, _ = io.WriteString(mac, signed) // a hash takes everything
+	_, _ = io.WriteString(mac, signed) // a hash never fails
 	return mac.Sum(nil)
 }

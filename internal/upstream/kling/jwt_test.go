@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The vector of the vendor's procedure.
+// The vendor's test vector.
 const (
 	vectorAccess = "test-access-key"
 	vectorSecret = "test-secret-key"
@@ -25,7 +25,6 @@ func TestTokenVector(t *testing.T) {
 	}
 }
 
-// signerAt gives a signer with a clock that the test sets.
 func signerAt(at *time.Time) *signer {
 	s := NewJWT(vectorAccess, vectorSecret).(*signer)
 	s.now = func() time.Time { return *at }

@@ -20,7 +20,7 @@ const (
 	server  = upstream.ScopeUpstream
 )
 
-// vendorCodes are the vendor's documented codes with their documented status.
+// vendorCodes lists the vendor's documented codes and statuses.
 var vendorCodes = []struct {
 	status  int
 	code    string
@@ -69,8 +69,7 @@ var otherOutcomes = []upstreamtest.Outcome{
 	upstreamtest.Answer("passed on: unlisted", 500, `{"code":"fail_to_fetch_task","message":"{\"code\":1999,\"message\":\"x\"}","data":null}`, who, who, server),
 }
 
-// outcomeCases are all of them; each of the vendor's codes also comes with
-// status 200.
+// outcomeCases returns all cases, with each vendor code also under status 200.
 func outcomeCases() []upstreamtest.Outcome {
 	cases := slices.Clone(otherOutcomes)
 	for _, v := range vendorCodes {

@@ -5,7 +5,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Protocol is the protocol's entry in the registry.
+// Protocol returns the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Info:       protocol.Kling,
@@ -21,8 +21,8 @@ func Protocol() upstream.Protocol {
 	}
 }
 
-// The two kinds of task. Each is the last segment of its create path, and the
-// ticket of its tasks: a task is read below the path that created it.
+// The two kinds of tasks. Each is the last segment of its create path and the ticket of its tasks,
+// because a task is read below the path that created it.
 const (
 	textToVideo  = "text2video"
 	imageToVideo = "image2video"

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// reply is the vendor's envelope, of tasks and of errors.
+// reply is the vendor's envelope for tasks and errors.
 type reply struct {
 	Code      int    `json:"code"`
 	Message   string `json:"message"`
@@ -25,7 +25,7 @@ type reply struct {
 	Data      any    `json:"data,omitzero"`
 }
 
-// replyTask is a task in the vendor's words. Times are in milliseconds.
+// replyTask is a task in the vendor's format. Times are in milliseconds.
 type replyTask struct {
 	TaskID     string      `json:"task_id"`
 	Status     string      `json:"task_status"`
@@ -48,16 +48,16 @@ type replyResult struct {
 type replyVideo struct {
 	ID  string `json:"id"`
 	URL string `json:"url"`
-	// Duration is in seconds, absent when unknown.
+	// Duration is in seconds, absent if unknown.
 	Duration string `json:"duration,omitzero"`
 }
 
-// Task answers with the task. The status is 200, whatever became of the task.
+// Task answers with the task. The status is 200 even for a failed task.
 func (surface) Task(_ upstream.Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte) {
 	return http.StatusOK, write(reply{Message: "SUCCEED", RequestID: requestID, Data: taskOf(t)})
 }
 
-// Tasks answers with all tasks of the page.
+// Tasks answers with the tasks of the page.
 func (surface) Tasks(_ upstream.Call, list []*genbusv1.VideoTask, requestID string) []byte {
 	data := make([]replyTask, 0, len(list))
 	for _, t := range list {
@@ -66,7 +66,7 @@ func (surface) Tasks(_ upstream.Call, list []*genbusv1.VideoTask, requestID stri
 	return write(reply{Message: "SUCCEED", RequestID: requestID, Data: data})
 }
 
-// Refuse answers with the vendor's code that is nearest to the error's.
+// Refuse answers with the vendor's code that is closest to the error.
 func (surface) Refuse(f *errcode.Error, requestID string) (status int, answer []byte) {
 	status, code := refusalOf(f.Code)
 	if e, ok := errors.AsType[*tokenError](f); ok {
@@ -75,7 +75,6 @@ func (surface) Refuse(f *errcode.Error, requestID string) (status int, answer []
 	return status, write(reply{Code: code, Message: f.Message, RequestID: requestID})
 }
 
-// refusalOf gives the HTTP status and the vendor's code for an error of genbus.
 func refusalOf(c errcode.Code) (status, code int) {
 	switch c {
 	case errcode.InvalidAPIKey:
@@ -95,7 +94,7 @@ func refusalOf(c errcode.Code) (status, code int) {
 	case errcode.StorageFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.IndexCatchingUp, errcode.DeadLettersFull, errcode.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
 	case errcode.AcceptanceUnknown:
-		// A create may have been accepted, as the vendor's clients know of every 5xx.
+		// The create may have been accepted. The vendor's clients expect this of any 5xx.
 		return http.StatusGatewayTimeout, 5002
 	default:
 		return http.StatusInternalServerError, 5000
@@ -106,7 +105,7 @@ func taskOf(t *genbusv1.VideoTask) replyTask {
 	status, text := statusOf(t)
 	external, found := strings.CutPrefix(t.GetRequestId(), externalPrefix)
 	if !found {
-		external = "" // a key of another kind
+		external = "" // another kind of request ID
 	}
 	return replyTask{
 		TaskID: t.GetId(), Status: status, StatusText: text, Info: replyInfo{external},
@@ -115,7 +114,7 @@ func taskOf(t *genbusv1.VideoTask) replyTask {
 	}
 }
 
-// statusOf gives the vendor's word for the status, and why a task failed.
+// statusOf returns the vendor's status word, and the reason if the task failed.
 func statusOf(t *genbusv1.VideoTask) (status, text string) {
 	switch t.GetStatus() {
 	case genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS:
@@ -143,7 +142,7 @@ func videosOf(t *genbusv1.VideoTask) []replyVideo {
 	return list
 }
 
-// deductionOf gives what the task has cost, where the upstream was the vendor.
+// deductionOf returns the price of the task if the upstream reported it.
 func deductionOf(t *genbusv1.VideoTask) string {
 	extra := body.Trusted(t.GetUsage().GetExtraJson())
 	return cmp.Or(extra.Text(deductionMember), extra.Number(deductionMember))
@@ -151,9 +150,9 @@ func deductionOf(t *genbusv1.VideoTask) string {
 
 func millis(t *timestamppb.Timestamp) int64 { return t.AsTime().UnixMilli() }
 
-// write gives the reply as JSON. What is not UTF-8 is replaced.
+// write encodes the reply as JSON. Invalid UTF-8 is replaced.
 func write(r reply) []byte {
-	// Nothing in a reply but text can be wrong, and wrong text is replaced.
+	// Only text can be invalid, and it is replaced.
 	answer, _ := json.Marshal(r, lax.Options)
 	return answer
 }

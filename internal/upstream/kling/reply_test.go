@@ -117,8 +117,7 @@ func decodeReply[T any](t *testing.T, answer []byte) vendorReply[T] {
 	return r
 }
 
-// TestTaskReplyText fixes what decoding hides: empty objects, and what is left
-// out.
+// TestTaskReplyText checks what decoding hides: empty objects and omitted members.
 func TestTaskReplyText(t *testing.T) {
 	t.Parallel()
 	task := aTask(genbusv1.JobStatus_JOB_STATUS_QUEUED)
@@ -190,7 +189,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestRefuseTokens has the vendor's own codes for what is wrong with a token.
+// TestRefuseTokens checks that each fault of a token gets the vendor's code.
 func TestRefuseTokens(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{errBadSignature: 1002, errTokenForever: 1002, errTokenEarly: 1003, errTokenExpired: 1004} {
@@ -201,7 +200,7 @@ func TestRefuseTokens(t *testing.T) {
 	}
 }
 
-// TestServesItsOwnClient has the client read what the surface answers.
+// TestServesItsOwnClient checks that the client can read the surface's answers.
 func TestServesItsOwnClient(t *testing.T) {
 	t.Parallel()
 	completed := aTask(genbusv1.JobStatus_JOB_STATUS_COMPLETED)

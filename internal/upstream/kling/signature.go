@@ -11,14 +11,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Limits on the tokens that genbus takes.
+// Limits on tokens from clients.
 const (
 	maxToken     = 8 << 10        // bytes
-	maxTokenLife = 24 * time.Hour // from now; longer ones are keys that never change
+	maxTokenLife = 24 * time.Hour // from now; longer tokens amount to permanent keys
 	clockSkew    = time.Minute
 )
 
-// tokenError says why a token is not taken, with the vendor's code for it.
+// tokenError says why a token is refused, with the vendor's code.
 type tokenError struct {
 	code   int
 	reason string
@@ -33,9 +33,9 @@ var (
 	errTokenForever = &tokenError{1002, "the token is valid for more than a day; set exp to half an hour from now"}
 )
 
-// token is a client's token, taken apart but not verified.
+// token is a parsed but unverified token.
 type token struct {
-	// signed are its first two parts as they came.
+	// signed holds the first two parts as received.
 	signed string
 	mac    []byte
 	claims claims
@@ -47,9 +47,8 @@ type claims struct {
 	NotBefore *float64 `json:"nbf"`
 }
 
-// Signature reads the token in the Authorization header. It is false for a bearer
-// key that is no token, and for a token of another algorithm than HS256 or
-// without an issuer.
+// Signature reads the token in the Authorization header. It is false for a bearer key that is not a
+// token, and for a token without an issuer or with an algorithm other than HS256.
 func (surface) Signature(r *http.Request, _ []byte) (upstream.Signature, bool) {
 	t, ok := readToken(r.Header.Get("Authorization"))
 	if !ok {
@@ -79,15 +78,14 @@ func readToken(authorization string) (token, bool) {
 	return t, err == nil
 }
 
-// decodePart reads a part of a token, which is a JSON object. Members that are
-// not asked for are skipped.
+// decodePart decodes a part of a token, which is a JSON object. Unknown members are ignored.
 func decodePart(part string, v any) bool {
 	text, err := encoding.DecodeString(part)
 	return err == nil && json.Unmarshal(text, v) == nil
 }
 
-// verify checks the signature and then the times, with a minute's grace for the
-// client's clock. The error is a *tokenError.
+// verify checks the signature and the times, with a minute's tolerance for the client's clock. The
+// error is a *tokenError.
 func (t token) verify(secretKey string, now time.Time) error {
 	if secretKey == "" || !hmac.Equal(t.mac, macOf(t.signed, secretKey)) {
 		return errBadSignature

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// forged makes a token of any header and claims, signed as the vendor does.
+// forged returns a token with any header and claims, signed like the vendor's.
 func forged(header, claims, secret string) string {
 	signed := encoding.EncodeToString([]byte(header)) + "." + encoding.EncodeToString([]byte(claims))
 	return signed + "." + encoding.EncodeToString(macOf(signed, secret))
@@ -116,7 +116,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestSignerAndVerifierAgree has genbus call genbus.
+// TestSignerAndVerifierAgree checks that the surface accepts the client's signature.
 func TestSignerAndVerifierAgree(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -130,7 +130,7 @@ func TestSignerAndVerifierAgree(t *testing.T) {
 	}
 }
 
-// FuzzSignature checks that only who knows the secret passes.
+// FuzzSignature checks that only tokens signed with the secret pass.
 func FuzzSignature(f *testing.F) {
 	f.Add("Bearer " + vectorToken)
 	f.Add("Bearer " + forged(`{"alg":"none"}`, `{"iss":"a"}`, ""))

@@ -10,24 +10,24 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// resultLife is how long the vendor keeps a result's URL.
+// resultLife is how long the vendor keeps a result.
 const resultLife = 30 * 24 * time.Hour
 
-// report is what an answer says about a task, whatever its form.
+// report is the content of an answer about a task, whatever its form.
 type report struct {
 	status   lax.Status
 	progress lax.Percent
 	// reason and code say why the task failed.
 	reason string
 	code   string
-	// vendor is the task in the vendor's words, as far as they are known.
+	// vendor is the task in the vendor's format, as far as it is known.
 	vendor task
-	// urls are where a gateway may put the result.
+	// urls are where gateways may put the result's URL.
 	urls      []lax.Text
 	requestID lax.Text
 }
 
-// report reads the part of the answer that its form makes the valid one.
+// report reads the fields that are valid for the answer's form.
 func (a *answer) report() report {
 	inner := &a.Data.Value
 	switch a.Code.form() {
@@ -42,8 +42,7 @@ func (a *answer) report() report {
 	}
 }
 
-// report gives what a gateway's task says, and what the vendor's answer in it
-// adds.
+// report combines a gateway's task with the vendor's answer inside it.
 func (r *relayed) report(v *vendorAnswer) report {
 	vendor := v.task
 	if v.Data.Set {
@@ -51,7 +50,7 @@ func (r *relayed) report(v *vendorAnswer) report {
 	}
 	rep := report{
 		status: r.Status, progress: r.Progress, vendor: vendor, requestID: v.RequestID,
-		urls: []lax.Text{r.ResultURL, r.URL, r.Metadata.Value.URL, r.FailReason}, // older gateways put the URL of a success last
+		urls: []lax.Text{r.ResultURL, r.URL, r.Metadata.Value.URL, r.FailReason}, // where older gateways put the URL of a success
 		code: string(r.Error.Value.Code),
 	}
 	refused := lax.Text("")
@@ -63,9 +62,8 @@ func (r *relayed) report(v *vendorAnswer) report {
 	return rep
 }
 
-// state gives what the answer says about the task. It is false when the answer
-// has no status, and so says nothing. The status alone decides; a result URL does
-// not complete a task, and an error object does not fail it.
+// state returns the task's state, or false if the answer has no status. Only the status decides: a
+// result URL does not complete a task, and an error object does not fail it.
 func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	r := a.report()
 	state, ok := upstream.StateOf(r.status, r.progress)
@@ -86,8 +84,7 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	return state, true
 }
 
-// failure gives why the task failed. Final is for a failure that the upstream
-// stated about the request itself.
+// failure returns why the task failed. Final is true if the upstream rejected the request itself.
 func (r *report) failure() *upstream.Error {
 	status := upstream.NormaliseStatus(r.status.Word)
 	word := r.code
@@ -101,8 +98,7 @@ func (r *report) failure() *upstream.Error {
 	}
 }
 
-// videos gives the vendor's list of results, else the first place that holds a
-// usable URL; nil when there is none.
+// videos returns the vendor's list of results, or else the first usable URL, or nil.
 func (r *report) videos() []upstream.VideoFile {
 	var files []upstream.VideoFile
 	for _, c := range r.vendor.TaskResult.Value.Videos {
@@ -123,7 +119,7 @@ func (r *report) videos() []upstream.VideoFile {
 	return nil
 }
 
-// expiry is when the vendor's URLs stop working; zero when unknown.
+// expiry returns when the vendor's URLs expire; zero if unknown.
 func (r *report) expiry() time.Time {
 	if r.vendor.UpdatedAt.IsZero() {
 		return time.Time{}
@@ -131,7 +127,7 @@ func (r *report) expiry() time.Time {
 	return r.vendor.UpdatedAt.Add(resultLife)
 }
 
-// usage gives what the task has cost, or nil.
+// usage returns the price of the task, or nil.
 func (r *report) usage() []byte {
 	if r.vendor.Deduction == nil {
 		return nil
@@ -141,8 +137,8 @@ func (r *report) usage() []byte {
 	return o.JSON()
 }
 
-// requestID returns the vendor's id for the call. It is in the body; only
-// gateways send a header.
+// requestID returns the vendor's ID of the call. Only gateways send it in a header; otherwise it is
+// in the body.
 func (a *answer) requestID(resp *http.Response) string {
 	return cmp.Or(upstream.RequestID(resp.Header), upstream.CutWord(lax.First(a.report().requestID, a.RequestID)))
 }

@@ -21,12 +21,11 @@ var (
 	_ upstream.Lister  = surface{}
 )
 
-// externalPrefix makes an idempotency key of an external_task_id, apart from the
-// keys that clients choose on other paths.
+// externalPrefix turns an external_task_id into an idempotency key that cannot collide with keys
+// from other paths.
 const externalPrefix = externalMember + ":"
 
-// jobID is the form of a video job's id, by which a task is read. Every other
-// word in its place is an external_task_id.
+// jobID matches the ID of a video job. Any other word in its place is an external_task_id.
 var jobID = regexp.MustCompile(`^video_[a-z2-7]{26}$`)
 
 func (surface) Patterns() []string {
@@ -38,7 +37,7 @@ func (surface) Patterns() []string {
 	return patterns
 }
 
-// Read says what a request on one of the patterns asks for.
+// Read returns the operation that a request on one of the patterns asks for.
 func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	id := r.PathValue("id")
 	path := r.URL.Path
@@ -64,8 +63,8 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	}
 }
 
-// readCreate wants the body on the path that fits it, as the vendor does. Its
-// other members are judged where all bodies are.
+// readCreate requires the body on the path for its kind, as the vendor does. Bodies checks the
+// other members.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	d := body.Parse(raw)
 	if err := d.Err(); err != nil {
@@ -99,7 +98,7 @@ func wrongPath(d body.Document, right string) error {
 	return invalid("image", "is missing, and so is image_tail; give one of them, or POST the body to %s", right)
 }
 
-// readGet names the task by its id, or by the client's own.
+// readGet accepts the task's ID or the client's external_task_id.
 func readGet(id string) (upstream.Call, error) {
 	switch {
 	case jobID.MatchString(id):
@@ -123,7 +122,7 @@ func readList(query url.Values) (upstream.Call, error) {
 	return upstream.Call{Op: upstream.ListTasks, Page: page, Size: size}, nil
 }
 
-// number reads a query parameter from 1 to limit; without it, otherwise.
+// number reads a query parameter from 1 to limit, or returns otherwise if it is missing.
 func number(query url.Values, name string, otherwise, limit int) (int, error) {
 	text := query.Get(name)
 	if text == "" {

@@ -17,8 +17,7 @@ import (
 
 const aJobID = "video_abcdefghijklmnopqrstuvwxyz"
 
-// read sends a request through a mux that has the surface's patterns below a
-// segment, as a server has them.
+// read sends a request through a mux with the surface's patterns below a segment, as a server does.
 func read(t testing.TB, segment string, r *http.Request, raw []byte) (upstream.Call, error) {
 	t.Helper()
 	var call upstream.Call
@@ -102,7 +101,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestReadOffThePatterns has requests that no mux with the patterns lets through.
+// TestReadOffThePatterns checks requests that such a mux would not pass on.
 func TestReadOffThePatterns(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]errcode.Code{
@@ -139,7 +138,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// FuzzRead checks that a call is whole, or that the error says what is wrong.
+// FuzzRead checks that Read returns either a complete call or an error with a message.
 func FuzzRead(f *testing.F) {
 	f.Add("POST", "text2video", "", []byte(`{"model_name":"m","external_task_id":"a"}`))
 	f.Add("POST", "image2video", "", []byte(`{"image":"\ud800"}`))

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestTheVendorGetsAnIDOfOurs, always: two tenants that share an account may choose the same
-// external_task_id.
+// TestTheVendorGetsAnIDOfOurs checks that external_task_id is always genbus's ID, because two
+// tenants that share an account may choose the same one.
 func TestTheVendorGetsAnIDOfOurs(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -24,8 +24,8 @@ func TestTheVendorGetsAnIDOfOurs(t *testing.T) {
 	}
 }
 
-// TestMetadataChoosesNoModel: a gateway lays metadata over the request, and the
-// route has chosen the model.
+// TestMetadataChoosesNoModel checks that metadata cannot change the model that the route chose,
+// because a gateway applies metadata on top of the request.
 func TestMetadataChoosesNoModel(t *testing.T) {
 	t.Parallel()
 	got, err := forGateway(body.Parse([]byte(`{"model_name":"cheap","prompt":"p","metadata":{"model_name":"dear","model":"dear","mode":"pro"}}`)))
@@ -35,7 +35,7 @@ func TestMetadataChoosesNoModel(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest writes a body of 100 KB for a gateway.
+// BenchmarkRequest converts a body of 100 KB for a gateway.
 func BenchmarkRequest(b *testing.B) {
 	raw := []byte(`{"model_name":"m","prompt":"p","external_task_id":"shot-7","metadata":{"mode":"pro"},"negative_prompt":"` + strings.Repeat("a word ", 100<<10/7) + `"}`)
 	b.SetBytes(int64(len(raw)))

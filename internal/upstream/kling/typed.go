@@ -10,10 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/protocol"
 )
 
-// FromTyped writes a typed request in the vendor's members. A field that the
-// vendor has no member for is an error, so that nothing is lost in silence.
-// metadata_json and extra_json become members of their own, as the vendor nests
-// nothing. Errors are *body.FieldError.
+// FromTyped converts a typed request to the vendor's members. A field without such a member is an
+// error, so that nothing is dropped silently. The members of metadata_json and extra_json go to the
+// top level, because the vendor nests nothing. Errors are *body.FieldError.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	if err := unsupported(v); err != nil {
 		return body.Document{}, err
@@ -35,7 +34,7 @@ func setText(o *body.Object, name, value string) {
 	}
 }
 
-// unsupported refuses what the vendor cannot be asked for.
+// unsupported refuses fields that the vendor does not have.
 func unsupported(v *genbusv1.VideoGeneration) error {
 	switch {
 	case v.Fps != nil:
@@ -62,7 +61,7 @@ func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	return nil
 }
 
-// setDuration writes the length as the vendor wants it, as a string.
+// setDuration sets the duration as a string, as the vendor expects.
 func setDuration(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if v.Duration == nil {
 		return nil
@@ -75,13 +74,12 @@ func setDuration(o *body.Object, v *genbusv1.VideoGeneration) error {
 	return nil
 }
 
-// ratios are the aspect ratios that the vendor takes.
 var ratios = []struct {
 	width, height int64
 	name          string
 }{{16, 9, "16:9"}, {9, 16, "9:16"}, {1, 1, "1:1"}}
 
-// setRatio writes the size as a ratio; the model fixes the pixels.
+// setRatio sets the size as an aspect ratio; the model determines the pixels.
 func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if v.Width == nil && v.Height == nil {
 		return nil

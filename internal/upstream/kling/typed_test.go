@@ -81,8 +81,7 @@ func TestFromTypedRefuses(t *testing.T) {
 	}
 }
 
-// TestFromTypedPasses has the result of a whole typed request pass the rules of
-// the vendor's own bodies.
+// TestFromTypedPasses checks that the body of a complete typed request passes Check.
 func TestFromTypedPasses(t *testing.T) {
 	t.Parallel()
 	d, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{

@@ -1,7 +1,6 @@
-// Package lax reads JSON fields as real servers write them: numbers in strings,
-// strings in numbers, null anywhere. A field that has another form than expected
-// is skipped, so that one odd field does not make a whole answer unreadable. It
-// is not for requests, which are judged strictly.
+// Package lax reads JSON fields as real servers write them: numbers in strings, strings in numbers,
+// null anywhere. It skips a field with an unexpected form, so that one odd field does not make a
+// whole answer unreadable. It is for answers; requests are checked strictly.
 package lax
 
 import (
@@ -14,13 +13,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxItems bounds how many entries of a list are read.
+// MaxItems bounds the items read of a list.
 const MaxItems = 64
 
 // Text is a JSON string, or "".
 type Text string
 
-// UnmarshalJSONFrom reads a string, and skips everything else.
+// UnmarshalJSONFrom reads a string and skips anything else.
 func (t *Text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*t = ""
 	if dec.PeekKind() != '"' {
@@ -34,22 +33,22 @@ func (t *Text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// Status is a JSON string that remembers that it was there.
+// Status is a JSON string that records whether it was present.
 type Status struct {
 	Word string
 	Set  bool
 }
 
-// UnmarshalJSONFrom reads a string, and skips everything else.
+// UnmarshalJSONFrom reads a string and skips anything else.
 func (s *Status) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	s.Set = dec.PeekKind() == '"'
 	return (*Text)(&s.Word).UnmarshalJSONFrom(dec)
 }
 
-// Word is a JSON string, or an integer as written; 0 is "".
+// Word is a JSON string, or an integer as written. 0 becomes "".
 type Word string
 
-// UnmarshalJSONFrom reads a string or a whole number, and skips everything else.
+// UnmarshalJSONFrom reads a string or an integer and skips anything else.
 func (w *Word) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if dec.PeekKind() != '0' {
 		return (*Text)(w).UnmarshalJSONFrom(dec)
@@ -65,11 +64,11 @@ func (w *Word) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// Number is a JSON number, or a string that holds one ("5.1"); 0 when neither.
-// It is always finite.
+// Number is a JSON number, or a string that holds one ("5.1"). Anything else becomes 0. It is
+// always finite.
 type Number float64
 
-// UnmarshalJSONFrom reads a number or a string, and skips everything else.
+// UnmarshalJSONFrom reads a number or a string and skips anything else.
 func (n *Number) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*n = 0
 	s, err := readNumber(dec)
@@ -79,7 +78,7 @@ func (n *Number) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// readNumber gives a number or string as written, and "" for everything else.
+// readNumber returns a number or string as written, and "" for anything else.
 func readNumber(dec *jsontext.Decoder) (string, error) {
 	if dec.PeekKind() != '0' {
 		var t Text
@@ -90,13 +89,13 @@ func readNumber(dec *jsontext.Decoder) (string, error) {
 	return string(v), err
 }
 
-// Percent is a progress: an integer, a number or "37%", cut to 0..100.
+// Percent is a progress as a number or "37%", truncated to an integer and limited to 0 to 100.
 type Percent struct {
 	Value int
 	Set   bool
 }
 
-// UnmarshalJSONFrom reads a number or a string, and skips everything else.
+// UnmarshalJSONFrom reads a number or a string and skips anything else.
 func (p *Percent) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*p = Percent{}
 	s, err := readNumber(dec)
@@ -107,10 +106,10 @@ func (p *Percent) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Moment is a Unix time in seconds or milliseconds, or an RFC 3339 text.
+// Moment is a Unix time in seconds or milliseconds, or RFC 3339 text.
 type Moment struct{ time.Time }
 
-// UnmarshalJSONFrom reads a number or a string, and skips everything else.
+// UnmarshalJSONFrom reads a number or a string and skips anything else.
 func (m *Moment) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*m = Moment{}
 	s, err := readNumber(dec)
@@ -122,11 +121,11 @@ func (m *Moment) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Options decode what servers send rather than what RFC 8259 asks for.
+// Options make decoding accept duplicate names and invalid UTF-8, which servers send.
 var Options = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// unix tells milliseconds from seconds by their size, and gives the zero time
-// for what is neither.
+// unix distinguishes seconds and milliseconds by their size, and returns the zero time for other
+// numbers.
 func unix(f float64) time.Time {
 	const firstMillis, last = 1e11, 1e14
 	if !(f > 0 && f < last) {
@@ -138,10 +137,10 @@ func unix(f float64) time.Time {
 	return time.Unix(int64(f), 0).UTC()
 }
 
-// RawObject is a JSON object kept as it is, or nil.
+// RawObject is a JSON object as written, or nil.
 type RawObject []byte
 
-// UnmarshalJSONFrom keeps an object, and skips everything else.
+// UnmarshalJSONFrom reads an object and skips anything else.
 func (o *RawObject) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*o = nil
 	if dec.PeekKind() != '{' {
@@ -152,13 +151,13 @@ func (o *RawObject) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Object is a JSON object read into T, or unset.
+// Object is a JSON object decoded into T, or unset.
 type Object[T any] struct {
 	Value T
 	Set   bool
 }
 
-// UnmarshalJSONFrom reads an object, and skips everything else.
+// UnmarshalJSONFrom reads an object and skips anything else.
 func (o *Object[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*o = Object[T]{}
 	if dec.PeekKind() != '{' {
@@ -168,10 +167,10 @@ func (o *Object[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return json.UnmarshalDecode(dec, &o.Value)
 }
 
-// List is a JSON array of which the first 64 entries are read, or nil.
+// List holds the first 64 items of a JSON array, or nil.
 type List[T any] []T
 
-// UnmarshalJSONFrom reads an array, and skips everything else.
+// UnmarshalJSONFrom reads an array and skips anything else.
 func (l *List[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*l = nil
 	if dec.PeekKind() != '[' {

@@ -26,7 +26,7 @@ func TestUnix(t *testing.T) {
 	}
 }
 
-// TestReadings: what each type makes of the forms in which servers write it.
+// TestReadings checks how each type reads the forms that servers send.
 func TestReadings(t *testing.T) {
 	t.Parallel()
 	check(t, map[string]Text{`"a"`: "a", `""`: "", `7`: "", `null`: "", `{"a":1}`: ""})
@@ -96,7 +96,6 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// everything has a field of each type.
 type everything struct {
 	Text   Text                     `json:"text"`
 	Word   Word                     `json:"word"`
@@ -111,14 +110,12 @@ type everything struct {
 	Last   Text                     `json:"last"`
 }
 
-// everywhere puts a value into each field but the last.
 func everywhere(odd string) []byte {
 	return []byte(`{"text":` + odd + `,"word":` + odd + `,"number":` + odd + `,"done":` + odd + `,"at":` + odd +
 		`,"raw":` + odd + `,"inner":` + odd + `,"list":` + odd + `,"status":` + odd + `,"id":` + odd + `,"last":"ok"}`)
 }
 
-// TestOddFieldsAreSkipped: whatever is in a field, the rest of the answer is
-// read.
+// TestOddFieldsAreSkipped checks that an odd value in any field does not prevent reading the rest.
 func TestOddFieldsAreSkipped(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{`null`, `true`, `1e999`, `-0.5`, `"x"`, `[]`, `[1,[2]]`, `{}`, `{"a":{"b":[]}}`} {
@@ -129,8 +126,7 @@ func TestOddFieldsAreSkipped(t *testing.T) {
 	}
 }
 
-// Whatever JSON is in a field, the rest is read, and each type keeps within
-// its bounds.
+// FuzzFields checks the same for any JSON value, and that each type stays within its bounds.
 func FuzzFields(f *testing.F) {
 	for _, odd := range []string{`null`, `"37%"`, `1795216526066`, `"2026-11-20T22:35:26Z"`, `{"A":1303}`, `["a",7,{}]`, `-0.5`, `1e999`, `"\ud83d"`} {
 		f.Add(odd)

@@ -8,17 +8,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Decode reads an answer in one pass. The error says that it is not a JSON
-// object; odd fields inside it are skipped, if T is made of this package's types.
-// The result is never nil, and holds what was read before the error.
+// Decode decodes an answer. It fails if body is not a JSON object; odd fields inside are skipped if
+// T consists of this package's types. The result is never nil and holds what was read before the
+// error.
 func Decode[T any](body []byte) (*T, error) {
 	answer := new(T)
 	err := json.Unmarshal(body, answer, Options)
 	return answer, err
 }
 
-// First gives the first candidate that is more than white space, without the
-// white space around it, or "".
+// First returns the first candidate that is not blank, with surrounding white space removed, or "".
 func First[S ~string](candidates ...S) string {
 	for _, c := range candidates {
 		if s := strings.TrimSpace(string(c)); s != "" {
@@ -28,7 +27,7 @@ func First[S ~string](candidates ...S) string {
 	return ""
 }
 
-// Positive gives the first value above 0, or 0.
+// Positive returns the first value above 0, or 0.
 func Positive(values ...Number) float64 {
 	for _, v := range values {
 		if v > 0 {
@@ -38,7 +37,7 @@ func Positive(values ...Number) float64 {
 	return 0
 }
 
-// Pixels gives a width or height, cut to a whole number; 0 for what is none.
+// Pixels returns a width or height as an integer, or 0 if it is not valid.
 func Pixels(n Number) int {
 	if n < 1 || n > math.MaxInt32 {
 		return 0
@@ -46,20 +45,20 @@ func Pixels(n Number) int {
 	return int(n)
 }
 
-// ID is an id that may be a text or an integer, which servers mean differently:
-// inside an envelope the integer is a database key and not the task's id.
+// ID is a text or integer ID. Inside an envelope, some servers use the integer for a database key
+// instead of the task's ID.
 type ID struct {
 	Word  Word
 	IsInt bool
 }
 
-// UnmarshalJSONFrom reads a string or a whole number, and skips everything else.
+// UnmarshalJSONFrom reads a string or an integer and skips anything else.
 func (i *ID) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	i.IsInt = dec.PeekKind() == '0'
 	return i.Word.UnmarshalJSONFrom(dec)
 }
 
-// Text is the id where it is a text, and "" where it is an integer.
+// Text returns a text ID, and "" for an integer.
 func (i ID) Text() Word {
 	if i.IsInt {
 		return ""

@@ -10,10 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// answer is a 2xx answer to a create or a poll. The documented form is flat; the
-// program in the field wraps the task into an envelope {"code":"success",
-// "message":"","data":{task}} and puts the vendor's own answer into the task's
-// "data".
+// answer is a 2xx answer to a create or poll. The documented form is flat. The implementation in
+// the field wraps the task in an envelope {"code":"success", "message":"","data":{task}} and puts
+// the vendor's answer into the task's "data".
 type answer struct {
 	task
 	Data lax.Object[wrapped] `json:"data"`
@@ -25,7 +24,7 @@ type wrapped struct {
 	Data lax.Object[vendor] `json:"data"`
 }
 
-// task is every field of a task that genbus reads, in either form.
+// task holds the fields of a task that genbus reads, in either form.
 type task struct {
 	TaskID     lax.Word         `json:"task_id"`
 	ID         lax.ID           `json:"id"`
@@ -51,8 +50,8 @@ type task struct {
 	Usage    lax.RawObject `json:"usage"`
 }
 
-// vendor is the answer of the vendor behind the gateway, as far as a result or
-// a reason of failure may only stand there.
+// vendor is the answer of the vendor behind the gateway, with the fields that may hold the only
+// result or reason.
 type vendor struct {
 	Code       lax.Word               `json:"code"`
 	Message    lax.Text               `json:"message"`
@@ -72,7 +71,7 @@ type taskResult struct {
 	Videos lax.List[upstream.Clip] `json:"videos"`
 }
 
-// links is an object that holds result URLs; any other type is skipped.
+// links is an object with result URLs. Other types are skipped.
 type links struct{ ResultURL, VideoURL lax.Text }
 
 func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -85,16 +84,15 @@ func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// taskID gives the id under which the task is polled, or "".
+// taskID returns the ID for polling the task, or "".
 func (a *answer) taskID() string {
 	inner := &a.Data.Value
 	return lax.First(a.TaskID, a.ID.Word, inner.TaskID, inner.ID.Text())
 }
 
-// pollingID gives the id of an answer that has none but a polling_url: the last
-// segment of its path. from is the URL that answered; a polling_url on another
-// host is some other service's, and one that has no segment of its own beyond
-// from names no task.
+// pollingID returns the ID from an answer that has only a polling_url: the last segment of its
+// path. from is the URL that answered. A polling_url on another host belongs to another service,
+// and one with the same path as from names no task.
 func (a *answer) pollingID(from *url.URL) string {
 	u, err := from.Parse(lax.First(a.PollingURL, a.Data.Value.PollingURL))
 	if err != nil || !strings.EqualFold(u.Hostname(), from.Hostname()) {
@@ -111,8 +109,8 @@ func (a *answer) pollingID(from *url.URL) string {
 	return strings.TrimSpace(id)
 }
 
-// current gives the level that holds the task: the answer itself, or the
-// envelope's data when only that has a status.
+// current returns the level that holds the task: the answer, or the envelope's data if only that
+// has a status.
 func (a *answer) current() *task {
 	if !a.Status.Set && a.Data.Set {
 		return &a.Data.Value.task

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// FuzzAnswer checks what must hold for every answer, however odd: a terminal
-// state comes from a status word alone, and only it carries results or an error.
+// FuzzAnswer checks for any answer that only a status word makes a state terminal, and that only a
+// terminal state has results or an error.
 func FuzzAnswer(f *testing.F) {
 	for _, c := range upstreamtest.Corpus(f) {
 		f.Add([]byte(c.Body))
@@ -48,8 +48,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// TestCreatePollingURL: an answer without an id is accepted when its polling_url
-// names the task on the host that answered, and nothing is known otherwise.
+// TestCreatePollingURL checks that an answer without an ID is accepted if its polling_url names the
+// task on the same host, and otherwise is unknown.
 func TestCreatePollingURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
@@ -115,7 +115,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkPoll measures a poll over loopback; the server's half is included.
+// BenchmarkPoll measures a poll over loopback, including the server's part.
 func BenchmarkPoll(b *testing.B) {
 	body := compactBody(b, upstreamtest.Corpus(b)["poll_enveloped_in_progress"].Body)
 	client := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
@@ -127,7 +127,7 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
-// BenchmarkGet is the floor of BenchmarkPoll: net/http alone.
+// BenchmarkGet is the lower bound for BenchmarkPoll: net/http alone.
 func BenchmarkGet(b *testing.B) {
 	body := compactBody(b, upstreamtest.Corpus(b)["poll_enveloped_in_progress"].Body)
 	client := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
@@ -159,8 +159,8 @@ func compactBody(b *testing.B, raw json.RawMessage) []byte {
 	return body
 }
 
-// TestReasonBehindAGateway: a gateway says SUCCEED where the reason should be, and keeps the
-// vendor's answer with the reason below.
+// TestReasonBehindAGateway checks that the vendor's reason is found if the gateway's reason is only
+// a word such as SUCCEED.
 func TestReasonBehindAGateway(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{

@@ -1,7 +1,6 @@
-// Package primary is the primary video protocol, /v1/video/generations: the
-// client of upstreams that speak it, and its create bodies. It is not a poller:
-// it makes one call at a time and says what the answer means. It is no server:
-// internal/api/httpapi has the paths.
+// Package primary implements the client for the primary video protocol, /v1/video/generations, and
+// its create bodies. The client makes one call at a time; polling is up to the caller.
+// internal/api/httpapi serves the paths.
 package primary
 
 import (
@@ -14,20 +13,18 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// createPath is where tasks are created; a task is read from createPath + "/" +
-// id.
+// createPath is the path for creating tasks. A task is read from createPath + "/" + its ID.
 const createPath = "/v1/video/generations"
 
 // client speaks the protocol to one upstream. It is safe for concurrent use.
 type client struct{ ep *upstream.Endpoint }
 
-// Create submits once, with the job's id as Idempotency-Key. Any 2xx with a
-// task id is Accepted; the table in outcome.go decides everything else.
+// Create submits once, with the job's ID as Idempotency-Key. Any 2xx with a task ID is Accepted;
+// the table in outcome.go judges everything else.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	return c.ep.Submit(ctx, create, upstream.SubmitCall{Path: createPath, Body: create.Body.Bytes(), Outcomes: outcomes, Read: c.accepted})
 }
 
-// accepted reads a 2xx answer to a create.
 func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission, *upstream.Error) {
 	a, err := lax.Decode[answer](body)
 	if err != nil {
@@ -38,13 +35,12 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. 400 task_not_exist is an error like all others:
-// servers answer a create before they store the task.
+// Poll reads the state of a task. 400 task_not_exist is an error, because servers may answer a
+// create before they store the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: createPath + "/" + url.PathEscape(ref.ID), Read: stateOf})
 }
 
-// stateOf turns a 2xx answer to a poll into a state.
 func stateOf(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
 	a, err := lax.Decode[answer](body)
 	if err != nil {

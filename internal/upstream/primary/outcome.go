@@ -6,6 +6,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// outcomes is the outcome table of the protocol, which has no codes of its own:
-// it is what gateways speak, and they pass the visual vendor's codes on.
+// outcomes is the protocol's outcome table. Gateways speak this protocol and pass on the visual
+// vendor's codes; the protocol itself defines none.
 var outcomes = slices.Concat(upstream.VisualRows(400, 599), upstream.GatewayRows, upstream.StatusRows)

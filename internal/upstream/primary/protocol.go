@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Protocol is the protocol's entry in the registry.
+// Protocol returns the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Info: protocol.Primary, CreatePath: "POST /v1/video/generations", Bodies: bodies{}, Outcomes: outcomes,
@@ -17,7 +17,6 @@ func Protocol() upstream.Protocol {
 	}
 }
 
-// bodies are the create bodies of the interface document.
 type bodies struct{}
 
 var rules = []body.Rule{

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// TestRules: what is no JSON object is refused before.
+// TestRules checks the rules for create bodies that are JSON objects.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -7,9 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// videos gives the results of a completed task, with what the task says of them.
-// It is empty when the answer names none, as servers do whose content is only
-// read by id.
+// videos returns the results of a completed task, with the details that the task has about them. It
+// is empty if the answer has no URL, as with servers whose content is only read by ID.
 func (a *answer) videos() []upstream.VideoFile {
 	files := a.files()
 	t := a.current()
@@ -18,8 +17,7 @@ func (a *answer) videos() []upstream.VideoFile {
 	return files
 }
 
-// files gives the list of videos when there is one, else the first place that
-// holds a usable URL.
+// files returns the list of videos, or else the first usable URL.
 func (a *answer) files() []upstream.VideoFile {
 	outer, inner := &a.task, &a.Data.Value.task
 	if files := upstream.UsableClips(outer.Videos, inner.Videos); files != nil {
@@ -44,14 +42,12 @@ func (a *answer) files() []upstream.VideoFile {
 		v.TaskResult.Value.Videos, v.Data.Value.TaskResult.Value.Videos, []upstream.Clip{{URL: v.Data.Value.VideoURL}})
 }
 
-// details is what a metadata object says about the result.
 type details struct {
 	upstream.About
 	URL lax.Text `json:"url"`
 }
 
-// metadata reads the metadata object. Only a completed task needs it, which is
-// why the object is kept raw until then.
+// metadata decodes the metadata object, which is kept raw because only completed tasks need it.
 func (t *task) metadata() details {
 	var d details
 	if t.Metadata == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// resultPlaces is where servers put the URL of a result, in the order in which
-// the places are looked at. A number is an entry of a list.
+// resultPlaces lists where servers put the URL of a result, in the order of precedence. A number is
+// an index into a list.
 var resultPlaces = []string{
 	"url", "result_url", "video_url",
 	"data.result_url", "data.url", "data.fail_reason",
@@ -21,8 +21,8 @@ var resultPlaces = []string{
 	"data.data.task_result.videos.0.url", "data.data.data.video_url",
 }
 
-// TestResultPlacesInOrder takes the places away one by one: each time the first
-// one left gives the result, whichever level has the status.
+// TestResultPlacesInOrder checks that the first place with a URL wins, whichever level has the
+// status.
 func TestResultPlacesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"status", "data.status"} {
@@ -33,7 +33,7 @@ func TestResultPlacesInOrder(t *testing.T) {
 				put(body, later, fmt.Sprintf("https://cdn.example.com/%d", i+n))
 			}
 			checkResult(t, level+" "+place, body, fmt.Sprintf("https://cdn.example.com/%d", i))
-			// A place that holds no URL is passed over.
+			// A place without a URL is skipped.
 			if i+1 < len(resultPlaces) {
 				put(body, place, "videos/1.mp4")
 				checkResult(t, level+" without "+place, body, fmt.Sprintf("https://cdn.example.com/%d", i+1))
@@ -42,7 +42,7 @@ func TestResultPlacesInOrder(t *testing.T) {
 	}
 }
 
-// put sets a member of nested objects, which it makes on its way.
+// put sets a member of nested objects and creates the objects as needed.
 func put(object map[string]any, path, value string) {
 	name, rest, more := strings.Cut(path, ".")
 	switch {

@@ -8,9 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// state gives what the answer says about the task. It is false when the answer
-// has no status at all, and so says nothing. The status alone decides; a result
-// URL does not complete a task, and an error object does not fail it.
+// state returns the task's state, or false if the answer has no status. Only the status decides: a
+// result URL does not complete a task, and an error object does not fail it.
 func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	t := a.current()
 	state, ok := upstream.StateOf(t.Status, t.Progress)
@@ -26,13 +25,13 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 		state.Err = a.failure(t)
 		state.Err.HTTPStatus = resp.StatusCode
 		state.Err.RequestID = upstream.RequestID(resp.Header)
-	default: // still running: nothing more is said
+	default: // still running: no results or error
 	}
 	return state, true
 }
 
-// failure gives why the task failed, from the most specific place that says
-// something. An error object with code 0 and no message says nothing.
+// failure returns why the task failed, from the most specific place that has a reason. An error
+// object with code 0 and no message has none.
 func (a *answer) failure(t *task) *upstream.Error {
 	v := a.Data.Value.Data.Value
 	inner := v.Data.Value

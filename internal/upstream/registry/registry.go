@@ -1,5 +1,5 @@
-// Package registry lists the clients, bodies and surfaces of the video protocols, one
-// entry for each protocol in package protocol.
+// Package registry lists the clients, bodies and surfaces of the video protocols, one entry for
+// each protocol in package protocol.
 package registry
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/videos"
 )
 
-// all has the protocols in the order of protocol.All.
+// all lists the protocols in the order of protocol.All.
 var all = []upstream.Protocol{
 	primary.Protocol(),
 	videos.Protocol(),
@@ -21,14 +21,13 @@ var all = []upstream.Protocol{
 	jimeng.Protocol(),
 }
 
-// Default returns the protocol that typed requests are read as. Routes that name no
-// protocol speak it.
+// Default returns the protocol of typed requests, and of routes that name none.
 func Default() upstream.Protocol { return all[0] }
 
 // All returns every protocol, the default one first.
 func All() []upstream.Protocol { return slices.Clone(all) }
 
-// Find returns the protocol of a name.
+// Find returns the protocol called name.
 func Find(name string) (upstream.Protocol, bool) {
 	i := slices.IndexFunc(all, func(p upstream.Protocol) bool { return p.Name == name })
 	if i < 0 {
@@ -37,9 +36,9 @@ func Find(name string) (upstream.Protocol, bool) {
 	return all[i], true
 }
 
-// CreatePath returns where clients create tasks of a protocol, written for people, such
-// as "POST /kling/v1/videos/text2video". segment is the first segment of a vendor's own
-// paths; empty for a protocol without one.
+// CreatePath returns the method and path for creating tasks, as shown to people, such as "POST
+// /kling/v1/videos/text2video". segment is the first segment of a vendor's own paths, empty for a
+// protocol without such paths.
 func CreatePath(p upstream.Protocol, segment string) string {
 	method, path, _ := strings.Cut(p.CreatePath, " ")
 	if segment != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// TestEveryProtocolHasAClient and every client a protocol, in the same order. What the data
-// says of a protocol is true of its client.
+// TestEveryProtocolHasAClient checks that the protocols and clients match one to one and in order,
+// and that Info agrees with the client.
 func TestEveryProtocolHasAClient(t *testing.T) {
 	t.Parallel()
 	var listed []protocol.Info

@@ -1,5 +1,5 @@
-// Package sse reads and writes text/event-stream, the framing of streamed
-// answers. It does not look into the data of an event and does not reconnect.
+// Package sse reads and writes text/event-stream, the framing of streamed answers. It does not
+// interpret the data of events and does not reconnect.
 package sse
 
 import (
@@ -9,66 +9,62 @@ import (
 	"io"
 )
 
-// DefaultMaxEvent is the limit that NewReader uses when it is given none:
-// 32 MiB, enough for Base64 images and audio in one line.
+// DefaultMaxEvent is the default limit: 32 MiB, enough for Base64 images and audio on one line.
 const DefaultMaxEvent = 32 << 20
 
-// ErrTooLong says that a line, or the joined data of an event, is longer than
-// the reader allows. It is final: the reader has lost its place.
+// ErrTooLong says that a line or an event's joined data exceeds the limit. The reader cannot
+// continue after it.
 var ErrTooLong = errors.New("sse: event is too long")
 
 const (
-	// firstBuffer holds a few usual chunks; idle streams are many, so it is small.
+	// firstBuffer fits a few typical chunks. It is small because there are many idle streams.
 	firstBuffer = 4 << 10
-	// emptyReads is how many empty reads in a row are taken before giving up.
+	// emptyReads is how many consecutive empty reads are tolerated.
 	emptyReads = 100
 )
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// Event is one dispatched event.
+// Event is one event of a stream.
 type Event struct {
-	// Type is the event field, empty when there was none ("message").
+	// Type is the event field, or empty if missing ("message").
 	Type string
-	// ID is the last id field seen in the stream so far, or empty.
+	// ID is the stream's last id field so far, or empty.
 	ID []byte
-	// Data is the data lines joined with LF. Like ID it is valid only until the
-	// next call of Next.
+	// Data is the data lines joined with LF. Data and ID are valid until the next call of Next.
 	Data []byte
-	// Unterminated is true when the stream ended before the blank line, so that
-	// Data may have been cut off.
+	// Unterminated is true if the stream ended before the blank line, so Data may be truncated.
 	Unterminated bool
 }
 
 // Reader splits a stream into events. It is not safe for concurrent use.
 //
-// The bytes of the event in hand stay in one buffer: the joined data in
-// buf[dataFrom:dataTo], behind it the line being read from buf[line:]. Joining
-// moves a value to the left in place, over the field name in front of it.
+// The current event stays in one buffer: the joined data in buf[dataFrom:dataTo], followed by the
+// line being read from buf[line:]. Joining moves a value left in place, over its field name.
 type Reader struct {
 	src io.Reader
 	max int
-	err error // sticky, from src or from a limit
+	err error // sticky, from src or a limit
 
 	buf    []byte
 	end    int // buf[:end] is filled
 	line   int // start of the line being read
-	scan   int // buf[line:scan] holds no CR and no LF
-	nextLF int // the next LF when nextLF >= scan
-	noLF   int // buf[scan:noLF] holds no LF
+	scan   int // buf[line:scan] contains no CR or LF
+	nextLF int // the next LF if nextLF >= scan
+	noLF   int // buf[scan:noLF] contains no LF
 
 	dataFrom, dataTo int
 	hasData          bool
-	skipLF           bool // the last line ended in a CR; an LF now belongs to it
-	started          bool // the byte order mark has been dealt with
+	skipLF           bool // the last line ended in CR, so a following LF belongs to it
+	started          bool // the byte order mark has been handled
 
-	eventType string // kept for the next event of the same type, without allocating
+	eventType string // kept so that the next event of the same type does not allocate
 	hasType   bool
 	id        []byte
 }
 
-// NewReader reads events from src. No line and no event's data may be longer
-// than maxEvent bytes; 0 or less means DefaultMaxEvent.
+// NewReader returns a reader of the events in src. A line or an event's data may have at most
+// maxEvent bytes; 0 or less means DefaultMaxEvent.
 func NewReader(src io.Reader, maxEvent int) *Reader {
 	if maxEvent <= 0 {
 		maxEvent = DefaultMaxEvent
@@ -76,11 +72,10 @@ func NewReader(src io.Reader, maxEvent int) *Reader {
 	return &Reader{src: src, max: maxEvent, nextLF: -1}
 }
 
-// Next gives the next event that has data, as soon as its blank line (or the
-// CR that begins it) has been read. At the end of the stream an event without
-// a blank line is delivered, then io.EOF. Any other error of the source, and
-// ErrTooLong, drops the event in hand. The first error is returned by every
-// later call.
+// Next returns the next event with data, as soon as its blank line (or the CR that begins it) has
+// been read. At the end of the stream it returns an event without a blank line, then io.EOF. Any
+// other error of the source, and ErrTooLong, drops the current event. After an error every call
+// returns the same error.
 func (r *Reader) Next() (Event, error) {
 	r.hasData, r.hasType = false, false
 	for {
@@ -106,8 +101,8 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// Buffered reports whether the next call of Next gives a JSON event, or an error
-// or the end, without reading from the source. It may say no although it would.
+// Buffered reports whether the next call of Next will return a JSON event, an error or the end
+// without reading from the source. It may return false although it would.
 func (r *Reader) Buffered() bool {
 	rest := r.buf[r.line:r.end]
 	return r.err == nil && bytes.HasPrefix(rest, jsonEvent) && bytes.Contains(rest, blankLine)
@@ -123,9 +118,8 @@ func (r *Reader) skipLineFeed() {
 	}
 }
 
-// lineEnd finds the first CR or LF at or after scan, or -1. Each byte is
-// looked at once for each of the two, however the stream is cut and whichever
-// of them it uses.
+// lineEnd returns the position of the first CR or LF at or after scan, or -1. It scans each byte at
+// most once for CR and once for LF, however the stream is fragmented.
 func (r *Reader) lineEnd() int {
 	if r.nextLF < r.scan {
 		from := max(r.scan, r.noLF)
@@ -151,7 +145,7 @@ func (r *Reader) lineEnd() int {
 	return -1
 }
 
-// take handles the line buf[from:to] and reports whether it completed an event.
+// take handles the line buf[from:to] and reports whether it completes an event.
 func (r *Reader) take(from, to int) bool {
 	if to-from > r.max {
 		r.giveUp("line")
@@ -201,8 +195,7 @@ func withoutSpace(value []byte) []byte {
 	return value
 }
 
-// addData joins a value to the data of the event. The value ends at buf[to], as
-// every value ends where its line does.
+// addData appends a value to the event's data. The value ends at buf[to], the end of its line.
 func (r *Reader) addData(value []byte, to int) {
 	if !r.hasData {
 		r.hasData = true
@@ -213,15 +206,14 @@ func (r *Reader) addData(value []byte, to int) {
 		r.giveUp("event")
 		return
 	}
-	// The line began at or behind dataTo and is longer than its value by the
-	// field name, so there is room for the LF.
+	// The line starts at or after dataTo and is longer than its value by the field name, so there
+	// is space for the LF.
 	r.buf[r.dataTo] = '\n'
 	copy(r.buf[r.dataTo+1:], value)
 	r.dataTo += 1 + len(value)
 }
 
-// giveUp fails for a limit, and forgets what has been read but not looked at:
-// nothing more may be delivered.
+// giveUp fails because of a limit and discards unread input, so that no more events are returned.
 func (r *Reader) giveUp(what string) {
 	r.err, r.hasData = r.tooLong(what), false
 	r.line, r.scan, r.noLF, r.nextLF = r.end, r.end, r.end, -1
@@ -235,7 +227,7 @@ func (r *Reader) event() Event {
 	return e
 }
 
-// finish delivers what a clean end of the stream left unfinished.
+// finish returns the last event if the stream ended cleanly without a blank line.
 func (r *Reader) finish() (Event, error) {
 	if !errors.Is(r.err, io.EOF) {
 		return Event{}, r.err
@@ -257,8 +249,7 @@ func (r *Reader) tooLong(what string) error {
 	return fmt.Errorf("%w: a %s of more than %d bytes", ErrTooLong, what, r.max)
 }
 
-// fill reads once, after making room. It is called only when everything up to
-// end has been scanned.
+// fill frees space and reads once. All bytes up to end must have been scanned.
 func (r *Reader) fill() {
 	r.makeRoom()
 	for range emptyReads {
@@ -278,9 +269,8 @@ func (r *Reader) fill() {
 	r.err = io.ErrNoProgress
 }
 
-// makeRoom sees to free space behind end. What must be kept is moved to the
-// front when a quarter of the buffer or more comes free by that, and to a
-// bigger buffer otherwise.
+// makeRoom frees space after end. It moves the current event to the front if that frees at least a
+// quarter of the buffer, and otherwise to a larger buffer.
 func (r *Reader) makeRoom() {
 	keep := r.end - r.line
 	if r.hasData {
@@ -294,12 +284,12 @@ func (r *Reader) makeRoom() {
 	case size-keep >= size/4 && size > keep:
 		r.moveTo(r.buf)
 	default:
-		// Data and line are at most max each, so three times that never gets here.
+		// Data and line are at most max each, so a buffer of three times that is never too small.
 		r.moveTo(make([]byte, max(firstBuffer, min(2*size, 3*r.max+firstBuffer))))
 	}
 }
 
-// moveTo copies the event in hand to the start of buf, which becomes the buffer.
+// moveTo copies the current event to the start of buf, which becomes the buffer.
 func (r *Reader) moveTo(buf []byte) {
 	to := 0
 	if r.hasData {

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
-// got is an Event with its bytes copied out of the reader.
+// got is an Event with its own copy of the bytes.
 type got struct {
 	Type, ID, Data string
 	Unterminated   bool
@@ -34,7 +34,7 @@ func readAll(src io.Reader, maxEvent int) ([]got, error) {
 	}
 }
 
-// reference reads a whole stream in the plainest way, after the WHATWG text.
+// reference parses a whole stream in the simplest way, following the WHATWG text.
 func reference(stream string, maxEvent int) ([]got, error) {
 	normal := strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
 	lines := strings.Split(normal, "\n")
@@ -45,7 +45,7 @@ func reference(stream string, maxEvent int) ([]got, error) {
 	}
 	var all []got
 	var data []string
-	joined := 0 // bytes of data, and of the line feeds between and behind
+	joined := 0 // bytes of data, including line feeds
 	var eventType, id string
 	for i, line := range lines {
 		if len(line) > maxEvent {
@@ -215,8 +215,8 @@ type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-// An event must be given out as soon as its blank line is there: the pipe has
-// no more bytes, so a reader that asks for one would never return.
+// TestReaderDoesNotWait checks that an event is returned as soon as its blank line has arrived: the
+// pipe has no more bytes, so another read would block forever.
 func TestReaderDoesNotWait(t *testing.T) {
 	t.Parallel()
 	for name, event := range map[string]string{
@@ -229,7 +229,7 @@ func TestReaderDoesNotWait(t *testing.T) {
 			next := make(chan struct{})
 			go func() {
 				for range 3 {
-					_, _ = io.WriteString(to, event) // fails only when the test has failed
+					_, _ = io.WriteString(to, event) // fails only if the test has failed
 					<-next
 				}
 				_ = to.Close()
@@ -249,7 +249,7 @@ func TestReaderDoesNotWait(t *testing.T) {
 	}
 }
 
-// Not parallel: the counter is the whole process's.
+// TestReaderDoesNotAllocate is not parallel, because allocations are counted for the whole process.
 func TestReaderDoesNotAllocate(t *testing.T) {
 	r := NewReader(&endless{block: usualBlock()}, 0)
 	if _, err := r.Next(); err != nil {
@@ -291,7 +291,6 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// endless repeats block in reads as large as they come.
 type endless struct {
 	block []byte
 	at    int

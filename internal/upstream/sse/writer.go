@@ -2,10 +2,9 @@ package sse
 
 import "bytes"
 
-// Append adds e as text/event-stream to dst, with its blank line. Every line of
-// Data gets a data field of its own, so a CR or CRLF in it arrives as LF. Line
-// breaks and NULs are dropped from Type and ID, which cannot carry them; empty
-// ones are left out.
+// Append appends e as text/event-stream, including its blank line, to dst. Each line of Data
+// becomes a data field, so a CR or CRLF arrives as LF. Line breaks and NULs are removed from Type
+// and ID, and empty ones are omitted.
 func Append(dst []byte, e Event) []byte {
 	dst = appendField(dst, "id: ", e.ID)
 	dst = appendField(dst, "event: ", []byte(e.Type))
@@ -25,9 +24,9 @@ func appendField(dst []byte, name string, value []byte) []byte {
 	return append(dst, '\n')
 }
 
-// AppendData adds an event that is nothing but block to dst.
+// AppendData appends an event with only data to dst.
 func AppendData(dst, block []byte) []byte {
-	if bytes.IndexByte(block, '\n') < 0 && bytes.IndexByte(block, '\r') < 0 { // the usual one, which IndexAny takes longer for
+	if bytes.IndexByte(block, '\n') < 0 && bytes.IndexByte(block, '\r') < 0 { // the common case; IndexAny is slower
 		dst = append(dst, "data: "...)
 		dst = append(dst, block...)
 		return append(dst, '\n', '\n')
@@ -44,8 +43,8 @@ func AppendData(dst, block []byte) []byte {
 	}
 }
 
-// AppendComment adds a comment, which keeps a connection alive, to dst. It may
-// stand only between events.
+// AppendComment appends a comment to dst, which keeps a connection alive. It must not be inside an
+// event.
 func AppendComment(dst []byte, text string) []byte {
 	block := []byte(text)
 	for {
@@ -60,8 +59,7 @@ func AppendComment(dst []byte, text string) []byte {
 	}
 }
 
-// cutLine splits b after its first line; more is false when there was no line
-// break.
+// cutLine splits b after its first line. more is false if there is no line break.
 func cutLine(b []byte) (line, rest []byte, more bool) {
 	i := bytes.IndexAny(b, "\r\n")
 	if i < 0 {

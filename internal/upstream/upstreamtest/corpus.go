@@ -17,27 +17,27 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Case is one file of testdata: an answer and what it means.
+// Case is a file of testdata: an answer and its expected result.
 type Case struct {
-	// Call is what was asked: "create" or "poll".
+	// Call is "create" or "poll".
 	Call   string `json:"call"`
 	Status int    `json:"status"`
-	// Words make a case each: the word replaces %WORD% in the file.
+	// Words yields one case per word, which replaces %WORD% in the file.
 	Words []string `json:"words"`
 	// Body is sent as it is.
 	Body json.RawMessage `json:"body"`
-	// Want is the submission, or what the poll says of the task.
+	// Want is the expected submission, or the expected state of the task.
 	Want json.RawMessage `json:"want"`
-	// WantError is the error of a poll that says nothing of it; nil for none.
+	// WantError is the expected error of a poll, or nil.
 	WantError *WantError `json:"want_error"`
 }
 
-// WantError is what must be known of a poll's error, in addition to the HTTP status.
+// WantError is the expected content of a poll's error, besides the HTTP status.
 type WantError struct {
 	Code      string `json:"code"`
 	Said      bool   `json:"said"`
 	RequestID string `json:"request_id"`
-	// Message is not compared when empty.
+	// Message is not compared if it is empty.
 	Message string `json:"message"`
 }
 
@@ -86,8 +86,8 @@ var progressions = map[upstream.Progression]string{
 	upstream.Completed: "completed", upstream.Failed: "failed",
 }
 
-// Corpus reads the test's testdata/*.json. A case has the name of its file, and
-// its word behind a slash.
+// Corpus reads the test's testdata/*.json. A case has the name of its file, followed by a slash and
+// its word, if any.
 func Corpus(t testing.TB) map[string]Case {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json")
@@ -112,8 +112,7 @@ func Corpus(t testing.TB) map[string]Case {
 	return cases
 }
 
-// CheckCorpus asks a real server for each answer of the corpus, as it is and
-// compressed.
+// CheckCorpus checks every answer of the corpus with a server, both plain and compressed.
 func CheckCorpus(t *testing.T, s Subject) {
 	t.Helper()
 	for name, c := range Corpus(t) {
@@ -232,7 +231,7 @@ func shortError(e *upstream.Error) *failure {
 	return &failure{Code: e.Code, Message: e.Message, Final: e.Final}
 }
 
-// compact makes two values comparable whatever white space their raw JSON has.
+// compact formats a value so that white space in its raw JSON does not matter.
 func compact(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.MarshalIndent(v, "", " ")

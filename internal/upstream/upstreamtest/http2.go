@@ -24,18 +24,18 @@ type HTTP2Conn struct {
 	net.Conn
 }
 
-// HTTP2Server is an upstream that speaks HTTP/2 by single frames, which lets it
-// refuse streams and leave in the middle as no server of net/http does.
+// HTTP2Server is an upstream that writes single HTTP/2 frames. Unlike a net/http server, it can
+// refuse streams and go away at any point.
 type HTTP2Server struct {
 	URL string
-	// TLS has the client trust the server.
+	// TLS makes a client trust the server.
 	TLS *tls.Config
-	// Conns and Requests count what came.
+	// Conns and Requests count the connections and requests received.
 	Conns, Requests atomic.Int64
 }
 
-// NewHTTP2Server starts a server. answer is called from one goroutine for each
-// connection; it may close the connection.
+// NewHTTP2Server starts a server. It calls answer from one goroutine per connection. answer may
+// close the connection.
 func NewHTTP2Server(t testing.TB, answer HTTP2Answer) *HTTP2Server {
 	t.Helper()
 	certified := httptest.NewUnstartedServer(nil)
@@ -100,13 +100,13 @@ func (s *HTTP2Server) serve(conn net.Conn, answer HTTP2Answer) {
 	}
 }
 
-// Answer sends status 200 and the body, which is over when end is true.
+// Answer sends status 200 and the body, and ends the stream if end is true.
 func (c *HTTP2Conn) Answer(stream uint32, body string, end bool) {
 	c.Status(stream, "200")
 	_ = c.WriteData(stream, end, []byte(body))
 }
 
-// Status sends a status, such as an informational one, and no end.
+// Status sends a status, such as an informational one, without ending the stream.
 func (c *HTTP2Conn) Status(stream uint32, status string) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)

@@ -11,25 +11,24 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Outcome is one kind of answer to a create, and what it must mean.
+// Outcome is one kind of answer to a create, and how to judge it.
 type Outcome struct {
 	Name   string
 	Status int
 	Body   string
-	// First and Retry are the verdicts on a first submission and on a
-	// resubmission.
+	// First and Retry are the verdicts on a first submission and on a resubmission.
 	First, Retry upstream.Verdict
-	// Scope says whom the refusal is about.
+	// Scope says what the refusal is about.
 	Scope upstream.Scope
 }
 
-// Answer makes an Outcome, in one line.
+// Answer returns an Outcome.
 func Answer(name string, status int, body string, first, retry upstream.Verdict, scope upstream.Scope) Outcome {
 	return Outcome{Name: name, Status: status, Body: body, First: first, Retry: retry, Scope: scope}
 }
 
-// CheckOutcomes asks a real server for each answer, and for those that mean the
-// same in every protocol, as first submission and as resubmission.
+// CheckOutcomes checks the given answers and those shared by all protocols with a server, as first
+// submissions and as resubmissions.
 func CheckOutcomes(t *testing.T, s Subject, cases []Outcome) {
 	t.Helper()
 	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
@@ -91,8 +90,8 @@ func (c Outcome) compare(t *testing.T, sub upstream.Submission, want upstream.Ve
 	}
 }
 
-// CheckPollErrors asks a real server for each answer that is no 2xx, as the
-// answer to a poll, which must be an error and say nothing of the task.
+// CheckPollErrors checks that every answer outside 2xx makes a poll fail without a state of the
+// task.
 func CheckPollErrors(t *testing.T, s Subject, cases []Outcome) {
 	t.Helper()
 	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
@@ -115,9 +114,8 @@ func CheckPollErrors(t *testing.T, s Subject, cases []Outcome) {
 	}
 }
 
-// CheckRows makes sure that a table ends with the shared rows, that every row
-// decides something, so that none is hidden by an earlier one, that it names its source, and
-// that every row of its own has a case.
+// CheckRows checks that a table ends with the shared rows, that no row is hidden by an earlier one,
+// that every row names its source, and that each of the table's own rows has a case.
 func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...upstream.Outcomes) {
 	t.Helper()
 	tail := slices.Concat(shared...)
@@ -143,7 +141,7 @@ func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...
 	}
 }
 
-// decides reports whether there is an answer that a row is the first to match.
+// decides reports whether some answer matches the row first.
 func decides(rows upstream.Outcomes, row int) bool {
 	r := rows[row]
 	e := &upstream.Error{Code: r.Code, Message: r.Text}

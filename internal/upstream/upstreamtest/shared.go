@@ -12,8 +12,7 @@ const (
 	server  = upstream.ScopeUpstream
 )
 
-// gatewayOutcomes are the answers of the gateways in the field, which they give
-// to creates of every protocol.
+// gatewayOutcomes lists answers that gateways in the field give to creates of every protocol.
 var gatewayOutcomes = []Outcome{
 	{"gateway: no channel", 503, `{"error":{"code":"model_not_found","message":"No available channel","type":"new_api_error"}}`, good, good, server},
 	{"gateway: unknown model", 404, `{"error":{"code":"model_not_found","type":"invalid_request_error","message":"x"}}`, good, good, server},
@@ -45,7 +44,7 @@ var gatewayOutcomes = []Outcome{
 	{"gateway: wrong path", 404, `{"error":{"message":"Invalid URL (POST /x)","type":"invalid_request_error","param":"","code":""}}`, good, who, server},
 }
 
-// statusOutcomes are answers that mean by their status alone what they mean.
+// statusOutcomes lists answers that are judged by their status alone.
 var statusOutcomes = []Outcome{
 	{"2xx page", 200, `<html>`, who, who, server},
 	{"2xx empty", 204, ``, who, who, server},

@@ -9,22 +9,22 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// What an upstream.Error holds at most, in bytes; a status is cut like a word.
+// Limits of an upstream.Error in bytes. A status has the limit of a word.
 const (
 	maxMessage = 2 << 10
 	maxWord    = 256
 )
 
-// CheckState checks what must hold of every state that a protocol reads from an
-// answer, however odd the answer is: the progression is the one that its status
-// word means, and words for a task that is not there say so; only a failed task has an error, and a failed one always; only
-// a completed one has results; and all of it is bounded and can be stored.
+// CheckState checks the conditions for every state that a protocol reads from an answer, however
+// odd: the progression follows from the status word; words for a missing task set Unknown; exactly
+// the failed tasks have an error; only completed ones have results; and all values are bounded and
+// can be stored.
 //
-// said is what the word means by the protocol's own rules, which is
-// upstream.ProgressionOf(s.Status) where it has none.
+// said is the progression of the word by the protocol's own rules, by default
+// upstream.ProgressionOf(s.Status).
 func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) {
 	t.Helper()
-	// A word that was cut may have been padded, and has no meaning now.
+	// A truncated word may have been padded and no longer has a meaning.
 	if s.Progression != said && len(s.Status) < maxWord {
 		t.Errorf("status %q gives %v, want %v", s.Status, s.Progression, said)
 	}
@@ -53,7 +53,6 @@ func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) 
 	checkFailure(t, s.Err)
 }
 
-// checkFailure checks the error of a failed task; nil is none.
 func checkFailure(t *testing.T, e *upstream.Error) {
 	t.Helper()
 	if e == nil {

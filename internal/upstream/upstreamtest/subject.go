@@ -1,7 +1,6 @@
-// Package upstreamtest has what the tests of all video protocols do alike: it
-// reads a protocol's recorded answers, sends each to the protocol's client over
-// HTTP, and compares what the client made of it; and it checks what must hold of
-// every state that is read from one. It knows no protocol.
+// Package upstreamtest holds the tests that all video protocols share. It sends a protocol's
+// recorded answers to its client over HTTP and compares the results, and it checks the conditions
+// for every state read from an answer.
 package upstreamtest
 
 import (
@@ -15,23 +14,20 @@ import (
 // Key is the key of every endpoint.
 const Key = "sk-test-0123456789"
 
-// Subject is how tests reach the client of one protocol.
+// Subject gives tests access to a protocol's client.
 type Subject struct {
-	// New makes the client.
 	New func(ep *upstream.Endpoint) upstream.VideoClient
-	// Create is a submission, and Ref a task, that the protocol can ask for.
+	// Create is a valid submission and Ref a valid task of the protocol.
 	Create upstream.VideoCreate
 	Ref    upstream.TaskRef
 }
 
-// serve starts a real server and gives a client of it.
 func (s Subject) serve(t testing.TB, handler http.HandlerFunc) upstream.VideoClient {
 	t.Helper()
 	return s.New(Endpoint(t, handler))
 }
 
-// Endpoint starts a real server and gives an endpoint of it. Both end with the
-// test.
+// Endpoint starts a server and returns an endpoint for it. Both end with the test.
 func Endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Violations are what admission says of a body: that it is no document, or what the
-// protocol says.
+// Violations returns what admission reports for a body: that it is not a document, or the
+// protocol's violations.
 func Violations(b upstream.Bodies, raw []byte) []body.Violation {
 	d := body.Parse(raw)
 	if field, ok := errors.AsType[*body.FieldError](d.Err()); ok {

@@ -7,17 +7,16 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// answer is a 2xx answer to a create or a poll: the video object, or the
-// envelope {"code":"success","message":"","data":{video}} of gateways that
-// answer every path alike.
+// answer is a 2xx answer to a create or poll: the video object, or the envelope
+// {"code":"success","message":"","data":{video}} of gateways that answer every path alike.
 type answer struct {
 	video
 	Data lax.Object[video] `json:"data"`
 }
 
-// video is every field of a video object that genbus reads, in any dialect.
-// What only people read (object, model, prompt, created_at and its spellings) is
-// not here, so that no odd value in it can do harm.
+// video holds the fields of a video object that genbus reads, in any dialect. Fields that only
+// people read (object, model, prompt, created_at and its variants) are left out, so that odd values
+// in them do no harm.
 type video struct {
 	ID         lax.ID           `json:"id"`
 	TaskID     lax.Word         `json:"task_id"`
@@ -46,8 +45,8 @@ type video struct {
 	Usage    lax.RawObject `json:"usage"`
 }
 
-// links are results in any form that servers use: a URL, an object that holds
-// one, or a list of either. Any other value is skipped.
+// links holds results in any form that servers use: a URL, an object with one, or a list of either.
+// Any other value is skipped.
 type links []upstream.Clip
 
 func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -66,14 +65,14 @@ func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// taskID gives the id under which the task is polled, or "".
+// taskID returns the ID for polling the task, or "".
 func (a *answer) taskID() string {
 	inner := &a.Data.Value
 	return lax.First(a.ID.Word, a.TaskID, a.VideoID, inner.TaskID, inner.VideoID, inner.ID.Text())
 }
 
-// current gives the level that holds the video: the answer itself, or the
-// envelope's data when only that has a status.
+// current returns the level that holds the video: the answer, or the envelope's data if only that
+// has a status.
 func (a *answer) current() *video {
 	if !a.Status.Set && a.Data.Set {
 		return &a.Data.Value

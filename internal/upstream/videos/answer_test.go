@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// FuzzAnswer checks what must hold for every answer, however odd: a terminal
-// state comes from a status word alone, and only it carries results or an error.
+// FuzzAnswer checks for any answer that only a status word makes a state terminal, and that only a
+// terminal state has results or an error.
 func FuzzAnswer(f *testing.F) {
 	for _, c := range upstreamtest.Corpus(f) {
 		f.Add([]byte(c.Body))
@@ -86,7 +86,8 @@ func compactBody(b *testing.B, raw json.RawMessage) []byte {
 	return body
 }
 
-// TestStateHasSizeAndSeconds: what an answer says of its video is a part of every state.
+// TestStateHasSizeAndSeconds checks that a state of any progression includes the video's size and
+// duration.
 func TestStateHasSizeAndSeconds(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string][2]string{

@@ -1,8 +1,7 @@
-// Package videos is the compatible Videos API, /v1/videos, as OpenAI published it
-// and gateways serve it: the client of upstreams that speak it, its create
-// bodies, and the forms in which clients send them. It is not a poller and it
-// does not read the content of a video: it makes one call at a time and says what
-// the answer means. It is no server: internal/api/httpapi has the paths.
+// Package videos implements the compatible Videos API, /v1/videos, as published by OpenAI and
+// served by gateways: the client, the create bodies, and the forms in which clients send them. The
+// client makes one call at a time; polling and reading content are up to the caller.
+// internal/api/httpapi serves the paths.
 package videos
 
 import (
@@ -14,12 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// createPath is where tasks are created; a task is read from createPath + "/" +
-// id.
+// createPath is the path for creating tasks. A task is read from createPath + "/" + its ID.
 const createPath = "/v1/videos"
 
-// client speaks the protocol with one key of one upstream. It is safe for
-// concurrent use.
+// client speaks the protocol with one upstream key. It is safe for concurrent use.
 type client struct {
 	ep   *upstream.Endpoint
 	opts upstream.Options
@@ -30,16 +27,15 @@ var (
 	_ upstream.ContentPather = (*client)(nil)
 )
 
-// newClient gives a client for ep, which must have passed Validate. Of opts it
-// reads InputReference, and Gateway: seconds is then sent as a string, as new-api
-// wants it. The zero Options send JSON as the client wrote it.
+// newClient returns a client for ep. With opts.Gateway it sends seconds as a string, as new-api
+// expects. The zero Options send JSON as the client wrote it.
 func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, opts: opts}
 }
 
-// Create submits once, with the job's id as Idempotency-Key: as a form when
-// input_reference is a data: URL, else as JSON. Any 2xx with an id is Accepted;
-// the table in outcome.go decides everything else.
+// Create submits once, with the job's ID as Idempotency-Key. If input_reference is a data: URL, it
+// sends a form, else JSON. Any 2xx with an ID is Accepted; the table in outcome.go judges
+// everything else.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	body, contentType, err := c.request(create)
 	if err != nil {
@@ -50,7 +46,6 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	})
 }
 
-// accepted reads a 2xx answer to a create.
 func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission, *upstream.Error) {
 	a, err := lax.Decode[answer](body)
 	if err != nil {
@@ -61,19 +56,18 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. 400 task_not_exist and 404 are errors like all
-// others: servers answer a create before they store the task.
+// Poll reads the state of a task. 400 task_not_exist and 404 are errors, because servers may answer
+// a create before they store the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
 }
 
-// ContentPath is where the bytes of a completed video are read, with the
-// upstream key, whether or not the task names a URL.
+// ContentPath returns the path for reading a completed video with the upstream key, whether or not
+// the task has a URL.
 func (c *client) ContentPath(ref upstream.TaskRef) string { return taskPath(ref) + "/content" }
 
 func taskPath(ref upstream.TaskRef) string { return createPath + "/" + url.PathEscape(ref.ID) }
 
-// stateOf turns a 2xx answer to a poll into a state.
 func stateOf(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
 	a, err := lax.Decode[answer](body)
 	if err != nil {

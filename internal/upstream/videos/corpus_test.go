@@ -26,7 +26,6 @@ func TestCorpus(t *testing.T) {
 	upstreamtest.CheckCorpus(t, subject)
 }
 
-// serve starts a real server and gives a client of it.
 func serve(t testing.TB, handler http.HandlerFunc) *client {
 	t.Helper()
 	return newClient(upstreamtest.Endpoint(t, handler), upstream.Options{})

@@ -13,34 +13,32 @@ import (
 	"unicode"
 )
 
-// Limits of a data: URL's head, in bytes.
+// Limits of the part of a data: URL before the data, in bytes.
 const (
 	maxFileName = 255
-	maxDataHead = 4 << 10 // a name percent-encoded, and the media type's parameters
+	maxDataHead = 4 << 10 // a percent-encoded name and the media type's parameters
 )
 
-// octetStream is the media type of a file of unknown type.
 const octetStream = "application/octet-stream"
 
-// dataURL is the file that a data: URL holds:
+// dataURL is the file in a data: URL:
 //
 //	data:image/png;name=first%20frame.png;base64,iVBORw0KGgo...
 //
-// The name is the file's; every other parameter belongs to the media type.
+// The name is the file's; all other parameters belong to the media type.
 type dataURL struct {
 	mediaType string
 	params    map[string]string // without name
-	name      string            // as it came
+	name      string            // as received
 	base64    bool
 	data      string // still encoded
 }
 
-// isDataURL reports whether s begins as a data: URL does.
 func isDataURL(s string) bool {
 	return len(s) >= len("data:") && strings.EqualFold(s[:len("data:")], "data:")
 }
 
-// parseDataURL reads all but the data, which decode does. The error continues a
+// parseDataURL parses everything except the data, which decode handles. The error continues a
 // sentence that begins with the member's name, and quotes nothing.
 func parseDataURL(s string) (dataURL, error) {
 	if !isDataURL(s) {
@@ -67,7 +65,7 @@ func parseDataURL(s string) (dataURL, error) {
 	return d, nil
 }
 
-// setParams reads name=value pairs; what is none is left out.
+// setParams reads name=value pairs and skips invalid ones.
 func (d *dataURL) setParams(pairs []string) {
 	d.params = map[string]string{}
 	for _, pair := range pairs {
@@ -84,8 +82,8 @@ func (d *dataURL) setParams(pairs []string) {
 	}
 }
 
-// head gives everything before the data, which is then Base64. It is ASCII
-// without quotes, backslashes and control characters.
+// head returns everything before the data, for Base64 data. It is ASCII without quotes, backslashes
+// and control characters.
 func (d dataURL) head() string {
 	var b strings.Builder
 	_, _ = b.WriteString("data:" + d.mediaType)
@@ -99,7 +97,6 @@ func (d dataURL) head() string {
 	return b.String()
 }
 
-// contentType gives the media type with its parameters.
 func (d dataURL) contentType() string {
 	if full := mime.FormatMediaType(d.mediaType, d.params); full != "" {
 		return full
@@ -107,8 +104,8 @@ func (d dataURL) contentType() string {
 	return d.mediaType
 }
 
-// fileName gives the name, or one that fits the media type where there is none
-// that could stand in a form: upstreams tell a file from a text by its name.
+// fileName returns the file's name. If it is missing or not valid in a form, it returns a name that
+// fits the media type, because upstreams distinguish files from texts by the name.
 func (d dataURL) fileName() string {
 	if name := baseName(d.name); name != "" && isFileName(name) {
 		return name
@@ -116,7 +113,7 @@ func (d dataURL) fileName() string {
 	return inputReference + "." + extension(d.mediaType)
 }
 
-// baseName gives a file's name without its folders, or "" when nothing is left.
+// baseName returns a file's name without its directories, or "" if nothing is left.
 func baseName(name string) string {
 	switch name = path.Base(name); name {
 	case ".", "..", "/":
@@ -126,13 +123,13 @@ func baseName(name string) string {
 	}
 }
 
-// isFileName tells whether a name can stand in the header of a form's part.
+// isFileName reports whether a name is valid in the header of a form's part.
 func isFileName(name string) bool {
 	return len(name) <= maxFileName && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// extension does not ask the mime package, whose answer depends on the machine:
-// each replica has to send the same bytes.
+// extension does not use the mime package, whose result depends on the machine, because all
+// replicas must send the same bytes.
 func extension(mediaType string) string {
 	switch mediaType {
 	case "image/png":
@@ -154,8 +151,8 @@ func extension(mediaType string) string {
 	}
 }
 
-// decode writes the file's bytes. The error is w's, or continues a sentence as
-// parseDataURL's does.
+// decode writes the file's bytes. The error is w's, or continues a sentence like that of
+// parseDataURL.
 func (d dataURL) decode(w io.Writer) error {
 	data := d.data
 	if strings.Contains(data, "%") {
@@ -182,7 +179,7 @@ func (d dataURL) decode(w io.Writer) error {
 	return err
 }
 
-// checkDataURL says what is wrong with a data: URL, or "".
+// checkDataURL describes the problem with a data: URL, or returns "".
 func checkDataURL(s string) string {
 	d, err := parseDataURL(s)
 	if err == nil {

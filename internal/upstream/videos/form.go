@@ -22,37 +22,37 @@ import (
 // Limits of a client's form.
 const (
 	maxFields = 64
-	sniffed   = 512       // bytes that tell what a field holds, as many as net/http looks at
-	maxText   = 256 << 10 // bytes; only a data: URL or an object under input_reference may be longer
+	sniffed   = 512       // bytes for detecting a field's type, as in net/http
+	maxText   = 256 << 10 // bytes; only a data: URL or an object in input_reference may be longer
 )
 
-// TooLargeError says that a form would make a larger body than is taken.
+// TooLargeError says that a form's JSON body would exceed the limit.
 type TooLargeError struct {
-	// Limit is the most that is taken, in bytes of JSON.
+	// Limit is the limit in bytes of JSON.
 	Limit int64
 }
 
-// Error gives the limit, and what to do.
+// Error returns the limit and how to stay below it.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the form makes more than %d bytes of JSON, in which a file grows by a third; send a URL instead of the file", e.Limit)
 }
 
-// FromMultipart makes the canonical JSON body of a client's form, with at most
-// limit bytes. Fields become string members, in order. name[key] makes a member
-// key of an object; metadata and input_reference stay objects when they are
-// JSON. A file under input_reference becomes {"image_url":"data:.."} with its
-// name and its media type, which is found out when the client does not say it.
+// FromMultipart converts a client's form to the canonical JSON body of at most limit bytes. Fields
+// become string members, in order. name[key] becomes the member key of an object. metadata and
+// input_reference stay objects if they are JSON objects. A file in input_reference becomes
+// {"image_url":"data:.."} with its name and media type, which is detected if the client does not
+// state it.
 //
-// Errors are *body.FieldError, *TooLargeError, or wrap what reading the request
-// failed with, such as *http.MaxBytesError: the caller bounds the request, whose
-// preamble and part headers do not count here. A form without its last boundary
-// is refused unless it is cut within a part's header, which mime/multipart takes
-// for the end; only the request's own framing notices that.
+// Errors are *body.FieldError, *TooLargeError, or wrap the error of reading the request, such as
+// *http.MaxBytesError. The caller must bound the request, because its preamble and part headers do
+// not count here. A form without its last boundary is refused. Exception: mime/multipart takes a
+// form truncated within a part's header for complete, which only the request's own framing can
+// detect.
 func FromMultipart(r *multipart.Reader, limit int64) (raw []byte, err error) {
 	f := form{limit: limit, left: limit}
 	for {
 		part, err := r.NextPart()
-		if err == io.EOF { // a wrapped one is a form that ends too early
+		if err == io.EOF { // a wrapped io.EOF means a truncated form
 			return f.body()
 		}
 		if err != nil {
@@ -64,14 +64,13 @@ func FromMultipart(r *multipart.Reader, limit int64) (raw []byte, err error) {
 	}
 }
 
-// form is a client's form while it is read.
 type form struct {
 	limit, left int64 // of the JSON, in bytes
 	count       int
 	members     []member
 }
 
-// member is a member of the body: a value, or an object that grows.
+// member is a member of the body: a value, or an object under construction.
 type member struct {
 	name   string
 	value  []byte
@@ -100,7 +99,7 @@ func (f *form) add(part *multipart.Part) error {
 	return f.set(p, value)
 }
 
-// set stores a value under its name, where there must be none yet.
+// set stores a value under its name, which must be unused.
 func (f *form) set(p formPart, value []byte) error {
 	i := slices.IndexFunc(f.members, func(m member) bool { return m.name == p.name })
 	switch {
@@ -117,7 +116,6 @@ func (f *form) set(p formPart, value []byte) error {
 	return nil
 }
 
-// body is the JSON object of all members.
 func (f *form) body() ([]byte, error) {
 	var o body.Object
 	for _, m := range f.members {
@@ -133,8 +131,8 @@ func (f *form) body() ([]byte, error) {
 	return raw, nil
 }
 
-// text gives the JSON text of a field. To quote a text takes no more memory than a
-// few times the limit, whatever its characters.
+// text returns the JSON of a field. Whatever its characters, quoting it takes at most a few times
+// the limit of memory.
 func (f *form) text(p formPart) ([]byte, error) {
 	text, err := f.readText(p)
 	size := int64(len(text))
@@ -143,22 +141,21 @@ func (f *form) text(p formPart) ([]byte, error) {
 		return nil, err
 	case p.isObject(text):
 		return text, nil
-	case size > maxText && !isDataURL(string(text[:len("data:")])): // it only began as an object
+	case size > maxText && !isDataURL(string(text[:len("data:")])): // it only began like an object
 		return nil, body.Errorf(p.field, "is longer than %d bytes", maxText)
 	case !utf8.Valid(text):
 		return nil, body.Errorf(p.field, "is not valid UTF-8")
 	}
-	// A control character takes six bytes in JSON: what does not fit is not written.
+	// A control character takes six bytes in JSON, so check the size before quoting.
 	if size += escapes(text) + int64(len(`""`)); size > f.left {
 		return nil, &TooLargeError{Limit: f.limit}
 	}
 	return jsontext.AppendQuote(make([]byte, 0, size), text)
 }
 
-// readText reads a field that is no file.
 func (f *form) readText(p formPart) ([]byte, error) {
 	content := bufio.NewReaderSize(p.content, sniffed)
-	first, _ := content.Peek(sniffed) // its error comes again
+	first, _ := content.Peek(sniffed) // ReadAll will return the same error
 	longest := f.left
 	if !p.mayBeLong(first) {
 		longest = min(longest, maxText)
@@ -175,8 +172,7 @@ func (f *form) readText(p formPart) ([]byte, error) {
 	return text, nil
 }
 
-// escapes is by how much a text grows as a JSON string, in bytes, without the
-// quotes around it.
+// escapes returns by how many bytes a text grows as a JSON string, not counting its quotes.
 func escapes(text []byte) (more int64) {
 	for _, c := range text {
 		switch {
@@ -189,8 +185,7 @@ func escapes(text []byte) (more int64) {
 	return more
 }
 
-// file gives {"image_url":"data:.."}. The file goes through Base64 as it comes
-// in.
+// file returns {"image_url":"data:.."}, encoding the file while it is read.
 func (f *form) file(p formPart) ([]byte, error) {
 	content := bufio.NewReaderSize(io.LimitReader(p.content, f.left+1), 32<<10)
 	first, _ := content.Peek(sniffed)
@@ -205,13 +200,13 @@ func (f *form) file(p formPart) ([]byte, error) {
 	if n == 0 {
 		return nil, body.Errorf(p.field, "is an empty file")
 	}
-	_ = encoder.Close() // the error is the buffer's, which has none
+	_ = encoder.Close() // writing to a buffer cannot fail
 	_, _ = out.WriteString(`"}`)
 	return out.Bytes(), nil
 }
 
-// unread says why a form could not be read to its end. The parser's own errors
-// are not passed on: they quote the form.
+// unread returns why a form could not be read completely. It does not pass on the parser's errors,
+// which quote the form.
 func unread(field string, err error) error {
 	_, tooLong := errors.AsType[*http.MaxBytesError](err)
 	_, network := errors.AsType[net.Error](err)

@@ -27,8 +27,8 @@ import (
 
 const noLimit = 32 << 20
 
-// formOf writes a form with the boundary "b": each part's header, a blank line
-// and its content, with \n where the form has CR LF.
+// formOf returns a form with the boundary "b". Each part is given as its header, a blank line and
+// its content, with \n for the header's CR LF.
 func formOf(parts ...string) string {
 	var b strings.Builder
 	for _, part := range parts {
@@ -38,7 +38,6 @@ func formOf(parts ...string) string {
 	return b.String() + "--b--\r\n"
 }
 
-// text is a field as every client writes it.
 func text(name, value string) string {
 	return `Content-Disposition: form-data; name="` + name + "\"\n\n" + value
 }
@@ -49,7 +48,6 @@ func fromForm(form string, limit int64) ([]byte, error) {
 
 const png = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\r\n--not the boundary"
 
-// file is a part with a PNG.
 func file(header string) string {
 	return "Content-Disposition: form-data; " + header + "\n\n" + png
 }
@@ -192,9 +190,9 @@ func TestFromMultipartLimit(t *testing.T) {
 	}
 }
 
-// TestFromMultipartMemory: a control character takes six bytes in JSON, yet a text
-// that is refused costs no more than six times the limit, growth while reading
-// included. No other test runs during this one, which measures the process.
+// TestFromMultipartMemory checks that refusing a text of control characters, which take six bytes
+// in JSON, needs at most six times the limit of memory. It is not parallel because it measures the
+// whole process.
 func TestFromMultipartMemory(t *testing.T) {
 	const limit = 4 << 20
 	const most = 6 * limit
@@ -218,7 +216,7 @@ func TestFromMultipartMemory(t *testing.T) {
 	}
 }
 
-// TestEscapes: a text is as long in JSON as is foreseen.
+// TestEscapes checks the predicted size of a text in JSON.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
 	for c := range utf8.RuneSelf {
@@ -230,7 +228,6 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// endless is a form whose file does not end.
 func endless(form string) io.Reader {
 	cut := strings.Index(form, "PNG")
 	return io.MultiReader(strings.NewReader(form[:cut]), zeros{})
@@ -240,9 +237,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestFromMultipartBrokenRequest: what the connection or the server's own limit
-// reports is passed on, but for a cut within a part's header, which the parser
-// takes for a broken header.
+// TestFromMultipartBrokenRequest checks that errors of the connection and of the server's limit are
+// passed on, except if the form breaks off within a part's header.
 func TestFromMultipartBrokenRequest(t *testing.T) {
 	t.Parallel()
 	form := formOf(text("prompt", "secret"), file(`name="input_reference"; filename="a.png"`))
@@ -268,13 +264,12 @@ func isFieldError(err error) bool {
 	return ok
 }
 
-// withinHeader tells whether a form ends within a part's header.
 func withinHeader(form string) bool {
 	return strings.LastIndex(form, "\r\n\r\n") < strings.LastIndex(form, "--b\r\n")
 }
 
-// FuzzFromMultipart: a form that is taken makes a JSON object within the limit,
-// and its file reaches the upstream as it is, whatever else the form holds.
+// FuzzFromMultipart checks that an accepted form yields a JSON object within the limit, and that
+// its file reaches the upstream unchanged.
 func FuzzFromMultipart(f *testing.F) {
 	const limit = 64 << 10
 	f.Add(formOf(text("model", "m"), text("metadata[a]", "b"), text("metadata", "{}"), file("name=\"input_reference\"; filename=\"a b.png\"\nContent-Type: image/png")))
@@ -298,7 +293,7 @@ func FuzzFromMultipart(f *testing.F) {
 	})
 }
 
-// checkFile compares the file in a body with the one in the form that is sent.
+// checkFile compares the file in a body with the one in the form sent upstream.
 func checkFile(t *testing.T, raw []byte) {
 	t.Helper()
 	d := body.Parse(raw)
@@ -325,8 +320,7 @@ func checkFile(t *testing.T, raw []byte) {
 	}
 }
 
-// TestFileIsEqualBothWays: a part header with odd but legal values comes out as
-// it went in.
+// TestFileIsEqualBothWays checks that odd but legal part headers survive the round trip.
 func TestFileIsEqualBothWays(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, 100_000)
@@ -373,7 +367,8 @@ func BenchmarkFromMultipart(b *testing.B) {
 	}
 }
 
-// TestABodyThatIsCutOffIsNoForm: a store that has lost the end of a body has nothing paid for.
+// TestABodyThatIsCutOffIsNoForm checks that a truncated stored body is not submitted as a form,
+// which would be paid for.
 func TestABodyThatIsCutOffIsNoForm(t *testing.T) {
 	t.Parallel()
 	const file = "data:image/png;base64,aGk="

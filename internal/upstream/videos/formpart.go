@@ -17,21 +17,20 @@ import (
 // Limits of a part's header, in bytes.
 const (
 	maxFieldName = 128
-	maxMediaType = 256 // longer ones are not believed
+	maxMediaType = 256 // longer ones are ignored
 )
 
-// formPart is one part of a form, its header read.
+// formPart is a part of a form with its header parsed.
 type formPart struct {
-	field     string // the field's name as it came
-	name, key string // what it says: name[key], or name alone
+	field     string // the field's name as received
+	name, key string // parsed from field: name[key], or name alone
 	isFile    bool
-	fileName  string            // of a file; "" when the client gives none
-	mediaType string            // "" when the client does not know
+	fileName  string            // of a file; "" if the client gives none
+	mediaType string            // "" if the client does not know
 	params    map[string]string // of the media type
 	content   io.Reader
 }
 
-// readPart reads a part's header.
 func readPart(part *multipart.Part) (formPart, error) {
 	disposition, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil || disposition != "form-data" || params["name"] == "" {
@@ -53,9 +52,8 @@ func readPart(part *multipart.Part) (formPart, error) {
 	return p, p.checkFile()
 }
 
-// setType reads the Content-Type. Clients that do not know say
-// application/octet-stream. Without a file name, only what is neither a text nor
-// JSON is a file.
+// setType reads the Content-Type. application/octet-stream means that the client does not know the
+// type. Without a file name, a part is a file only if its type is neither text nor JSON.
 func (p *formPart) setType(header string) {
 	media, params, err := mime.ParseMediaType(header)
 	if err != nil || !strings.Contains(media, "/") || len(header) > maxMediaType {
@@ -67,13 +65,12 @@ func (p *formPart) setType(header string) {
 	}
 }
 
-// mayBeLong reports whether a text may be a data: URL, or an object that holds
-// one, by how it begins.
+// mayBeLong reports whether a text begins like a data: URL or an object that may hold one.
 func (p *formPart) mayBeLong(first jsontext.Value) bool {
 	return p.name == inputReference && (isDataURL(string(first)) || p.field == inputReference && first.Kind() == '{')
 }
 
-// isObject reports whether the text is an object and stays one.
+// isObject reports whether the text is a JSON object that is not converted to a string.
 func (p *formPart) isObject(text jsontext.Value) bool {
 	return (p.field == "metadata" || p.field == inputReference) && text.Kind() == '{' && text.IsValid()
 }
@@ -88,18 +85,18 @@ func (p *formPart) checkFile() error {
 	return nil
 }
 
-// dataURL describes the part's file, whose first bytes tell what it is when the
-// client does not.
+// dataURL describes the part's file. Its first bytes determine the media type if the client does
+// not.
 func (p *formPart) dataURL(first []byte) dataURL {
 	d := dataURL{mediaType: p.mediaType, params: p.params, name: p.fileName}
 	if d.mediaType == "" {
 		d.mediaType, d.params, _ = mime.ParseMediaType(http.DetectContentType(first))
 	}
-	delete(d.params, "name") // the old way to name a file
+	delete(d.params, "name") // the obsolete parameter for a file's name
 	return d
 }
 
-// split takes "input_reference[image_url]" apart; key is empty without brackets.
+// split splits "input_reference[image_url]" into name and key. key is empty without brackets.
 func split(field string) (name, key string, err error) {
 	name, rest, nested := strings.Cut(field, "[")
 	key, after, closed := strings.Cut(rest, "]")

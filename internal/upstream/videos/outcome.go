@@ -6,10 +6,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// outcomes is the outcome table of the protocol. An answer without a code is
-// matched by its type.
+// outcomes is the protocol's outcome table. An answer without a code is matched by its type.
 var outcomes = slices.Concat(upstream.Outcomes{
-	// The request. A gateway judges it before it does anything.
+	// The request, which a gateway checks before it does anything.
 	upstream.ByCode("missing_model", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("missing_prompt", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("invalid_size", upstream.RefusedForGood, upstream.ScopeRequest),
@@ -20,13 +19,13 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	upstream.ByCode("content_policy_violation", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("moderation_blocked", upstream.RefusedForGood, upstream.ScopeRequest),
 
-	// The account, its key and its money.
+	// The account, its key and its credit.
 	upstream.ByCode("invalid_api_key", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("account_deactivated", upstream.RefusedForGood, upstream.ScopeKey),
-	upstream.ByCode("billing_hard_limit_reached", upstream.RefusedForGood, upstream.ScopeKey), // comes as 400 and 429
+	upstream.ByCode("billing_hard_limit_reached", upstream.RefusedForGood, upstream.ScopeKey), // sent as 400 and 429
 	upstream.ByCode("billing_not_active", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("rate_limit_exceeded", upstream.RefusedForNow, upstream.ScopeKey),
 
-	// The upstream broke, whatever the status: it may have taken the job.
+	// The upstream failed, whatever the status, and may have accepted the job.
 	upstream.ByCode("server_error", upstream.Unknown, upstream.ScopeUpstream),
 }.WithSource("OpenAI's error codes"), upstream.VisualRows(400, 599), upstream.GatewayRows, upstream.StatusRows)

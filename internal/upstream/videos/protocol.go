@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Protocol is the protocol's entry in the registry.
+// Protocol returns the protocol's entry in the registry.
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Info: protocol.Videos, CreatePath: "POST " + createPath, Bodies: bodies{}, Outcomes: outcomes,
@@ -16,21 +16,19 @@ func Protocol() upstream.Protocol {
 	}
 }
 
-// bodies are the create bodies, as JSON objects; FromMultipart makes one of a
-// form.
+// bodies handles the create bodies as JSON objects. FromMultipart converts a form to one.
 type bodies struct{}
 
 var (
 	textRules = append([]body.Rule{modelRule, {Name: "prompt", Required: true, Wrong: body.IsText}}, optionalRules...)
-	// imageRules are for a video that begins with an image: whether it needs a
-	// prompt too depends on the model.
+	// imageRules applies to a video that begins with an image. Whether it also needs a prompt
+	// depends on the model.
 	imageRules = append([]body.Rule{modelRule, {Name: "prompt", Wrong: body.IsString}}, optionalRules...)
 )
 
 var modelRule = body.Rule{Name: "model", Required: true, Wrong: body.IsModel}
 
-// optionalRules leave to the upstream what differs between models: which lengths
-// and sizes there are.
+// optionalRules leaves the durations and sizes that a model supports to the upstream.
 var optionalRules = []body.Rule{
 	{Name: "seconds", Wrong: body.IsSeconds},
 	{Name: "size", Wrong: isSize},
@@ -51,8 +49,7 @@ func (bodies) Asked(d body.Document) upstream.Asked {
 	return upstream.Asked{Size: d.Text("size"), Seconds: d.Number("seconds")}
 }
 
-// isSize wants "1280x720", "16:9" or another short word: gateways have their
-// own.
+// isSize requires "1280x720", "16:9" or another short word, because gateways define their own.
 func isSize(value []byte) string {
 	const maxSize = 32
 	if wrong := body.IsString(value); wrong != "" {
@@ -67,7 +64,7 @@ func isSize(value []byte) string {
 	return ""
 }
 
-// isReference wants a string, or an object with one under image_url or file_id.
+// isReference requires a string, or an object with a string in image_url or file_id.
 func isReference(value []byte) string {
 	if value[0] == '"' {
 		return wrongURL(value)
@@ -94,7 +91,7 @@ func isReference(value []byte) string {
 	return wrong
 }
 
-// wrongURL says what is wrong with a string that may be a data: URL.
+// wrongURL describes the problem with a string that may be a data: URL, or returns "".
 func wrongURL(quoted []byte) string {
 	switch s := body.Text(quoted); {
 	case s == "":

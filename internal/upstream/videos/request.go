@@ -15,21 +15,20 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Values of upstream.Options.InputReference.
 const (
 	asObject = "object"
 	asString = "string"
 )
 
-// inputReference is the member that holds the image or video to begin with.
+// inputReference is the member with the image or video to begin with.
 const inputReference = "input_reference"
 
-// request gives the bytes and the media type of a create. They are the same
-// whenever the same job is submitted.
+// request returns the body and media type of a create. They are the same in every submission of a
+// job.
 func (c *client) request(create upstream.VideoCreate) (raw []byte, contentType string, err error) {
 	ref := readReference(create.Body.Member(inputReference))
-	// An upstream that wants a string does not look for a file: new-api's create
-	// would begin without the picture, and be paid for all the same.
+	// An upstream that expects a string ignores a file: new-api would create, and charge for, a
+	// video without the picture.
 	if isDataURL(ref.url) && c.opts.InputReference != asString {
 		return asForm(create.JobID, create.Body, ref.url)
 	}
@@ -37,8 +36,7 @@ func (c *client) request(create upstream.VideoCreate) (raw []byte, contentType s
 	return d.Bytes(), "", err
 }
 
-// json gives the client's JSON, with what this upstream wants to read
-// differently rewritten in its place.
+// json returns the client's JSON, with the changes that this upstream needs.
 func (c *client) json(d body.Document, ref reference) (body.Document, error) {
 	switch {
 	case c.opts.InputReference == asObject && !ref.object && hasHost(ref.url):
@@ -58,8 +56,8 @@ func (c *client) json(d body.Document, ref reference) (body.Document, error) {
 	return d, d.Err()
 }
 
-// plainFile writes a data: URL with its media type alone: not every reader takes a
-// file's name in it.
+// plainFile returns a data: URL with only its media type, because not every upstream accepts a file
+// name in it.
 func plainFile(file string) (string, error) {
 	d, err := parseDataURL(file)
 	if err != nil {
@@ -72,22 +70,21 @@ func plainFile(file string) (string, error) {
 	return plain + "," + d.data, nil
 }
 
-// hasHost tells a URL from the other things that stand in a string, such as the
-// id of a file.
+// hasHost distinguishes URLs from other strings, such as a file ID.
 func hasHost(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
-// reference is what the member input_reference says when it is a URL. It is
-// zero for everything else, such as {"file_id":".."}.
+// reference is the URL in input_reference. It is zero for any other value, such as
+// {"file_id":".."}.
 type reference struct {
 	url    string
 	quoted []byte // the URL's JSON text
-	object bool   // it is in {"image_url":..}
+	object bool   // the URL is in {"image_url":..}
 }
 
-// readReference reads the member's JSON text; nil is an absent member.
+// readReference reads the member's JSON text, nil for an absent member.
 func readReference(value []byte) reference {
 	switch jsontext.Value(value).Kind() {
 	case '"':
@@ -100,8 +97,8 @@ func readReference(value []byte) reference {
 	}
 }
 
-// onlyImageURL gives the JSON text of image_url when it is a string and the
-// object says nothing else, so that a string or a file can stand for it all.
+// onlyImageURL returns the JSON text of image_url if it is a string and the object's only value, so
+// that a string or a file can replace the object.
 func onlyImageURL(object []byte) (quoted []byte) {
 	for name, value := range body.Trusted(object).Members() {
 		switch {
@@ -115,20 +112,20 @@ func onlyImageURL(object []byte) (quoted []byte) {
 	return quoted
 }
 
-// asForm writes the members of a body as multipart/form-data, with the file that
-// the data: URL holds as a part of its own: strings as they are, numbers and
-// booleans as written, objects and arrays as JSON. A null is left out.
+// asForm writes a body as multipart/form-data, with the file in the data: URL as one part. Strings,
+// numbers and booleans are written as they are, objects and arrays as JSON. null is omitted.
 func asForm(jobID string, d body.Document, file string) (out []byte, contentType string, err error) {
 	content, err := parseDataURL(file)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s %w", inputReference, err)
 	}
-	// A stored body that was cut off has members up to there: a form of them would be paid for.
+	// With fails on a truncated stored body. Its remaining members would make a form that is paid
+	// for.
 	if err := d.With(inputReference, []byte("null")).Err(); err != nil {
 		return nil, "", err
 	}
 	var buf bytes.Buffer
-	buf.Grow(len(d.Bytes())) // Base64 takes more than the parts' headers add
+	buf.Grow(len(d.Bytes())) // Base64 shrinks by more than the part headers add
 	w := multipart.NewWriter(&buf)
 	if err := w.SetBoundary(boundary(jobID, d.Bytes())); err != nil {
 		return nil, "", err
@@ -146,7 +143,7 @@ func asForm(jobID string, d body.Document, file string) (out []byte, contentType
 			return nil, "", err
 		}
 	}
-	// The error is the buffer's, which has none.
+	// Writing to a buffer cannot fail.
 	_ = w.Close()
 	return buf.Bytes(), w.FormDataContentType(), nil
 }
@@ -165,9 +162,9 @@ func writeFile(w *multipart.Writer, d dataURL) error {
 	return nil
 }
 
-// boundary is the same in every submission of a job. It depends on the body as
-// well: job ids can be foreseen, and a client that foresees the boundary can write
-// other form fields, such as another model, into a prompt or a file.
+// boundary is the same in every submission of a job. It also depends on the body, because job IDs
+// are predictable: a client that can predict the boundary could smuggle other form fields, such as
+// another model, into a prompt or a file.
 func boundary(jobID string, raw []byte) string {
 	h := sha256.New()
 	_, _ = h.Write(append([]byte(jobID), 0))

@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestRequestJSON: what is not rewritten goes out byte for byte.
+// TestRequestJSON checks that JSON is sent byte for byte unless it must be rewritten.
 func TestRequestJSON(t *testing.T) {
 	t.Parallel()
 	const (
@@ -58,7 +58,6 @@ func TestRequestJSON(t *testing.T) {
 	}
 }
 
-// sentPart is one part of a form as an upstream reads it.
 type sentPart struct{ Name, FileName, ContentType, Content string }
 
 func readForm(t testing.TB, contentType string, body io.Reader) []sentPart {
@@ -115,8 +114,8 @@ func TestRequestForm(t *testing.T) {
 	}
 }
 
-// TestAFileAsAString: an upstream that wants a string gets JSON, without the
-// file's name.
+// TestAFileAsAString checks that an upstream that expects a string gets JSON without the file's
+// name.
 func TestAFileAsAString(t *testing.T) {
 	t.Parallel()
 	const file = `"data:image/png;name=first%20frame.png;base64,aGVsbG8="`
@@ -129,8 +128,8 @@ func TestAFileAsAString(t *testing.T) {
 	}
 }
 
-// TestRequestIsEqualEachTime: an upstream that compares what comes under one
-// Idempotency-Key finds the same bytes.
+// TestRequestIsEqualEachTime checks that every submission of a job has the same bytes, which some
+// upstreams compare for one Idempotency-Key.
 func TestRequestIsEqualEachTime(t *testing.T) {
 	t.Parallel()
 	first, firstType, err := newClient(nil, upstream.Options{}).request(aFileCreate)
@@ -150,8 +149,8 @@ func TestRequestIsEqualEachTime(t *testing.T) {
 	}
 }
 
-// TestBoundaryCannotBeForeseen: a client that writes the boundary of an earlier body
-// into the next one gets another boundary.
+// TestBoundaryCannotBeForeseen checks that a body with the boundary of an earlier body gets a
+// different boundary.
 func TestBoundaryCannotBeForeseen(t *testing.T) {
 	t.Parallel()
 	const member = `","input_reference":"data:image/png;base64,aGVsbG8="}`
@@ -169,8 +168,7 @@ func TestBoundaryCannotBeForeseen(t *testing.T) {
 	}
 }
 
-// TestRequestUnreadable: such a body does not come through Check; if it comes
-// all the same, nothing is sent and the body is not quoted.
+// TestRequestUnreadable checks that an invalid body that bypassed Check is neither sent nor quoted.
 func TestRequestUnreadable(t *testing.T) {
 	t.Parallel()
 	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
@@ -186,7 +184,7 @@ func TestRequestUnreadable(t *testing.T) {
 	}
 }
 
-// BenchmarkRequestForm writes a body of 4 MiB as a form.
+// BenchmarkRequestForm converts a body of 4 MiB to a form.
 func BenchmarkRequestForm(b *testing.B) {
 	raw := []byte(`{"model":"m","prompt":"p","input_reference":{"image_url":"data:image/png;base64,` + strings.Repeat("aGVs", 1<<20) + `"}}`)
 	client := newClient(nil, upstream.Options{})
@@ -199,8 +197,7 @@ func BenchmarkRequestForm(b *testing.B) {
 	}
 }
 
-// BenchmarkRequestJSON writes a body of 100 KB for a gateway, which wants two members
-// rewritten.
+// BenchmarkRequestJSON converts a body of 100 KB for a gateway, rewriting two members.
 func BenchmarkRequestJSON(b *testing.B) {
 	raw := []byte(`{"model":"m","prompt":"` + strings.Repeat("a word ", 100<<10/7) + `","seconds":4,"input_reference":{"image_url":"https://e.com/a.png"}}`)
 	client := newClient(nil, upstream.Options{Gateway: true, InputReference: "string"})

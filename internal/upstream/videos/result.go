@@ -10,9 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// files gives the results of a completed video, from the first place that holds
-// a usable URL. It is empty when there is none, which is how the protocol was
-// meant: the content is then read by id.
+// files returns the results of a completed video from the first place with a usable URL. It is
+// empty if there is none, which is normal: the protocol reads content by ID.
 func (a *answer) files() []upstream.VideoFile {
 	t := a.current()
 	outer, inner := &a.video, &a.Data.Value
@@ -31,14 +30,12 @@ func (a *answer) files() []upstream.VideoFile {
 	return nil
 }
 
-// details is what a metadata object says about the result.
 type details struct {
 	upstream.About
 	URL links `json:"url"`
 }
 
-// details reads the metadata object. Only a completed video needs it, which is
-// why the object is kept raw until then.
+// details decodes the metadata object, which is kept raw because only completed videos need it.
 func (v *video) details() details {
 	var d details
 	if v.Metadata == nil {
@@ -50,7 +47,7 @@ func (v *video) details() details {
 	return d
 }
 
-// complete adds to each file what the video object says about it.
+// complete adds the video object's details to each file.
 func (v *video) complete(files []upstream.VideoFile) []upstream.VideoFile {
 	d := v.details()
 	v.Complete(files, &d.About)
@@ -62,8 +59,7 @@ func (v *video) complete(files []upstream.VideoFile) []upstream.VideoFile {
 	return files
 }
 
-// dimensions reads "1280x720" as pixels; 0 and 0 for every other text, such as
-// "16:9".
+// dimensions parses "1280x720". It returns 0 and 0 for any other text, such as "16:9".
 func dimensions(size string) (width, height int) {
 	w, h, _ := strings.Cut(strings.ToLower(strings.TrimSpace(size)), "x")
 	x, badX := strconv.Atoi(w)

@@ -16,8 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// TestFromSDK has the vendor's own client send a form to a server that passes it
-// on to an upstream: what the client sent is what the upstream gets.
+// TestFromSDK checks that the upstream receives what the vendor's own client sent as a form.
 func TestFromSDK(t *testing.T) {
 	t.Parallel()
 	picture := func() io.Reader {
@@ -79,8 +78,8 @@ func TestFromSDK(t *testing.T) {
 	}
 }
 
-// sdkBody has the SDK create a video at a server that submits it to client's
-// upstream, and gives the canonical body.
+// sdkBody creates a video with the SDK at a server that submits it to client's upstream, and
+// returns the canonical body.
 func sdkBody(t *testing.T, client *client, reference openai.VideoNewParamsInputReferenceUnion) []byte {
 	t.Helper()
 	bodies := make(chan []byte, 1)
@@ -103,7 +102,7 @@ func sdkBody(t *testing.T, client *client, reference openai.VideoNewParamsInputR
 	}))
 	t.Cleanup(front.Close)
 	sdk := openai.NewClient(option.WithBaseURL(front.URL+"/v1"), option.WithAPIKey("k"), option.WithHTTPClient(front.Client()), option.WithMaxRetries(0))
-	//nolint:staticcheck // SA1019: the SDK deprecates it with the vendor's service; gateways go on
+	//nolint:staticcheck // SA1019: the SDK deprecates it with the vendor's service, but gateways still serve it
 	video, err := sdk.Videos.New(t.Context(), openai.VideoNewParams{
 		Prompt: "a cat", Model: openai.VideoModelSora2, Seconds: "4", Size: openai.VideoSize1280x720, InputReference: reference,
 	})

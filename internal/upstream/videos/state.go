@@ -8,10 +8,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// state gives what the answer says about the task. It is false when the answer
-// has no status at all, and so says nothing. The status alone decides: gateways
-// set completed_at and a URL while a task is running, and an error object does
-// not fail it.
+// state returns the task's state, or false if the answer has no status. Only the status decides:
+// gateways set completed_at and a URL while a task is running, and an error object does not fail
+// it.
 func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	v := a.current()
 	state, ok := upstream.StateOf(v.Status, v.Progress)
@@ -30,16 +29,15 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 		state.Err = v.failure()
 		state.Err.HTTPStatus = resp.StatusCode
 		state.Err.RequestID = upstream.RequestID(resp.Header)
-	default: // still running: nothing more is said
+	default: // still running: no results or error
 	}
 	return state, true
 }
 
-// passing are the codes of failures that say nothing about the request: another
-// submission of it may succeed.
+// passing lists the codes of failures that are not about the request, so that another submission
+// may succeed.
 var passing = map[lax.Word]bool{"server_error": true, "rate_limit_exceeded": true}
 
-// failure gives why the task failed.
 func (v *video) failure() *upstream.Error {
 	code := cmp.Or(v.Error.Code, lax.Word(upstream.Meaningful(string(v.Code))))
 	e := v.Error.Failure(v.Status.Word, code, lax.First(v.Error.Message, upstream.FailureText(v.FailReason), upstream.FailureText(v.Message), "the upstream gave no reason"))

@@ -12,10 +12,9 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// FromTyped writes the length as a string, width and height as one size, and
-// the image as input_reference. Base64 without a type gets that of its first
-// bytes. fps, seed and n have no place in the protocol and keep their names, for
-// gateways that read them.
+// FromTyped writes the duration as a string, width and height as one size, and the image as
+// input_reference. The type of untyped Base64 is detected from its first bytes. fps, seed and n do
+// not exist in the protocol but keep their names, for gateways that read them.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	var o body.Object
 	if v.GetModel() != "" {
@@ -78,9 +77,9 @@ func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	return nil
 }
 
-// imageType tells an image by the first bytes of its Base64, or gives "".
+// imageType returns an image's media type from the first bytes of its Base64, or "".
 func imageType(encoded string) string {
-	const enough = 64 // characters; the signatures are 12 bytes at most
+	const enough = 64 // characters; signatures have at most 12 bytes
 	head := encoded[:min(len(encoded), enough)]
 	encoding := base64.RawStdEncoding
 	if strings.ContainsAny(head, "-_") {

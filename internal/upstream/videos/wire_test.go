@@ -15,11 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-// aFileCreate goes out as a form.
+// aFileCreate is sent as a form.
 var aFileCreate = upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m","prompt":"p","input_reference":"data:image/png;base64,iVBORw0KGgo="}`))}
 
-// bothWays runs a test with a create that is sent as JSON and one that is sent as
-// a form.
+// bothWays runs a test with a create sent as JSON and one sent as a form.
 func bothWays(t *testing.T, test func(t *testing.T, create upstream.VideoCreate)) {
 	t.Helper()
 	for name, create := range map[string]upstream.VideoCreate{"json": aCreate, "form": aFileCreate} {
@@ -50,8 +49,8 @@ func TestCreateRequest(t *testing.T) {
 	})
 }
 
-// TestCreateDeadConnection has a server that kills a reused connection when it
-// has read a create. net/http would resend it, because of its Idempotency-Key.
+// TestCreateDeadConnection checks that a create is not resent if the server kills a reused
+// connection after reading it. net/http would resend it because of its Idempotency-Key.
 func TestCreateDeadConnection(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, create upstream.VideoCreate) {
@@ -128,7 +127,7 @@ func TestPollEscapesTheID(t *testing.T) {
 	}
 }
 
-// TestFailureWait: newer servers hand on what the failed call was told.
+// TestFailureWait checks that a failure's wait is read from the headers that newer servers pass on.
 func TestFailureWait(t *testing.T) {
 	t.Parallel()
 	for headers, want := range map[string]time.Duration{

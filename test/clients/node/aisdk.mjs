@@ -1,4 +1,4 @@
-// The AI SDK, with its provider for compatible services: chats and errors.
+// The AI SDK with its OpenAI-compatible provider: chats and errors.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';

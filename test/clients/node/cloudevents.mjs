@@ -1,4 +1,4 @@
-// The CloudEvents SDK for JavaScript reads the events of a video, as NATS delivers them.
+// The CloudEvents SDK for JavaScript reads the events of a video from NATS.
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { jetstream } from '@nats-io/jetstream';
@@ -9,7 +9,7 @@ import { nats, tenant } from './service.mjs';
 const nc = await connect({ servers: nats });
 after(() => nc.close());
 
-/** An event of a message. NATS has the attribute where HTTP has Content-Type; all others are equal in both bindings. */
+/** Converts a message to an event. The bindings for NATS and HTTP differ only in datacontenttype, which is Content-Type in HTTP. */
 function event({ headers, data }) {
   const attributes = Object.fromEntries([...headers].map(([name, [value]]) => [name.toLowerCase(), value]));
   return HTTP.toEvent({ headers: { ...attributes, 'content-type': attributes['ce-datacontenttype'] }, body: Buffer.from(data) });

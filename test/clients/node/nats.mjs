@@ -1,4 +1,4 @@
-// nats.js: requests by request-reply and into the inbox, and the events of a video.
+// nats.js: requests by request-reply and through the inbox, and the events of a video.
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
@@ -17,10 +17,10 @@ function head(requestId) {
   return h;
 }
 
-/** Asks for a video by request-reply, and gives the answer. */
+/** Requests a video by request-reply and returns the answer. */
 const call = (requestId, body) => nc.request(`genbus.call.video.${tenant}`, body, { headers: head(requestId), timeout: 10_000 });
 
-/** The events of a job, from its first to its last. */
+/** Returns all events of a job. */
 async function events(id) {
   const consumer = await js.consumers.get('GENBUS_TASKS', { filter_subjects: `genbus.task.video.${tenant}.${id}` });
   const messages = await consumer.consume();
@@ -67,7 +67,7 @@ test('a request in the inbox becomes a job, which the feed of finished videos ha
   const consumer = await js.consumers.get('GENBUS_TASKS', name);
   for await (const message of await consumer.consume()) {
     message.ack();
-    const { headers } = await call(requestId, body); // the same request id is the same job
+    const { headers } = await call(requestId, body); // the same request ID returns the same job
     if (message.headers.get('ce-subject') === headers.get('genbus-job-id')) {
       break;
     }

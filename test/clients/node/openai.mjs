@@ -50,7 +50,7 @@ test('a stream that breaks is an error', async () => {
   }, { name: 'Error', code: 'stream_truncated' });
 });
 
-/** Retrieves a video until it has ended, as often as genbus says: this package has no helper for it. */
+/** Polls a video at the interval given by genbus until it has ended. The package has no helper for this. */
 async function ended(id) {
   for (;;) {
     const { data, response } = await client.videos.retrieve(id).withResponse();
@@ -73,7 +73,7 @@ test('a video, from its creation to its deletion', async () => {
   const bytes = Buffer.from(await content.arrayBuffer());
   assert.equal(content.headers.get('content-type'), 'video/mp4');
   assert.equal(bytes.length, Number(content.headers.get('content-length')));
-  assert.equal(bytes.toString('latin1', 4, 8), 'ftyp'); // how an MP4 begins
+  assert.equal(bytes.toString('latin1', 4, 8), 'ftyp'); // MP4 signature
 
   const deleted = await client.videos.delete(made.id);
   assert.deepEqual([deleted.id, deleted.deleted], [made.id, true]);
@@ -109,7 +109,7 @@ test('an idempotency key attaches, and is for one body', async () => {
   await assert.rejects(client.videos.create({ ...video, prompt: 'a dog' }, { headers }), OpenAI.UnprocessableEntityError);
 });
 
-/** Runs a call that fails, and says how often it was sent: the client repeats what may succeed later, twice. */
+/** Runs a call that fails and returns how often it was sent. The client retries temporary errors twice. */
 async function refused(call, error, code) {
   const before = fetch.calls;
   await assert.rejects(call, (err) => {
@@ -127,7 +127,7 @@ test('errors have their class and code, and what is final is not sent again', as
   assert.equal(await refused(chat('none'), NotFoundError, 'model_not_found'), 1);
   assert.equal(await refused(client.videos.create({ ...video, prompt: '' }), BadRequestError, 'invalid_request'), 1);
   assert.equal(await refused(chat('sandbox-chat:status=400,code=bad_prompt'), BadRequestError, 'bad_prompt'), 1);
-  // A chat with a key is a job, which stays failed.
+  // A chat with a key is a queued job, and a failed job stays failed.
   assert.equal(await refused(chat('sandbox-chat:status=503,code=overloaded', { 'Idempotency-Key': unique('final') }), InternalServerError, 'upstream_unavailable'), 1);
   const { id } = await client.videos.create({ ...video, model: 'sandbox-videos:duration_ms=600000' });
   assert.equal(await refused(client.videos.downloadContent(id), BadRequestError, 'content_not_ready'), 1);

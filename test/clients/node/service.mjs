@@ -1,11 +1,10 @@
-// Where the scripts find genbus: what `service serve --sandbox` listens on, unless the
-// environment says otherwise.
+// Addresses and keys of genbus. The defaults are those of `service serve --sandbox`.
 export const http = process.env.CLIENTS_HTTP ?? 'http://127.0.0.1:8080';
 export const nats = process.env.CLIENTS_NATS ?? 'nats://127.0.0.1:4222';
 export const key = process.env.CLIENTS_KEY ?? 'any';
 export const tenant = process.env.CLIENTS_TENANT ?? 'default';
 
-/** A fetch that counts the requests of a client. */
+/** Returns a fetch that counts its calls. */
 export function counting() {
   const counted = async (url, init) => {
     counted.calls++;
@@ -15,7 +14,7 @@ export function counting() {
   return counted;
 }
 
-/** What an iterable gives, in an array. */
+/** Returns the values of an iterable as an array. */
 export async function all(iterable) {
   const values = [];
   for await (const value of iterable) {
@@ -24,9 +23,9 @@ export async function all(iterable) {
   return values;
 }
 
-/** A key that no earlier run has used. */
+/** Returns a key that is unique across runs. */
 export const unique = (name) => `${name}-${Date.now()}-${process.pid}`;
 
-// What the sandbox answers to `prompt`; more text may follow.
+// The beginning of the sandbox's reply to `prompt`.
 export const prompt = 'tell me of the sea';
 export const reply = /^You wrote 5 words in 18 characters\./;

@@ -1,7 +1,7 @@
-// Package brief shortens the long words of a text to their length and digest, so that
-// large texts can be kept and compared. It changes nothing else: two texts are equal
-// when their short forms are, and a text that ends between two words is the beginning
-// of another one when its short form is.
+// Package brief replaces the long words of a text by their length and digest, so that large texts
+// can be kept and compared. Everything else stays the same. Two texts are equal if their short
+// forms are. A text that ends between two words is a prefix of another text if its short form is a
+// prefix of the other's.
 package brief
 
 import (
@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// longWord is the least length of a word that is shortened, in bytes.
+// longWord is the length in bytes from which words are replaced.
 const longWord = 1024
 
-// Of is the text with its long words shortened. A word is a run of the characters of
-// Base64, so that JSON stays JSON.
+// Of returns text with its long words replaced. Words consist of Base64 characters, so that JSON
+// stays valid.
 func Of(text string) string {
 	if len(text) < longWord {
 		return text
@@ -33,7 +33,7 @@ func Of(text string) string {
 	return out.String()
 }
 
-// Longest is the short form of the longest word, and empty where no word is long.
+// Longest returns the short form of the longest word, or "" if no word is long.
 func Longest(text string) string {
 	longest := ""
 	for begin := 0; begin < len(text); {
@@ -49,7 +49,7 @@ func Longest(text string) string {
 	return digest(longest)
 }
 
-// wordEnd is the end of the word that begins at a place, or of what is no word.
+// wordEnd returns the end of the word at begin, or of the text between words there.
 func wordEnd(text string, begin int) int {
 	end := begin + 1
 	for end < len(text) && inWord(text[end]) == inWord(text[begin]) {

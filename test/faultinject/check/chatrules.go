@@ -8,13 +8,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// said reports whether the upstream said exactly that text in one of the chat's
-// calls.
+// said reports whether the upstream generated exactly this text in one of the chat's calls.
 func (f *facts) said(job, text string) bool {
 	return slices.ContainsFunc(f.posts[job], func(p Post) bool { return !p.Video && p.Accepted && p.Text == text })
 }
 
-// chatReply: an inline chat may have lost its reply, but has no other one.
+// chatReply checks the replies of completed chats. An inline chat may have lost its reply.
 func chatReply(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		end, ended := f.end(id)
@@ -32,7 +31,7 @@ func chatReply(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// nearest describes how a text differs from what the upstream said.
+// nearest describes how a text differs from the upstream's texts.
 func (f *facts) nearest(job, text string) string {
 	out := []string{clip(text)}
 	for _, p := range f.posts[job] {
@@ -49,11 +48,11 @@ func clip(text string) string {
 	return text
 }
 
-// pieces are the blocks of one attempt by index.
+// pieces are the blocks of one attempt, by index.
 type pieces map[uint64]string
 
-// attempt gathers the chunks of one attempt. False: a block is there twice
-// with different bytes.
+// attempt collects the blocks of one attempt. It returns false, and the index, if a block is there
+// twice with different bytes.
 func (f *facts) attempt(job string, attempt uint32) (pieces, uint64, bool) {
 	all := pieces{}
 	for _, c := range f.chunks[job] {
@@ -71,7 +70,7 @@ func (f *facts) attempt(job string, attempt uint32) (pieces, uint64, bool) {
 	return all, 0, true
 }
 
-// text joins the content of the blocks until one is missing, and counts them.
+// text joins the content of consecutive blocks from 0 and returns their number.
 func (p pieces) text() (string, uint64) {
 	var out strings.Builder
 	for i := uint64(0); ; i++ {
@@ -83,7 +82,7 @@ func (p pieces) text() (string, uint64) {
 	}
 }
 
-// content is the text in an upstream's block.
+// content returns the text in an upstream's block, or "".
 func content(block string) string {
 	var chunk struct {
 		Choices []struct {
@@ -115,8 +114,7 @@ func chatChunks(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// rebuilds compares the chunks of the winning attempt with what the upstream
-// said.
+// rebuilds compares the chunks of the winning attempt with the upstream's text.
 func (f *facts) rebuilds(end Event, blocks pieces, broken report) {
 	text, count := blocks.text()
 	whole := count == uint64(len(blocks)) && count >= end.ChunkCount
@@ -132,13 +130,13 @@ func (f *facts) rebuilds(end Event, blocks pieces, broken report) {
 	}
 }
 
-// began reports whether the upstream began a reply with that text.
+// began reports whether the upstream began a reply with this text.
 func (f *facts) began(job, text string) bool {
 	return slices.ContainsFunc(f.posts[job], func(p Post) bool { return !p.Video && strings.HasPrefix(p.Text, text) })
 }
 
-// chunksExcused: chunks live in memory and for a while, and are given up when
-// the broker does not confirm them in time.
+// chunksExcused reports whether chunks may be missing. They stay in memory for a limited time, and
+// are dropped if the broker does not confirm them in time.
 func (f *facts) chunksExcused(end Event) bool {
 	begin := end.FirstSubmit.Add(-f.Config.Skew)
 	if f.Finished.Sub(begin) > f.Config.ChunkAge {

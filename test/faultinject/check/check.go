@@ -1,6 +1,6 @@
-// Package check holds what happened in a run with faults against the promises of
-// genbus: it reads a history of facts and names every promise that the history
-// breaks. It is pure; it starts nothing, calls nothing and reads no clock.
+// Package check compares the history of a run under faults with the promises of genbus, and reports
+// every promise that the history breaks. It is pure: it starts nothing, calls nothing and reads no
+// clock.
 package check
 
 import (
@@ -11,32 +11,31 @@ import (
 
 // Violation is one broken promise.
 type Violation struct {
-	// Rule names the promise, as in Rules.
+	// Rule is the name of the promise, as in Rules.
 	Rule string `json:"rule"`
-	// Job is the job that it is about; empty when it is about none.
+	// Job is the affected job, or empty.
 	Job string `json:"job,omitzero"`
-	// Text says what the history shows.
+	// Text describes the violation.
 	Text string `json:"text"`
 }
 
-// String is the violation as one line.
+// String returns the violation as one line.
 func (v Violation) String() string {
 	return strings.Join(slices.DeleteFunc([]string{v.Rule, v.Job, v.Text}, func(s string) bool { return s == "" }), ": ")
 }
 
-// rule is one promise and the function that looks for what breaks it. The function
-// says how many things it has held against the promise: a rule that has seen
-// nothing has shown nothing.
+// rule is one promise and the function that finds its violations. The function returns how many
+// things it checked, because a rule that checked nothing proves nothing.
 type rule struct {
 	name    string
 	promise string
 	breaks  func(*facts, report) (looked int)
 }
 
-// report says that a job breaks the rule at hand.
+// report records a violation of the current rule.
 type report func(job, format string, args ...any)
 
-// rules are all promises, in the order in which they are looked at.
+// rules are all promises, in the order of the checks.
 var rules = []rule{
 	{"readable", "every stored message can be read, and its headers say what its payload says", readable},
 	{"one-end", "an accepted job has exactly one terminal event", oneEnd},
@@ -78,7 +77,7 @@ var rules = []rule{
 	{"lists-ready", "while nothing is broken a replica has the index of jobs ready", listsReady},
 }
 
-// Rules are the names of all rules and what each promises.
+// Rules returns the promise of each rule, by name.
 func Rules() map[string]string {
 	out := map[string]string{}
 	for _, r := range rules {
@@ -87,7 +86,7 @@ func Rules() map[string]string {
 	return out
 }
 
-// Run looks at a history with every rule.
+// Run checks a history against every rule.
 func Run(h *History) ([]Violation, Counts) {
 	f := index(h)
 	var out []Violation

@@ -17,15 +17,14 @@ func broken(h *History) []string {
 	return slices.Sorted(maps.Keys(rules))
 }
 
-// broke is one change, and the rules that it breaks.
+// broke is one change and the rules that it breaks.
 type broke struct {
 	name   string
 	rules  []string
 	change func(*History)
 }
 
-// breaks change the good history so that one promise, or a few that stand and
-// fall together, is broken.
+// breaks change the good history so that one promise is broken, or a few that depend on each other.
 var breaks = []broke{
 	{"a message that is none", []string{"readable"}, func(h *History) { h.Unreadable = []string{"message 7"} }},
 	{"accepted and gone", []string{"one-end"}, func(h *History) {
@@ -41,7 +40,7 @@ var breaks = []broke{
 		h.log(film, 5).Previous = "queued"
 		h.Followed[0].Items = slices.Delete(h.Followed[0].Items, 3, 4)
 		h.Followed[0].Items[3].Version = 5
-		h.Followed = h.Followed[1:] // who would see the gap too
+		h.Followed = h.Followed[1:] // it would see the gap too
 	}},
 	{"back to queued", []string{"status-forward"}, func(h *History) {
 		e := h.log(talk, 2)
@@ -204,7 +203,7 @@ var breaks = []broke{
 	}},
 }
 
-// resubmit makes the video one that was refused first with a status.
+// resubmit turns the video into one that was first refused with this status.
 func (h *History) resubmit(status int) {
 	h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Job == film })
 	h.FeedCopies, h.Followed, h.Told = h.FeedCopies[1:], h.Followed[1:], h.Told[3:]
@@ -255,7 +254,7 @@ func TestABrokenPromiseIsFound(t *testing.T) {
 	}
 }
 
-// faultExcuses are what may happen under faults, and what clients may do.
+// faultExcuses are effects of faults and actions of clients that break no promise.
 var faultExcuses = []excuse{
 	{"POSTed again after a 429", func(h *History) { h.resubmit(429) }},
 	{"POSTed again after one whose body did not leave", func(h *History) {
@@ -325,7 +324,7 @@ var faultExcuses = []excuse{
 	}},
 }
 
-// wrongClock has a job go on by a clock that is ahead, from its submission on.
+// wrongClock shifts the times of a job from its submission on, as a wrong clock does.
 func (h *History) wrongClock(job string, by time.Duration) {
 	h.Faults = append(h.Faults, Fault{Kind: FaultClock, Target: "0", From: s(0.5), To: s(5), By: by})
 	for i := range h.Events {
@@ -342,7 +341,7 @@ func (h *History) wrongClock(job string, by time.Duration) {
 	}
 }
 
-// TestFaultsExcuse: what looks broken, and is explained by what was done.
+// TestFaultsExcuse proves that faults excuse apparent violations.
 func TestFaultsExcuse(t *testing.T) {
 	t.Parallel()
 	for _, c := range slices.Concat(outcomeExcuses, faultExcuses, listExcuses) {
@@ -393,7 +392,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestAHistoryIsKept: a history survives a file, so that a run can be looked at
+// TestAHistoryIsKept proves that a history survives its JSON encoding, so that a run can be checked
 // again.
 func TestAHistoryIsKept(t *testing.T) {
 	t.Parallel()
@@ -410,7 +409,8 @@ func TestAHistoryIsKept(t *testing.T) {
 	}
 }
 
-// TestARefusedJobGoesElsewhereAtOnce: two POSTs within a millisecond have a submitting each.
+// TestARefusedJobGoesElsewhereAtOnce proves that two POSTs within a millisecond are matched with
+// one submitting event each.
 func TestARefusedJobGoesElsewhereAtOnce(t *testing.T) {
 	t.Parallel()
 	h := &History{

@@ -2,12 +2,12 @@ package check
 
 import "time"
 
-// afterClock is how long after a wrong clock was set right an event that has its time may
-// still be stored.
+// afterClock is how long after the correction of a clock an event with its wrong time may still be
+// stored.
 const afterClock = 10 * time.Second
 
-// skewed is by how much the clock was ahead that an event has its time from. The broker's
-// clocks are right.
+// skewed returns how far ahead the clock was that gave the event its time. The broker's clocks are
+// right.
 func (h *History) skewed(e Event) time.Duration {
 	ahead := e.Time.Sub(e.Stored)
 	for _, fault := range h.Faults {
@@ -21,11 +21,11 @@ func (h *History) skewed(e Event) time.Duration {
 	return 0
 }
 
-// righted gives logs the times that right clocks would have written. A limit of a job is
-// by the clock of who wrote it first.
+// righted corrects the times in logs that were written by wrong clocks. A limit of a job depends on
+// the clock that wrote it first.
 func (h *History) righted(logs map[string][]Event) map[string][]Event {
 	for _, log := range logs {
-		var before, was Event // the event before as it is now, and as it was
+		var before, was Event // the previous event, corrected and original
 		for i := range log {
 			e := log[i]
 			by := h.skewed(e)
@@ -50,7 +50,7 @@ func (h *History) righted(logs map[string][]Event) map[string][]Event {
 	return logs
 }
 
-// earlyEnds: whichever clock a replica has, a job has its time.
+// earlyEnds checks that no job ends by a limit before that limit, whichever clock its replica has.
 func earlyEnds(f *facts, broken report) (looked int) {
 	for id := range f.queued {
 		end, ended := f.end(id)

@@ -5,60 +5,57 @@ import (
 	"time"
 )
 
-// Counts say how much a history holds.
+// Counts summarize a history.
 type Counts struct {
-	// Jobs are the queued jobs by way and end, such as "http" and
-	// "failed (deadline_exceeded)"; Inline the inline chats by end.
+	// Jobs counts the queued jobs by kind and ingress, such as "video, http", and by end, such as
+	// "failed (deadline_exceeded)". Inline counts the inline chats by end.
 	Jobs   map[string]map[string]int `json:"jobs"`
 	Inline map[string]int            `json:"inline"`
-	// Accepted are the queued jobs by kind, and Stormy those of them that were
-	// accepted before the last fault of a process, a node or a link.
+	// Accepted counts the queued jobs by kind. Stormy counts the jobs that were accepted before the
+	// last fault of a process, a node or a link began.
 	Accepted map[string]int `json:"accepted"`
 	Stormy   map[string]int `json:"stormy"`
-	// Posts are the POSTs on the wire by kind and fault, Paid the upstream's
-	// video tasks.
+	// Posts counts the POSTs on the wire by kind and fault. Paid is the number of video tasks at
+	// the upstreams.
 	Posts map[string]map[string]int `json:"posts"`
 	Paid  int                       `json:"paid"`
-	// Takeovers are jobs that another replica went on with.
+	// Takeovers counts how often another replica continued a job.
 	Takeovers int `json:"takeovers"`
-	// Unknown are the unknown outcomes by their explanation.
+	// Unknown counts the unknown outcomes by explanation.
 	Unknown map[string]int `json:"unknown"`
-	// Letters are the dead letters by code.
+	// Letters counts the dead letters by code.
 	Letters map[string]int `json:"letters"`
-	// Asked are the clients' questions by operation, and Errors those that were
-	// not granted, by what was said.
+	// Asked counts the clients' requests by operation. Errors counts the failed ones by error.
 	Asked  map[string]int `json:"asked"`
 	Errors map[string]int `json:"errors"`
-	// Lists are the pages of lists that were asked for, Listed those of them that were given,
-	// and Paged those of these that a page token asked for. Unlisted are the others, by what
-	// was said.
+	// Lists counts the requested pages of lists, Listed the pages received, and Paged the received
+	// pages that were requested with a page token. Unlisted counts the other pages by error.
 	Lists    int            `json:"lists"`
 	Listed   int            `json:"listed"`
 	Paged    int            `json:"paged"`
 	Unlisted map[string]int `json:"unlisted"`
-	// Unfinished are the jobs without an end, and Lost those of them whose work item may
-	// have been deleted, which are not counted as Unfinished.
+	// Unfinished counts the jobs without an end. Lost counts separately the unfinished jobs whose
+	// work item may have been deleted.
 	Unfinished int `json:"unfinished"`
 	Lost       int `json:"lost"`
-	// Attaches are the answers that gave a request the job that its request_id had
-	// already.
+	// Attaches counts the answers that returned the existing job of a request_id.
 	Attaches int `json:"attaches"`
-	// Looked says how many things each rule held against its promise.
+	// Looked is how many things each rule checked.
 	Looked map[string]int `json:"looked"`
-	// Followers, and how often they had to connect again.
+	// Followers counts followers, Resumes their reconnects.
 	Followers, Resumes int
-	// Trouble is, by operation and way, the longest time for which one wish of a client met
-	// errors alone before it was granted.
+	// Trouble is the longest run of errors of a single wish before it was granted or given up, by
+	// operation and ingress.
 	Trouble map[string]Trouble `json:"trouble"`
 }
 
-// Trouble is a time in which a client saw errors.
+// Trouble is a period in which a client had only errors.
 type Trouble struct {
 	Lasted time.Duration `json:"lasted"`
 	From   time.Time     `json:"from"`
 	Errors int           `json:"errors"`
 	Op     Op            `json:"op"`
-	// Granted is false when the client gave up.
+	// Granted is false if the client gave up.
 	Granted bool `json:"granted"`
 }
 
@@ -129,7 +126,7 @@ func (c *Counts) jobs(f *facts) {
 	}
 }
 
-// calm is when the last fault of a process, a node or a link began.
+// calm returns when the last fault of a process, a node or a link began.
 func (f *facts) calm() time.Time {
 	var last time.Time
 	for _, fault := range f.Faults {
@@ -140,8 +137,8 @@ func (f *facts) calm() time.Time {
 	return last
 }
 
-// attaches counts the requests with one request_id that were given a job that an
-// answer before had named.
+// attaches counts the requests of one request_id whose answer names a job that an earlier answer
+// named.
 func attaches(told []Told) int {
 	n, known := 0, map[string]bool{}
 	for _, t := range told {
@@ -174,8 +171,8 @@ func endOf(e Event) string {
 	}
 }
 
-// takeovers counts the changes of the writer after the first submission. The
-// first event may be admission's on any replica, and a cancellation anybody's.
+// takeovers counts the changes of the writer after the first submission. Before that, any replica
+// may have admitted the job. Cancellations are ignored, because any replica may write them.
 func takeovers(log []Event) int {
 	n, writer := 0, ""
 	for _, e := range log {
@@ -220,7 +217,6 @@ func (c *Counts) listed(f *facts) {
 	}
 }
 
-// complaint is what was wrong with an answer, in a word.
 func complaint(lost, code string) string {
 	if lost != "" {
 		return "no answer"
@@ -228,16 +224,16 @@ func complaint(lost, code string) string {
 	return code
 }
 
-// troubles are the codes, in addition to those that pass, that a client would rather not
-// have met; the others are answers to what it asked.
+// troubles are further codes that count as errors for a client, besides the passing ones. Other
+// codes are regular answers.
 var troubles = []string{"acceptance_unknown", "internal", "slow_reader", "task_not_found", "chat_not_found"}
 
 func (t Told) trouble() bool {
 	return t.Lost != "" || t.Passing() || slices.Contains(troubles, t.Code)
 }
 
-// longest is the longest run of errors in one series. An answer that began ends a
-// run, also where it broke off and begins the next.
+// longest returns the longest run of errors in one series. An answer that began ends a run. If it
+// broke off, it also begins the next run.
 func longest(series []Told) Trouble {
 	var worst, now Trouble
 	keep := func(until time.Time, granted bool) {
@@ -266,7 +262,7 @@ func longest(series []Told) Trouble {
 	return worst
 }
 
-// heard is when an answer began; zero where none did.
+// heard returns when an answer began, or zero if none did.
 func (t Told) heard() time.Time {
 	if t.Heard.IsZero() && !t.trouble() {
 		return t.Time

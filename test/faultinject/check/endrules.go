@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// bound is until when a job has to end by what its event says; zero when the
-// event does not say.
+// bound returns the time by which a job must end according to the event, or zero if the event has
+// none.
 func (e Event) bound() time.Time {
 	if !e.FirstSubmit.IsZero() {
 		return e.Deadline
@@ -17,18 +17,18 @@ func (e Event) bound() time.Time {
 	return e.QueueDeadline
 }
 
-// foundStuck is how long after its deadline a job may end whose work item was deleted and
-// whose holder is gone: a sweep looks for such a job a minute after it.
+// foundStuck is the extra time for a job whose work item was deleted and whose holder is gone. A
+// sweep looks for such a job a minute after its deadline.
 const foundStuck = time.Minute + 10*time.Second
 
-// mayStay reports whether a job may stay without an end: it had not begun when its work
-// item was deleted, so that no replica can begin with it. One that has begun ends: its
-// holder goes on, or a sweep finds it.
+// mayStay reports whether a job may stay without an end: if its work item was deleted before it
+// began, no replica can start it. A job that has begun must end, through its holder or through a
+// sweep.
 func (f *facts) mayStay(log []Event) bool {
 	return log[len(log)-1].FirstSubmit.IsZero() && f.lost(LosesItems, log[0].Stored)
 }
 
-// deadlines: the time that faults held a job up is not counted.
+// deadlines checks that jobs end in time. The time that faults held a job up does not count.
 func deadlines(f *facts, broken report) (looked int) {
 	for id, log := range f.queued {
 		last := log[len(log)-1]
@@ -77,11 +77,10 @@ func expires(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// strange are the codes of ends that no fault of ours can cause.
+// strange are codes of ends that no injected fault can cause.
 var strange = []string{"", "internal", "log_lost", "input_lost", "upstream_removed", "orphaned_submission"}
 
-// mostDeliveries is how often a job may be delivered without any progress before
-// it is called poisoned.
+// mostDeliveries is how often a job may be delivered without progress before it is poisoned.
 const mostDeliveries = 10
 
 func strangeEnds(f *facts, broken report) (looked int) {
@@ -96,7 +95,7 @@ func strangeEnds(f *facts, broken report) (looked int) {
 			broken(id, "ended %s with the code %q after version %d", end.Status, end.Code, end.Version-1)
 		case end.Code == "poisoned" && f.faultsSince(end) <= mostDeliveries:
 			broken(id, "called poisoned after version %d, and since then there were only %d faults", end.Version-1, f.faultsSince(end))
-		case end.Code == "not_enqueued" && !f.lost(LosesItems, f.logs[id][0].Stored): // clients of the soak erase no job
+		case end.Code == "not_enqueued" && !f.lost(LosesItems, f.logs[id][0].Stored): // soak clients do not erase jobs
 			broken(id, "ended as not_enqueued, and no work item was deleted")
 		case end.Status == "cancelled" && !slices.ContainsFunc(f.told[id], func(t Told) bool { return t.Op == OpCancel }):
 			broken(id, "cancelled, and nobody asked for it")
@@ -105,8 +104,8 @@ func strangeEnds(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// faultsSince counts the faults between an end and the event before it: what can
-// have had the job delivered again.
+// faultsSince counts the faults between an end and the event before it. Each of them can have
+// caused a redelivery.
 func (f *facts) faultsSince(end Event) int {
 	n := 0
 	before, _ := f.event(end.Job, end.Version-1)

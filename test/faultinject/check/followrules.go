@@ -2,8 +2,8 @@ package check
 
 import "time"
 
-// followers: the versions come in order without a gap, each as the log has it,
-// whatever happened to the connections; and a watch that ended has shown the end.
+// followers checks that a follower saw the versions in order, without a gap and as in the log, over
+// all its connections, and that a watch that ended showed the end.
 func followers(f *facts, broken report) (looked int) {
 	for _, w := range f.Followed {
 		if !f.inlineAsked(w.Job) {
@@ -16,7 +16,7 @@ func followers(f *facts, broken report) (looked int) {
 
 func (f *facts) follower(w Followed, broken report) {
 	var last uint64
-	jumped := false // the place to resume from was gone: the current state follows
+	jumped := false // the position to resume from was gone, so the next item is the current state
 	for _, item := range w.Items {
 		if item.Expired {
 			jumped = true
@@ -48,8 +48,8 @@ func (f *facts) follower(w Followed, broken report) {
 	}
 }
 
-// heard compares the blocks that a follower was given with the reply. One that
-// was told of a gap may have missed some.
+// heard compares a follower's blocks with the reply. It skips a follower that was told of a gap,
+// because that one may have missed some.
 func (f *facts) heard(w Followed, end Event, broken report) {
 	blocks, next := pieces{}, uint64(0)
 	for _, item := range w.Items {

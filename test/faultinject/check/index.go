@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// facts are a history by job.
+// facts is a history, indexed by job.
 type facts struct {
 	*History
-	ids        []string // of all jobs that the log or a client knows, sorted
+	ids        []string // jobs known from the log or from a client, sorted
 	logs       map[string][]Event
 	feedCopies map[string][]Event
 	posts      map[string][]Post
 	letters    map[string][]Letter
 	chunks     map[string][]Chunk
-	accepted   map[string]Told // the first acceptance that a client heard of
+	accepted   map[string]Told // first acceptance received by a client
 	told       map[string][]Told
-	paid       map[string]Post // by upstream id
+	paid       map[string]Post // by upstream ID
 	writers    writers
 }
 
@@ -58,8 +58,8 @@ func group[T any](all []T, by func(T) string) map[string][]T {
 	return out
 }
 
-// accepts reports whether the answer says that a queued job is accepted. A chat
-// that failed names its job as well.
+// accepts reports whether the answer says that a queued job is accepted. The answer for a failed
+// chat also names a job.
 func (t Told) accepts() bool {
 	return t.Job != "" && t.Lost == "" && (t.Op == OpCreate && t.Code == "" || t.Op == OpChat && t.Code == "")
 }
@@ -79,7 +79,7 @@ func (f *facts) queued(yield func(string, []Event) bool) {
 	}
 }
 
-// end is the first terminal event of a job, and false while it has none.
+// end returns the first terminal event of a job, or false if it has none.
 func (f *facts) end(job string) (Event, bool) {
 	for _, e := range f.logs[job] {
 		if e.terminal() {
@@ -89,7 +89,6 @@ func (f *facts) end(job string) (Event, bool) {
 	return Event{}, false
 }
 
-// event is a job's event with that version.
 func (f *facts) event(job string, version uint64) (Event, bool) {
 	for _, e := range f.logs[job] {
 		if e.Version == version {
@@ -103,7 +102,7 @@ func (e Event) terminal() bool { return terminal(e.Status) }
 
 func terminal(status string) bool { return rank(status) == 2 }
 
-// rank orders the status words; -1 for none.
+// rank orders the status words. An unknown word has rank -1.
 func rank(status string) int {
 	switch status {
 	case "queued":
@@ -119,8 +118,7 @@ func rank(status string) int {
 
 func isVideo(job string) bool { return strings.HasPrefix(job, "video_") }
 
-// harms reports whether a fault can cut off what is in hand, or keep the log
-// away.
+// harms reports whether a fault can interrupt work or make the log unavailable.
 func (f Fault) harms() bool {
 	switch f.Kind {
 	case FaultTerminate, FaultMix, FaultForeignAck, FaultPause, FaultBurst, FaultGarbage, FaultFill:
@@ -130,10 +128,11 @@ func (f Fault) harms() bool {
 	}
 }
 
-// sudden is a fault that gives a process no time to finish anything.
+// sudden reports whether a fault gives a process no time to finish anything.
 func (f Fault) sudden() bool { return f.Kind == FaultKill }
 
-// during reports whether a fault overlaps a time. One that kills is over at once.
+// during reports whether a fault overlaps a period. A kill that leaves the broker running is over
+// at once.
 func (f Fault) during(from, to time.Time) bool {
 	end := f.To
 	if f.sudden() && !f.Broker || end.IsZero() {
@@ -142,17 +141,17 @@ func (f Fault) during(from, to time.Time) bool {
 	return !f.From.After(to) && !end.Before(from)
 }
 
-// background reports whether nothing was done to a process, a node or a link.
+// background reports whether a fault affected no process, node or link.
 func (f Fault) background() bool {
 	return f.Kind == FaultMix || f.Kind == FaultStall || f.Kind == FaultBurst || f.Kind == FaultGarbage || f.Kind == FaultFill
 }
 
-// lost reports whether something that was there at a time may have been deleted since.
+// lost reports whether something stored at a time may have been deleted since.
 func (f *facts) lost(what Loss, at time.Time) bool {
 	return slices.ContainsFunc(f.Faults, func(fault Fault) bool { return fault.Loses == what && at.Before(fault.To) })
 }
 
-// held is how much of a time went by while faults that harm lasted.
+// held returns for how much of a period harmful faults lasted.
 func (f *facts) held(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for _, fault := range slices.SortedFunc(slices.Values(f.Faults), func(a, b Fault) int { return a.From.Compare(b.From) }) {
@@ -179,7 +178,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// clock is a time in a violation's text.
+// clock formats a time for a violation.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 func sortedBy[T any, K cmp.Ordered](m map[K]T) []K { return slices.Sorted(maps.Keys(m)) }

@@ -2,18 +2,18 @@ package check
 
 import "slices"
 
-// catchingUp is a list that was not given.
+// catchingUp adds a list that was refused.
 func (h *History) catchingUp(at float64) {
 	h.Lists = append(h.Lists, Listed{Asked: s(at), Time: s(at + 1), Target: "0", Code: "index_catching_up", HTTP: 503})
 }
 
-// sameMoment adds a video task that was created together with the other one. Its id is higher, so
-// that it is listed first.
+// sameMoment adds a video task with the same creation time as the other one. Its ID is higher, so
+// it is listed first.
 func (h *History) sameMoment() {
 	h.append(Event{Job: "video_q", QueueDeadline: s(600)}, "queued", "queued", s(0))
 }
 
-// listBreaks change the good history so that a promise of lists is broken.
+// listBreaks change the good history so that a promise about lists is broken.
 var listBreaks = []broke{
 	{"another tenant's job is listed", []string{"lists-own"}, func(h *History) {
 		h.Lists = append(h.Lists, Listed{Tenant: "b", Asked: s(20), Time: s(21), Jobs: []string{film}})
@@ -64,7 +64,7 @@ var listBreaks = []broke{
 	}},
 }
 
-// listExcuses are what lists may say.
+// listExcuses are changes of lists that break no promise.
 var listExcuses = []excuse{
 	{"no index while a fault lasts", func(h *History) {
 		h.catchingUp(50)

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// listsOwn: jobs that the log does not have were listed before it was lost.
+// listsOwn checks the jobs of all lists. A job that the log does not have is excused if it was
+// listed before the log was lost.
 func listsOwn(f *facts, broken report) (looked int) {
-	known := map[string]bool{} // one report for each job
+	known := map[string]bool{} // one report per job
 	for _, l := range slices.Concat(f.Lists, f.Final) {
 		for _, id := range l.Jobs {
 			looked++
@@ -33,7 +34,8 @@ func listsOwn(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// listsWhole: jobs that were stored after a list was asked for may be in it or not.
+// listsWhole compares the whole lists with the log. A job stored after the request may be listed or
+// not.
 func listsWhole(f *facts, broken report) (looked int) {
 	for _, l := range f.Final {
 		looked++
@@ -51,8 +53,8 @@ func listsWhole(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// newestFirst are a tenant's video tasks as a list that was asked for at that time has
-// them: by created_at, which may be by a wrong clock, and by the id where it is the same.
+// newestFirst returns a tenant's video tasks in the order of a list requested at that time: by
+// created_at, even if a wrong clock wrote it, and then by ID.
 func (f *facts) newestFirst(tenant string, asked time.Time) []string {
 	var out []string
 	for id, log := range f.queued {
@@ -71,7 +73,7 @@ func (f *facts) storedAfter(id string, at time.Time) bool {
 	return len(log) > 0 && log[0].Stored.After(at)
 }
 
-// difference says where two lists differ, and names the first job with which they do.
+// difference describes how two lists differ and returns the first job that differs.
 func difference(got, want []string) (job, how string) {
 	place := 0
 	for place < min(len(got), len(want)) && got[place] == want[place] {
@@ -89,12 +91,10 @@ func difference(got, want []string) (job, how string) {
 		len(missing), few(missing), len(more), few(more), place+1, at(got), at(want))
 }
 
-// without are the ids that others do not have.
 func without(ids, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(others, id) })
 }
 
-// few are the first ids of many.
 func few(ids []string) string {
 	const most = 5
 	if len(ids) > most {
@@ -103,11 +103,11 @@ func few(ids []string) string {
 	return strings.Join(ids, " ")
 }
 
-// quietFor is how long nothing must have been broken for lists to be given: replicas agree
-// within some seconds on who keeps the index, and it is read from the log then.
+// quietFor is how long nothing may have been broken before lists must be available. Replicas agree
+// within some seconds on the keepers of the index, which then read it from the log.
 const quietFor = 30 * time.Second
 
-// listsReady: the start of the run is as that of replicas that were killed.
+// listsReady treats the start of the run like a restart of killed replicas.
 func listsReady(f *facts, broken report) (looked int) {
 	for _, l := range f.Lists {
 		faults := slices.DeleteFunc(slices.Clone(f.Faults), func(fault Fault) bool { return fault.From.After(l.Time) })
@@ -122,9 +122,8 @@ func listsReady(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// QuietFrom is when lists have to be given after a run has begun and after these faults, if no
-// other one follows. A clean stop is one of them, because a replica has no index when it comes
-// back.
+// QuietFrom returns from when lists must be available if the run began at began and no fault
+// follows these. A clean stop counts as a fault, because a replica restarts without an index.
 func QuietFrom(began time.Time, faults []Fault) time.Time {
 	for _, fault := range faults {
 		if fault.harms() || fault.Kind == FaultTerminate {

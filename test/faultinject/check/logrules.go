@@ -1,6 +1,6 @@
 package check
 
-// readable: the reader of the streams found nothing that it could not decode.
+// readable reports the messages that could not be decoded.
 func readable(f *facts, broken report) (looked int) {
 	for _, why := range f.Unreadable {
 		broken("", "%s", why)
@@ -8,8 +8,8 @@ func readable(f *facts, broken report) (looked int) {
 	return len(f.Events) + len(f.FeedCopies) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
 }
 
-// oneEnd: a job that a client was told of has a log, and no job has two ends.
-// One that is still without an end is a matter of its deadline.
+// oneEnd checks that an accepted job has a log and no job has two ends. The rule deadline covers
+// jobs without an end.
 func oneEnd(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.accepted) {
 		if t := f.accepted[id]; len(f.logs[id]) == 0 {
@@ -80,7 +80,8 @@ func terminalStays(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// feedCopies: the feed copy of an inline chat may be missing, as any event of it may.
+// feedCopies checks the feed. The feed copy of an inline chat may be missing, like any of its
+// events.
 func feedCopies(f *facts, broken report) (looked int) {
 	for id := range f.queued {
 		if end, ended := f.end(id); ended && len(f.feedCopies[id]) != 1 {
@@ -104,8 +105,8 @@ func feedCopies(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// oneWriter: an attempt is begun by one event. Two would be two handlers that
-// both believe that they hold the job.
+// oneWriter checks that only one event begins an attempt. Two would mean that two handlers both
+// believed to hold the job.
 func oneWriter(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		begun := map[uint32]Event{}
@@ -124,7 +125,7 @@ func oneWriter(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// begins reports whether an event is written before a call of the upstream.
+// begins reports whether an event precedes a call of the upstream.
 func (e Event) begins() bool {
 	return e.Phase == "submitting" || !isVideo(e.Job) && e.Phase == "in_progress"
 }

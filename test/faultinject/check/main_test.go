@@ -12,18 +12,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var begin = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
-// s is a moment of the run, in seconds after its begin.
+// s returns a time of the run, in seconds after begin.
 func s(seconds float64) time.Time {
 	return begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
 const (
 	film = "video_a" // submitted once, completed
-	talk = "chat_b"  // a streamed chat, followed, completed in its first attempt
+	talk = "chat_b"  // a streamed chat with a follower, completed in its first attempt
 )
 
-// good is a history in which every promise was kept: a video and a chat that a
-// client made, followed and read.
+// good returns a history that keeps every promise: a client created, followed and read a video and
+// a chat.
 func good() *History {
 	h := &History{
 		Config: Config{
@@ -86,8 +86,8 @@ func (h *History) chat() {
 
 func block(text string) string { return `{"choices":[{"delta":{"content":"` + text + `"}}]}` }
 
-// append adds the next event of a job, and the feed copy of its end. A new video task comes
-// first in the lists.
+// append adds the next event of a job, and the feed copy of its end. A new video task comes first
+// in the lists.
 func (h *History) append(e Event, status, phase string, at time.Time) {
 	e.Created = at
 	for _, old := range h.Events {
@@ -112,7 +112,6 @@ func (h *History) append(e Event, status, phase string, at time.Time) {
 	}
 }
 
-// follow adds a follower that saw everything.
 func (h *History) follow(client, job string) {
 	w := Followed{Client: client, Way: "sse", Job: job, Connections: 1, Ended: true}
 	for _, e := range h.Events {
@@ -123,7 +122,7 @@ func (h *History) follow(client, job string) {
 	h.Followed = append(h.Followed, w)
 }
 
-// log is a job's event with that version, to be changed.
+// log returns the event of a job with this version, for changes.
 func (h *History) log(job string, version uint64) *Event {
 	for i := range h.Events {
 		if h.Events[i].Job == job && h.Events[i].Version == version {
@@ -133,8 +132,7 @@ func (h *History) log(job string, version uint64) *Event {
 	return &Event{}
 }
 
-// fail makes the end of a job a failure, in the log, in the feed and for the
-// followers.
+// fail makes the end of a job a failure in the log, in the feed, for clients and for followers.
 func (h *History) fail(job, code string) {
 	h.ends(job, func(e *Event) { e.Status, e.Phase, e.Code, e.Text, e.Replied = "failed", "failed", code, "", false })
 	for i := range h.Told {

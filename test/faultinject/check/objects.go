@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/brief"
 )
 
-// object is what a reference names; nil where there is none.
+// object returns the Object of a reference, or nil.
 func object(ref *genbusv1.BlobRef) *Object {
 	if ref == nil {
 		return nil
@@ -23,7 +23,7 @@ func object(ref *genbusv1.BlobRef) *Object {
 	return &Object{Bucket: ref.GetBucket(), Name: ref.GetName(), Size: ref.GetSize(), Sum: hex.EncodeToString(ref.GetSha256())}
 }
 
-// files notes the copies that an event of a video names.
+// files records the copies that an event of a video names.
 func (e *Event) files(v *genbusv1.VideoTask) {
 	for _, ref := range v.GetArchive().GetFiles() {
 		e.Files = append(e.Files, *object(ref))
@@ -35,8 +35,8 @@ func (e *Event) files(v *genbusv1.VideoTask) {
 	}
 }
 
-// ReadObjects reads every object that the terminal events, the dead letters and the
-// chunks name, and notes what each of them lacks.
+// ReadObjects reads every object named by terminal events, dead letters and chunks, and records the
+// defects of each.
 func (h *History) ReadObjects(read func(Object) ([]byte, error)) {
 	for i := range h.Events {
 		e := &h.Events[i]
@@ -58,7 +58,7 @@ func (h *History) ReadObjects(read func(Object) ([]byte, error)) {
 	h.ReadLetters(read)
 }
 
-// ReadLetters is ReadObjects for the dead letters alone.
+// ReadLetters is ReadObjects for dead letters only.
 func (h *History) ReadLetters(read func(Object) ([]byte, error)) {
 	for i := range h.Letters {
 		l := &h.Letters[i]
@@ -72,8 +72,8 @@ func (h *History) ReadLetters(read func(Object) ([]byte, error)) {
 	}
 }
 
-// upload is the object that a publisher has stored for a message; nil where the message
-// is the request itself.
+// upload returns the object named by the message in a dead letter, or nil if the message is itself
+// the request.
 func upload(names subject.Space, l *genbusv1.DeadLetter) *Object {
 	var ref *genbusv1.BlobRef
 	if l.GetKind() == string(subject.Chat) {
@@ -94,7 +94,7 @@ func upload(names subject.Space, l *genbusv1.DeadLetter) *Object {
 	return out
 }
 
-// read reads an object, and holds it against its reference.
+// read reads an object and compares it with its reference.
 func (o *Object) read(read func(Object) ([]byte, error)) ([]byte, bool) {
 	if o == nil {
 		return nil, false

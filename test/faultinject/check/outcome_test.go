@@ -2,9 +2,8 @@ package check
 
 import "time"
 
-// outcomeBreaks are histories in which an unknown outcome, or an id that was paid
-// for, has no explanation: mostly because the fault struck another process, or
-// at another time.
+// outcomeBreaks are histories with an unexplained unknown outcome or an unrecorded paid ID. In most
+// of them the fault struck another process or came at another time.
 var outcomeBreaks = []broke{
 	{"POSTed again with the key, and the outcome was known", []string{"video-post-once"}, func(h *History) {
 		h.resubmit(500)
@@ -86,13 +85,13 @@ var outcomeBreaks = []broke{
 	}},
 }
 
-// excuse is one change that looks like a broken promise and is none.
+// excuse is a change that looks like a violation but breaks no promise.
 type excuse struct {
 	name   string
 	change func(*History)
 }
 
-// outcomeExcuses are what may happen to a submission.
+// outcomeExcuses are changes of a submission that break no promise.
 var outcomeExcuses = []excuse{
 	{"POSTed again where the route says so", func(h *History) {
 		h.resubmit(500)
@@ -163,45 +162,44 @@ var outcomeExcuses = []excuse{
 	}},
 }
 
-// again makes the video's route one that submits again.
+// again puts the video on a route that resubmits.
 func (h *History) again() {
 	for i := range h.Events {
 		h.Events[i].Route = "again"
 	}
 }
 
-// spoil lets the video's POST meet a fault that keeps the answer from its sender.
+// spoil gives the video's POST a fault that keeps the answer from its sender.
 func (h *History) spoil(fault string) {
 	h.Posts[0].Fault, h.Posts[0].Answered, h.Posts[0].Spoiled = fault, false, true
 }
 
-// unpaid takes the upstream's id out of the log.
 func (h *History) unpaid() {
 	for i := range h.Events {
 		h.Events[i].UpstreamID = ""
 	}
 }
 
-// doubtful ends the video with an unknown outcome and its letter.
+// doubtful ends the video with an unknown outcome and a dead letter.
 func (h *History) doubtful() {
 	h.fail(film, codeUnknown)
 	h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
 }
 
-// forget ends the video with an unknown outcome, and without an id.
+// forget ends the video with an unknown outcome and without an upstream ID.
 func (h *History) forget() {
 	h.unpaid()
 	h.doubtful()
 }
 
-// killed kills the replica that has submitted the video while its answer comes; its
-// next life writes what follows.
+// killed kills the replica that submitted the video while the answer arrives. Its next process
+// writes the remaining events.
 func (h *History) killed() {
 	h.Faults = append(h.Faults, Fault{Kind: FaultKill, Target: "0", From: s(1.12), To: s(1.18)})
 	h.writes("one", s(1.1), "two")
 }
 
-// cancel ends the video as its client wanted.
+// cancel ends the video by a cancellation of its client.
 func (h *History) cancel() {
 	h.fail(film, "cancelled")
 	h.ends(film, func(e *Event) { e.Status, e.Phase = "cancelled", "cancelled" })
@@ -215,7 +213,7 @@ func (h *History) cancel() {
 	items[len(items)-1].Status = "cancelled"
 }
 
-// writes lets one writer be no more after a time, and another write what is later.
+// writes replaces a writer after a time by another one.
 func (h *History) writes(writer string, until time.Time, after string) {
 	for i, e := range h.Events {
 		if e.Writer == writer && e.Time.After(until) {

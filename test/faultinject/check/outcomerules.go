@@ -7,13 +7,12 @@ import (
 
 const codeUnknown = "submission_outcome_unknown"
 
-// noting is how long a writer may take to commit what an upstream has answered,
-// while nothing keeps it from that.
+// noting is how long a writer may take to commit an upstream's answer if nothing prevents it.
 const noting = time.Second
 
-// paidRecorded: an id that no replica can have learned is not a violation: its
-// answer was not delivered, or came too late, or its reader was killed with it in
-// hand. The job does not go on as if there were no such task.
+// paidRecorded checks that every paid ID is recorded. It excuses an ID that no replica can have
+// learned: the answer was not delivered, came too late, or its reader was killed before recording
+// it. The job must then end as unknown, or as cancelled with a dead letter.
 func paidRecorded(f *facts, broken report) (looked int) {
 	recorded := map[string]bool{}
 	for _, e := range f.Events {
@@ -38,16 +37,16 @@ func paidRecorded(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// keptLetter reports whether a job that was cancelled has the letter that says that its upstream may
-// have its task. Where work items were deleted no replica may have come to store it.
+// keptLetter reports whether a cancelled job has the dead letter that says that the upstream may
+// have its task. After a deletion of work items, there may have been no replica to store it.
 func (f *facts) keptLetter(end Event) bool {
 	lost := slices.ContainsFunc(f.Faults, func(k Fault) bool { return k.Loses == LosesItems })
 	return end.Status == "cancelled" && (lost || slices.ContainsFunc(f.letters[end.Job], func(l Letter) bool { return l.Code == codeUnknown }))
 }
 
-// forgotten reports whether the answer to a POST came too late for its sender, or
-// whether that was killed with it in hand. While the broker is away it stays
-// there.
+// forgotten reports whether the answer to a POST came too late for its sender, or whether the
+// sender was killed before recording it. While the broker is unavailable, the sender cannot record
+// it.
 func (f *facts) forgotten(p Post) bool {
 	e, ok := f.submission(p)
 	if !ok {
@@ -64,8 +63,7 @@ func (f *facts) forgotten(p Post) bool {
 	})
 }
 
-// late reports whether a POST was answered when no caller waited any more, or about
-// then.
+// late reports whether a POST was answered when its caller no longer waited, or about that time.
 func (f *facts) late(p Post, e Event) bool {
 	waited := e.SubmitUntil.Add(f.Config.Answer - f.Config.Skew)
 	return p.Ended.IsZero() || !p.Ended.Before(waited)
@@ -103,7 +101,7 @@ func (f *facts) lastSubmission(id string) string {
 	return out
 }
 
-// explain names what made an outcome unknown; empty when nothing did.
+// explain returns the cause of an unknown outcome, or "".
 func (f *facts) explain(end Event) string {
 	for _, e := range f.logs[end.Job] {
 		if e.Phase != "submitting" {
@@ -116,9 +114,9 @@ func (f *facts) explain(end Event) string {
 	return ""
 }
 
-// doubt names what kept the outcome of one submission from its writer: what its
-// POST met at the upstream, or what struck the writer before it had noted the
-// answer. Empty: nothing did.
+// doubt returns what kept the outcome of one submission from its writer: the fault of its POST, or
+// the fault that struck the writer before it recorded the answer. It returns "" if there was no
+// such fault.
 func (f *facts) doubt(e Event) string {
 	until := e.SubmitUntil
 	for _, p := range f.posts[e.Job] {

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// refused reports whether the answer to a POST said for certain that nothing was
-// accepted, so that the same POST may be sent again: what the outcome tables
-// list, or that the sender let none of its body leave. Nothing of it is the upstream's truth
-// alone; 503 says no such thing.
+// refused reports whether the sender knows that nothing was accepted, so that it may send the same
+// POST again: the outcome tables list the status, or none of the body was sent. A 503 is not a
+// definite refusal.
 func (p Post) refused() bool {
 	switch {
 	case p.Accepted:
@@ -25,8 +24,8 @@ func (p Post) refused() bool {
 	}
 }
 
-// videoPostOnce: counted on the wire, by key. A route with resubmit relies on an
-// upstream that honours the key, and does so where the outcome is not known.
+// videoPostOnce checks the POSTs on the wire, by key. A route with resubmit relies on an upstream
+// that honours the key, and may POST again after an unknown outcome.
 func videoPostOnce(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		var before []Post
@@ -45,7 +44,6 @@ func videoPostOnce(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// repeatable reports whether the same POST may be sent again.
 func (f *facts) repeatable(p Post) bool {
 	if p.refused() {
 		return true
@@ -54,8 +52,7 @@ func (f *facts) repeatable(p Post) bool {
 	return committed && f.resubmits(p.Key) && f.doubt(e) != ""
 }
 
-// resubmits reports whether the job's route submits again after an unknown
-// outcome.
+// resubmits reports whether the job's route resubmits after an unknown outcome.
 func (f *facts) resubmits(job string) bool {
 	return slices.ContainsFunc(f.logs[job], func(e Event) bool { return f.Config.Resubmit[e.Route] })
 }
@@ -76,7 +73,7 @@ func paidOnce(f *facts, broken report) (looked int) {
 	return len(f.Paid)
 }
 
-// submitting is the last committed submitting before a moment.
+// submitting returns the last submitting event committed before a moment.
 func (f *facts) submitting(job string, at time.Time) (Event, bool) {
 	log := f.logs[job]
 	for i := len(log) - 1; i >= 0; i-- {
@@ -87,10 +84,10 @@ func (f *facts) submitting(job string, at time.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// postCommitted also finds the second POST of one submission: one that the HTTP
-// client sent by itself. A job that is refused goes to another upstream within a
-// millisecond, so that a POST has the last submitting before it, and one that seems to
-// come after it only where that one has a POST already.
+// postCommitted also finds a second POST for one submission, which the HTTP client sent by itself.
+// A refused job may be submitted to another upstream within a millisecond. Therefore a POST belongs
+// to the last submitting event before it. It belongs to one that seems to follow it only if the
+// earlier one already has a POST.
 func postCommitted(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		used := map[uint64]Post{}
@@ -132,9 +129,9 @@ func postLease(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// earliest is when that may have come which the upstreams saw at a time: while they got
-// no processor they saw nothing, and then all that had come meanwhile, for which they
-// may need as long again.
+// earliest returns the earliest time at which something may have arrived that the upstreams saw at
+// seen. Without a processor they saw nothing, and after that they may need as long again for
+// everything that had arrived.
 func (f *facts) earliest(seen time.Time) time.Time {
 	for _, fault := range slices.Backward(f.Faults) {
 		backlog := f.Config.Skew + fault.To.Sub(fault.From)
@@ -145,7 +142,7 @@ func (f *facts) earliest(seen time.Time) time.Time {
 	return seen
 }
 
-// movedPath is where the upstream's redirects point to.
+// movedPath is the prefix of the upstream's redirect targets.
 const movedPath = "/faultinject/moved"
 
 func noRedirect(f *facts, broken report) (looked int) {
@@ -157,7 +154,8 @@ func noRedirect(f *facts, broken report) (looked int) {
 	return len(f.Posts)
 }
 
-// chatAttempts: what was refused before anything began costs no attempt.
+// chatAttempts checks the number of calls. A call that was refused before anything began is not an
+// attempt.
 func chatAttempts(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		begun := slices.DeleteFunc(slices.Clone(f.posts[id]), func(p Post) bool { return p.Video || p.refused() })
@@ -173,7 +171,7 @@ func chatAttempts(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// inlineAsked also knows an inline chat whose events were dropped.
+// inlineAsked reports whether a job is an inline chat, even if its events were dropped.
 func (f *facts) inlineAsked(job string) bool {
 	return f.inline(job) || slices.ContainsFunc(f.told[job], func(t Told) bool { return t.Op == OpInline })
 }

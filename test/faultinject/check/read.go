@@ -21,11 +21,11 @@ import (
 	"github.com/genbus/genbus/test/faultinject/brief"
 )
 
-// MarkLabel is the label in which a request repeats its prompt's mark: events
-// hold no prompt.
+// MarkLabel is the label in which a request repeats its marker, because events do not contain the
+// prompt.
 const MarkLabel = "mark"
 
-// Stored is one message as a stream holds it.
+// Stored is one message in a stream.
 type Stored struct {
 	Subject string
 	Seq     uint64
@@ -34,8 +34,8 @@ type Stored struct {
 	Data    []byte
 }
 
-// Add reads a message of the task log, of the feed, of the chunks or of the dead
-// letters into the history. What cannot be read is kept as Unreadable.
+// Add adds a message of the task log, the feed, the chunks, the usage or the dead letters to the
+// history. It records an unreadable message in Unreadable.
 func (h *History) Add(names subject.Space, m Stored) {
 	if err := h.add(names, m); err != nil {
 		h.Unreadable = append(h.Unreadable, fmt.Sprintf("message %d on %s: %v", m.Seq, m.Subject, err))
@@ -78,7 +78,7 @@ func (h *History) addChunk(id string, m Stored) error {
 	return nil
 }
 
-// Blocks are the blocks of a chunk as text, their long words shortened.
+// Blocks returns the blocks of a chunk as text, in the form of brief.Of.
 func Blocks(c *genbusv1.ChatChunk) []string {
 	out := make([]string, len(c.GetBlocks()))
 	for i, b := range c.GetBlocks() {
@@ -97,7 +97,7 @@ func (h *History) addLetter(names subject.Space, m Stored) error {
 		marker = MarkOf(l.GetData())
 	}
 	input := ""
-	if l.GetCut() == nil { // else the long word is not whole
+	if l.GetCut() == nil { // a cut body may end within the long word
 		input = brief.Longest(string(l.GetData()))
 	}
 	h.Letters = append(h.Letters, Letter{
@@ -109,8 +109,7 @@ func (h *History) addLetter(names subject.Space, m Stored) error {
 
 var markWord = []byte("mark=")
 
-// MarkOf is the token after "mark=" in a body: letters, digits, _ and -. Empty
-// without one.
+// MarkOf returns the token of letters, digits, _ and - after "mark=" in a body, or "".
 func MarkOf(body []byte) string {
 	_, rest, found := bytes.Cut(body, markWord)
 	if !found {
@@ -127,7 +126,7 @@ func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// readEvent reads an event, and holds its headers and subject against it.
+// readEvent decodes an event and compares it with its headers and subject.
 func readEvent(n subject.JobName, m Stored) (Event, error) {
 	sum := sha256.Sum256(m.Data)
 	out := Event{Seq: m.Seq, Stored: m.Time, ID: m.Header.Get(subject.HeaderCEID), Sum: hex.EncodeToString(sum[:]), Job: n.ID, Tenant: n.Tenant}
@@ -177,8 +176,8 @@ func at(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// ReplyText is the content of a whole chat reply, its long words shortened, and false
-// for what is none.
+// ReplyText returns the content of a whole chat reply, in the form of brief.Of. It returns false if
+// reply is not a completion.
 func ReplyText(reply []byte) (string, bool) {
 	var r struct {
 		Choices []struct {
@@ -193,5 +192,5 @@ func ReplyText(reply []byte) (string, bool) {
 	return brief.Of(r.Choices[0].Message.Content), true
 }
 
-// BlockText is the content of one block of a streamed reply.
+// BlockText returns the content of one block of a streamed reply.
 func BlockText(block []byte) string { return content(string(block)) }

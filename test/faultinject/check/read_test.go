@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// ended is the one event of a chat that failed at once, as it is stored.
+// ended returns the only event of a chat that failed at once, and its feed copy, as stored.
 func ended(t *testing.T, encoding publisher.Encoding) (event, feedCopy Stored) {
 	t.Helper()
 	item := &genbusv1.WorkItem{Id: talk, Kind: "chat", Tenant: "acme", Route: "chat", Labels: map[string]string{MarkLabel: "m1"}, AcceptedAt: timestamppb.New(s(0))}
@@ -74,8 +74,8 @@ func TestStoredMessagesAreRead(t *testing.T) {
 	}
 }
 
-// TestObjectsAreRead: a body in the object store counts as one in the message,
-// and a missing one is noted.
+// TestObjectsAreRead proves that a body in the object store counts like one in the message, and
+// that a missing one is recorded.
 func TestObjectsAreRead(t *testing.T) {
 	t.Parallel()
 	reply := []byte(`{"choices":[{"message":{"content":"ab"}}]}`)

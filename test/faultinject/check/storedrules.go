@@ -6,8 +6,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// objects: what is named was written before the message that names it, and stays as long
-// as that does.
+// objects checks the objects named by stored messages. An object is written before the message that
+// names it, and is kept as long.
 func objects(f *facts, broken report) (looked int) {
 	look := func(job, what string, o *Object) {
 		if o == nil {
@@ -27,8 +27,8 @@ func objects(f *facts, broken report) (looked int) {
 	}
 	for _, l := range f.Letters {
 		look(l.Job, "the dead letter "+l.Code, l.Data)
-		// A publisher's store can tear an upload while a node is away, as the NATS client sends
-		// a chunk again after later ones. The refusal of one is right.
+		// If a node is unavailable, the NATS client may send a chunk again after later ones and
+		// thus tear a publisher's upload. Refusing a torn upload is correct.
 		if torn := l.Upload != nil && l.Upload.Torn; !torn || l.Code != string(errcode.InputLost) {
 			look(l.Job, "the dead letter "+l.Code, l.Upload)
 		}
@@ -39,8 +39,8 @@ func objects(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// sameFile: the upstreams have one file for all videos, so that all copies of it are
-// equal. A copy that could not be made is none.
+// sameFile checks that all copies are equal, because the upstreams have one file for all videos.
+// Failed copies are not listed.
 func sameFile(f *facts, broken report) (looked int) {
 	var first Object
 	for _, id := range sortedBy(f.logs) {
@@ -57,10 +57,10 @@ func sameFile(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// requestBody: large requests alone, which go through the object store. A request that
-// was refused because its key had another body is not what the job has.
+// requestBody checks large requests only, because these go through the object store. It matches
+// bodies by marker: another body sent with the same key has another marker.
 func requestBody(f *facts, broken report) (looked int) {
-	asked := map[string][]string{} // the long words that were sent, by marker
+	asked := map[string][]string{} // long words sent, by marker
 	for _, t := range f.Told {
 		if t.Marker != "" && !slices.Contains(asked[t.Marker], t.Input) {
 			asked[t.Marker] = append(asked[t.Marker], t.Input)
@@ -87,7 +87,8 @@ func requestBody(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// usage: it comes before the work item goes. What was never submitted used nothing.
+// usage checks the usage events, which are stored before the work item is removed. A job that was
+// never submitted has no usage.
 func usage(f *facts, broken report) (looked int) {
 	have := group(f.Usage, func(job string) string { return job })
 	for id := range f.queued {

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// jobsOf are the queued jobs of each marker.
+// jobsOf returns the queued jobs of each marker.
 func (f *facts) jobsOf() map[string][]string {
 	out := map[string][]string{}
 	for id, log := range f.queued {
@@ -15,7 +15,7 @@ func (f *facts) jobsOf() map[string][]string {
 	return out
 }
 
-// inboxEnds: what stood in an inbox that was deleted is gone.
+// inboxEnds checks that stored requests have an outcome. Requests in a deleted inbox are lost.
 func inboxEnds(f *facts, broken report) (looked int) {
 	for _, t := range f.unadmitted() {
 		broken("", "the request %s, stored in the inbox at %s, is no job and no dead letter", t.Marker, clock(t.Time))
@@ -31,8 +31,7 @@ func inboxEnds(f *facts, broken report) (looked int) {
 // stored reports whether a request is in the inbox.
 func (t Told) stored() bool { return t.Op == OpPublish && t.Good() }
 
-// Unadmitted counts the requests that were stored in the inbox and are neither a
-// job nor a dead letter yet.
+// Unadmitted counts the stored inbox requests that are neither a job nor a dead letter yet.
 func Unadmitted(h *History) int { return len(index(h).unadmitted()) }
 
 func (f *facts) unadmitted() []Told {
@@ -63,8 +62,8 @@ var nothingAccepted = []string{
 	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused", "rate_limited", "tenant_full", "route_paused", "clock_wrong",
 }
 
-// refusedMeansRefused: a request that was refused each time it was sent is no
-// job. Inline chats are none anyway.
+// refusedMeansRefused checks that a request that was refused every time has no job. Inline chats
+// are not queued jobs.
 func refusedMeansRefused(f *facts, broken report) (looked int) {
 	asked := group(f.Told, func(t Told) string { return t.Marker })
 	jobs := f.jobsOf()
@@ -81,8 +80,8 @@ func refusedMeansRefused(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// mayAccept reports whether a job may have come of a request, by what was said: an
-// answer that names the job speaks of what happened to it later.
+// mayAccept reports whether the request may have created a job, judging by its answer. An answer
+// that names the job describes its later fate.
 func (t Told) mayAccept() bool {
 	named := t.Job != "" && t.Code != "idempotency_key_reused"
 	return t.Op == OpPublish || named || !slices.Contains(nothingAccepted, t.Code)
@@ -104,7 +103,7 @@ func sameKey(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// oneBody looks at all requests with one key.
+// oneBody checks all requests with one key.
 func (f *facts) oneBody(key string, told []Told, broken report) {
 	var first Told
 	for _, t := range told {
@@ -126,8 +125,8 @@ func (f *facts) oneBody(key string, told []Told, broken report) {
 	}
 }
 
-// toldTrue: a status with a version is that version's; a terminal one is the
-// job's end.
+// toldTrue checks that a status with a version is the status of that version, and that a terminal
+// status is the job's end.
 func toldTrue(f *facts, broken report) (looked int) {
 	for _, t := range f.Told {
 		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
@@ -148,8 +147,8 @@ func toldTrue(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// getForward: what a client asks after it has heard an answer is answered with
-// that state or a later one, whichever replica it asks.
+// getForward checks that once a client has an answer, each later request gets that state or a later
+// one, from any replica.
 func getForward(f *facts, broken report) (looked int) {
 	before := map[string]Told{}
 	for _, t := range f.Told {
@@ -165,7 +164,7 @@ func getForward(f *facts, broken report) (looked int) {
 			broken(t.Job, "%s was told %s (version %d) at %s by %s, after %s (version %d) at %s by %s", t.Client,
 				t.Status, t.Version, clock(t.Time), t.Target, last.Status, last.Version, clock(last.Time), last.Target)
 		}
-		if t.Version == 0 { // the short answers of HTTP name none
+		if t.Version == 0 { // short HTTP answers have no version
 			t.Version = last.Version
 		}
 		before[key] = t
@@ -189,7 +188,7 @@ func getFound(f *facts, broken report) (looked int) {
 
 func (t Told) notFound() bool { return t.Code == "task_not_found" || t.Code == "chat_not_found" }
 
-// tenants: also an answer that names a job which the request was given.
+// tenants also checks answers that name another tenant's job.
 func tenants(f *facts, broken report) (looked int) {
 	for _, t := range f.Told {
 		log := f.logs[t.Job]

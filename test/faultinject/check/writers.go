@@ -2,16 +2,15 @@ package check
 
 import "time"
 
-// writers are what is known of the processes that write events. A process has an
-// id of its own, new at each start.
+// writers holds the known facts about the processes that write events. Each start of a process has
+// a new writer ID.
 type writers struct {
-	home map[string]string    // the replica that one is
-	last map[string]time.Time // when it wrote its last event
+	home map[string]string    // replica of a writer
+	last map[string]time.Time // time of its last event
 }
 
-// writersOf learns from the POSTs, which name their replica, which replica the
-// writer is of whose submission each follows. Where they differ, most of them
-// count.
+// writersOf derives the replica of each writer from the POSTs: a POST names its replica and follows
+// a submission of the writer. In case of conflict, the majority counts.
 func (f *facts) writersOf() writers {
 	out := writers{home: map[string]string{}, last: map[string]time.Time{}}
 	for _, log := range f.logs {
@@ -33,7 +32,7 @@ func (f *facts) writersOf() writers {
 	return out
 }
 
-// submission is the submitting that a POST of a video follows.
+// submission returns the submitting event that a POST of a video follows.
 func (f *facts) submission(p Post) (Event, bool) {
 	log := f.logs[p.Key]
 	for i := len(log) - 1; i >= 0 && p.Video; i-- {
@@ -44,7 +43,7 @@ func (f *facts) submission(p Post) (Event, bool) {
 	return Event{}, false
 }
 
-// ofReplica reports whether a fault is one of a replica.
+// ofReplica reports whether a fault affects a single replica.
 func (f Fault) ofReplica() bool {
 	switch f.Kind {
 	case FaultKill, FaultTerminate, FaultStop, FaultCutReplica, FaultHold:
@@ -54,16 +53,16 @@ func (f Fault) ofReplica() bool {
 	}
 }
 
-// strikes reports whether a fault can keep a writer from finishing what it has in
-// hand: one of its replica, or of the broker that all need. A kill has struck
-// no process that wrote anything later. A writer that never POSTed may be any replica.
+// strikes reports whether a fault can keep a writer from finishing its work. The fault must affect
+// its replica, or the broker that all replicas need. A kill cannot have struck a process that wrote
+// anything later. A writer that never POSTed may be on any replica.
 func (f *facts) strikes(fault Fault, writer string) bool {
 	home, known := f.writers.home[writer]
 	switch {
 	case !fault.harms():
 		return false
 	case fault.Kind == FaultTerminate || fault.Kind == FaultRoute || fault.Kind == FaultDelete || fault.Kind == FaultClock:
-		return false // what is in hand is finished
+		return false // work in progress is finished
 	case fault.ofReplica() && known && fault.Target != home:
 		return false
 	case fault.Kind == FaultKill:
@@ -73,8 +72,8 @@ func (f *facts) strikes(fault Fault, writer string) bool {
 	}
 }
 
-// struck names the fault that struck a writer in that time, a kill before all
-// others; empty for none.
+// struck returns the kind of the fault that struck a writer in a period, or "". A kill takes
+// precedence.
 func (f *facts) struck(writer string, from, to time.Time) string {
 	why := ""
 	for _, fault := range f.Faults {

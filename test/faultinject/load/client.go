@@ -11,30 +11,30 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// client has one wish. What it does at the same time, it does under names of
-// their own, because each name hears its answers in the order of its questions.
+// client carries out one wish. Concurrent activities use separate names, because the answers for
+// one name must be in the order of its requests.
 type client struct {
 	*Load
 	wish
 	random *rand.Rand
 	mu     sync.Mutex
-	turn   int // the replica that is asked next
+	turn   int // replica asked last
 }
 
-// answer is what a question brought.
+// answer is the result of one request.
 type answer struct {
 	check.Told
 	retryAfter time.Duration
 }
 
-// begins notes the first sign of an answer.
+// begins records when the answer begins.
 func (a *answer) begins() {
 	if a.Heard.IsZero() {
 		a.Heard = time.Now()
 	}
 }
 
-// lost notes that no answer came.
+// lost records that there was no answer.
 func (a *answer) lost(err error) {
 	a.Lost = err.Error()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -42,14 +42,14 @@ func (a *answer) lost(err error) {
 	}
 }
 
-// limits of one question.
+// Time limits of one request.
 const (
 	askTimeout   = 10 * time.Second
 	largeTimeout = 30 * time.Second
 	chatTimeout  = 150 * time.Second
 )
 
-// live asks for the wish and stays with its job.
+// live sends the wish's request and then works with its job.
 func (c *client) live(ctx context.Context) {
 	ctx = c.tenant.calling(ctx)
 	var rival sync.WaitGroup
@@ -73,7 +73,7 @@ func (c *client) live(ctx context.Context) {
 	}
 }
 
-// stay stays with a job for the client's life.
+// stay runs the client's activities for an accepted job, for at most Options.Life.
 func (c *client) stay(ctx context.Context, granted check.Told) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Life)
 	defer cancel()
@@ -93,8 +93,7 @@ func (c *client) stay(ctx context.Context, granted check.Told) {
 	}
 }
 
-// ask sends a request, in a tenant's name, until it was granted or refused for
-// good.
+// ask sends a request until it is granted or finally refused.
 func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Patience)
 	defer cancel()
@@ -115,8 +114,8 @@ func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 	return c.series(ctx, base, limit, func(ctx context.Context, at int, a *answer) { c.send(ctx, at, w, expires, a) })
 }
 
-// insist sends the same once more, which must attach, and another body with the
-// same key, which must be refused.
+// insist sends the request again, which must attach, and another body with the same key, which must
+// be refused.
 func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
 	if c.repeat {
 		if !faultinject.Pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond) {
@@ -132,8 +131,7 @@ func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
 	return granted
 }
 
-// series asks until the answer is one that a good client takes for an answer, and
-// writes down every try.
+// series sends a request until the answer is final, and records every attempt.
 func (c *client) series(ctx context.Context, base check.Told, limit time.Duration, ask func(context.Context, int, *answer)) check.Told {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		at := c.replica()
@@ -154,7 +152,7 @@ func (c *client) series(ctx context.Context, base check.Told, limit time.Duratio
 	}
 }
 
-// replica is the next one; clients do not stay with one.
+// replica returns the next replica, because clients do not stay with one.
 func (c *client) replica() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +160,8 @@ func (c *client) replica() int {
 	return c.turn
 }
 
-// again reports whether the same question is to be asked again. One that may have
-// made a job is repeated under a key only.
+// again reports whether to send the same request again. A request that may have created a job is
+// repeated only under a key.
 func (a *answer) again() bool {
 	safe := a.Key != "" || a.Op == check.OpGet || a.Op == check.OpCancel
 	switch {

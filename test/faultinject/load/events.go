@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// overSSE follows over one SSE connection; io.EOF is its end. An error that the
-// service named is noted in a.
+// overSSE follows over one SSE connection. io.EOF means that the stream ended. An error reported by
+// the service is recorded in a.
 func (f *follower) overSSE(ctx context.Context, at int, a *answer) error {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	last := f.token
@@ -28,7 +28,7 @@ func (f *follower) overSSE(ctx context.Context, at int, a *answer) error {
 	}
 	var err error
 	f.exchange(ctx, at, http.MethodGet, gatewayPath(f.job)+"/events", header, nil, a, func(r *http.Response) {
-		if r.StatusCode == http.StatusNoContent { // we have seen the end
+		if r.StatusCode == http.StatusNoContent { // the end was already seen
 			err = io.EOF
 			return
 		}
@@ -56,7 +56,6 @@ func (f *follower) events(body io.Reader, a *answer) error {
 	}
 }
 
-// payload is what the events of SSE have in common.
 type payload struct {
 	ID      string `json:"id"`
 	Version uint64 `json:"version"`

@@ -13,21 +13,21 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// errBroken is a client that breaks its own connection off.
+// errBroken means that the client itself closed the connection.
 var errBroken = errors.New("broken off by the client")
 
-// follower follows one job over as many connections as it takes.
+// follower follows one job over any number of connections.
 type follower struct {
 	*client
 	job      string
 	seen     check.Followed
-	version  uint64 // the last one
-	token    string // of the last item; chats, and SSE
+	version  uint64 // last version seen
+	token    string // token of the last item, for chats and SSE
 	terminal bool
-	left     int // items until it breaks the connection off; negative: never
+	left     int // items until the client closes the connection; negative: never
 }
 
-// following follows a job until its end, or until ctx ends.
+// following follows a job until the job or ctx ends.
 func (c *client) following(ctx context.Context, job string) {
 	f := &follower{client: c, job: job, seen: check.Followed{Client: c.name + " follower", Way: c.follow, Job: job}}
 	defer func() {
@@ -47,7 +47,6 @@ func (c *client) following(ctx context.Context, job string) {
 	}
 }
 
-// connect follows over one connection, and writes down how it went.
 func (f *follower) connect(ctx context.Context) {
 	at := f.replica()
 	a := answer{Told: check.Told{
@@ -65,9 +64,9 @@ func (f *follower) connect(ctx context.Context) {
 	switch {
 	case errors.Is(err, io.EOF) && (f.terminal || f.follow == "watch"):
 		f.seen.Ended = true
-	case errors.Is(err, errBroken): // it went well until its client had enough
+	case errors.Is(err, errBroken): // no error: the client closed the connection
 	case ctx.Err() != nil:
-		return // we ended it ourselves
+		return // closed by this client, because ctx ended
 	case a.Code == "":
 		a.answered(err, func() {})
 	}
@@ -75,13 +74,12 @@ func (f *follower) connect(ctx context.Context) {
 	f.o.Recorder.Tell(a.Told)
 }
 
-// event notes an event.
 func (f *follower) event(id string, version uint64, status string) error {
 	f.version, f.terminal = version, task.TerminalWord(status)
 	return f.item(check.Item{ID: id, Version: version, Status: status})
 }
 
-// item notes what was seen, and breaks off when it is time.
+// item records an item. It returns errBroken if the client must close the connection.
 func (f *follower) item(i check.Item) error {
 	f.seen.Items = append(f.seen.Items, i)
 	if f.left--; f.left == 0 && !f.terminal {
@@ -90,7 +88,7 @@ func (f *follower) item(i check.Item) error {
 	return nil
 }
 
-// after is the version to resume after, as SSE has it.
+// after returns the version to resume after, as a Last-Event-ID.
 func (f *follower) after() string {
 	if f.version == 0 {
 		return ""

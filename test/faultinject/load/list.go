@@ -19,27 +19,26 @@ import (
 )
 
 const (
-	// listEvery is the time between two lists that begin, and listTimeout the limit of one page.
+	// listEvery is the interval between lists. listTimeout bounds one page.
 	listEvery   = 200 * time.Millisecond
 	listTimeout = 5 * time.Second
-	// followShare is the part of all lists whose next pages are asked for too, and mostPages
-	// how many of one list at most.
+	// followShare is the share of lists whose next pages are requested too, up to mostPages pages.
 	followShare, mostPages = 0.3, 4
-	// firstList is the number of the first list, after those of all wishes.
+	// firstList is the number of the first list, beyond the numbers of all wishes.
 	firstList = 1 << 40
-	// wholePage is the page size of a whole list: small, so that it has several pages.
+	// wholePage is the page size of a whole list, small so that it has several pages.
 	wholePage = 20
-	// wholePatience is how long a replica may fail to give a page of a whole list, and
-	// mostWholePages how many such a list may have.
+	// wholePatience is how long a replica may fail to return a page of a whole list. mostWholePages
+	// bounds the pages of such a list.
 	wholePatience  = 30 * time.Second
 	mostWholePages = 10_000
 )
 
-// listSizes are the page sizes that are asked for. Short pages keep the history small.
+// listSizes are the page sizes of requests. Short pages keep the history small.
 var listSizes = []int{1, 5, 10, 20}
 
-// Listing asks for lists of video tasks until ctx ends, and returns when no question is open
-// any more. It may be called while Run is at work.
+// Listing requests lists of video tasks until ctx ends, and returns when no request is open. It may
+// run concurrently with Run.
 func (l *Load) Listing(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -48,8 +47,8 @@ func (l *Load) Listing(ctx context.Context) {
 	}
 }
 
-// list asks for the n-th list: its first page, and sometimes the next ones, each of a random
-// replica, because a page token is the same for all of them.
+// list requests the first page of the n-th list, and sometimes the next ones. Each page is from a
+// random replica, because page tokens are valid on all of them.
 func (l *Load) list(ctx context.Context, n int) {
 	random := rand.New(rand.NewPCG(l.o.Seed, firstList+uint64(n)))
 	tenants := l.listed()
@@ -64,7 +63,7 @@ func (l *Load) list(ctx context.Context, n int) {
 		var got check.Listed
 		got, token = c.page(ctx, p)
 		if ctx.Err() != nil && got.Lost != "" {
-			return // the run has ended the question, and no replica has answered it
+			return // the end of the run interrupted the request
 		}
 		l.o.Recorder.List(got)
 		if token == "" {
@@ -73,15 +72,15 @@ func (l *Load) list(ctx context.Context, n int) {
 	}
 }
 
-// listed are the tenants for whom lists are asked for.
+// listed returns the tenants whose lists are requested.
 func (l *Load) listed() []Tenant { return slices.Concat(l.o.Tenants, l.o.Others) }
 
-// inTheNameOf is a client without a wish.
+// inTheNameOf returns a client without a wish.
 func (l *Load) inTheNameOf(t Tenant) *client { return &client{Load: l, wish: wish{tenant: t}} }
 
-// WholeLists are the lists of all video tasks of each tenant that each of some replicas
-// gives, by their numbers. A replica that fails to give a page for half a minute gives no list.
-// Answers other than pages are noted by the Recorder.
+// WholeLists returns the list of all video tasks of each tenant from each of these replicas, given
+// by number. The list of a replica that fails to return a page for half a minute is not Good. The
+// Recorder keeps failed answers.
 func (l *Load) WholeLists(ctx context.Context, replicas []int) []check.Listed {
 	tenants := l.listed()
 	out := make([]check.Listed, len(replicas)*len(tenants))
@@ -95,7 +94,7 @@ func (l *Load) WholeLists(ctx context.Context, replicas []int) []check.Listed {
 	return out
 }
 
-// whole is the list that one replica gives, page by page.
+// whole returns the list of one replica, read page by page.
 func (c *client) whole(ctx context.Context, at int) check.Listed {
 	out := check.Listed{Asked: time.Now(), Tenant: c.tenant.Name, Target: c.o.Replicas[at].Name}
 	token := ""
@@ -111,8 +110,7 @@ func (c *client) whole(ctx context.Context, at int) check.Listed {
 	return out
 }
 
-// insistOnPage asks for a page until it is given, or until the replica has failed for too
-// long.
+// insistOnPage requests a page until it is returned or the replica has failed for too long.
 func (c *client) insistOnPage(ctx context.Context, p page) (got check.Listed, next string) {
 	for begin := time.Now(); ; {
 		got, next = c.page(ctx, p)
@@ -126,15 +124,14 @@ func (c *client) insistOnPage(ctx context.Context, p page) (got check.Listed, ne
 	}
 }
 
-// page is one question for a page of a list.
 type page struct {
-	at    int  // the replica
-	rpc   bool // by gRPC, and otherwise by HTTP
+	at    int  // number of the replica
+	rpc   bool // gRPC instead of HTTP
 	size  int
-	token string // of the page before; empty for the first one
+	token string // from the previous page; empty for the first one
 }
 
-// page asks for a page of the tenant's video tasks. next is the token of the next one.
+// page requests a page of the tenant's video tasks. next is the token of the next page.
 func (c *client) page(ctx context.Context, p page) (got check.Listed, next string) {
 	ctx, cancel := context.WithTimeout(c.tenant.calling(ctx), listTimeout)
 	defer cancel()

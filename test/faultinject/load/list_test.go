@@ -18,14 +18,14 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// lister is a video service that has some tasks. A page token is the number of the task that
-// the page begins with.
+// lister is a video service with some tasks. A page token is the number of the first task of the
+// page.
 type lister struct {
 	genbusv1.UnimplementedVideoServiceServer
 	tasks int
 
 	mu      sync.Mutex
-	refuses int // how many questions by HTTP it refuses first
+	refuses int // number of HTTP requests to refuse first; negative: all
 	endless bool
 }
 
@@ -62,7 +62,7 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(err)
 	}
-	_, _ = w.Write(data) // a client that is gone is no matter
+	_, _ = w.Write(data) // a client may have disconnected
 }
 
 func newListing(t *testing.T, service *lister) *Load {
@@ -70,7 +70,8 @@ func newListing(t *testing.T, service *lister) *Load {
 	return newLoad(t, service, func(s *grpc.Server) { genbusv1.RegisterVideoServiceServer(s, service) })
 }
 
-// TestAListIsOnePageOrMore: what is asked for is a matter of the seed, and each page is noted.
+// TestAListIsOnePageOrMore proves that the seed decides the requests for lists, and that each page
+// is recorded.
 func TestAListIsOnePageOrMore(t *testing.T) {
 	t.Parallel()
 	ways, paged, noted := map[string]bool{}, 0, [2][]check.Listed{}
@@ -101,7 +102,8 @@ func TestAListIsOnePageOrMore(t *testing.T) {
 	}
 }
 
-// TestListingEndsWithItsContext, and an answer that did not come until then is none.
+// TestListingEndsWithItsContext proves that Listing returns when its context ends, and does not
+// record requests that are still open.
 func TestListingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -122,7 +124,7 @@ func TestListingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAWholeList has all pages, by both ways, whatever was refused before.
+// TestAWholeList proves that a whole list has all pages, from both ingresses, even after refusals.
 func TestAWholeList(t *testing.T) {
 	t.Parallel()
 	const tasks = 3*wholePage + 1
@@ -137,10 +139,11 @@ func TestAWholeList(t *testing.T) {
 	}
 }
 
-// TestAListThatIsNotGiven is given up, and says why.
+// TestAListThatIsNotGiven proves that a list is given up with a reason if it is refused or has no
+// end.
 func TestAListThatIsNotGiven(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // less than the patience
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // less than wholePatience
 	defer cancel()
 	got := newListing(t, &lister{refuses: -1}).WholeLists(ctx, []int{0})
 	if len(got) != 1 || got[0].Good() {

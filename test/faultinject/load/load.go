@@ -1,6 +1,6 @@
-// Package load is clients of genbus that ask by every way in, repeat what they
-// may repeat, follow, read and cancel their jobs, and write down everything that
-// they are told. It judges nothing, and is no benchmark: it asks for little.
+// Package load simulates clients of genbus. They use every ingress, repeat requests where that is
+// allowed, follow, read and cancel their jobs, and record every answer. The package does not judge
+// the answers. It is not a benchmark: the load is light.
 package load
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Replica is where one replica of the service listens.
+// Replica holds the addresses of one replica of the service.
 type Replica struct {
 	Name string
 	HTTP string // base URL
@@ -31,35 +31,35 @@ type Replica struct {
 
 // Options configure a Load.
 type Options struct {
-	// Seed, with the number of a wish, decides all that a client does.
+	// Seed and the number of a wish decide everything that a client does.
 	Seed uint64
-	// Rate is how many wishes begin each second. Default 10.
+	// Rate is the number of wishes that begin each second. Default 10.
 	Rate float64
-	// Jobs is how many queued jobs are to be accepted; no more wishes begin then.
-	// Those for an inline chat are not counted. 0: as many as fit until Stop.
+	// Jobs is the number of accepted queued jobs after which no more wishes begin. Inline chats do
+	// not count. 0: no limit.
 	Jobs int
-	// Open is the most wishes that are open at once; more begin late. Default 300.
+	// Open is the maximum number of open wishes. Wishes beyond it begin late. Default 300.
 	Open int
-	// Replicas are asked in turn; at least one.
+	// Replicas are asked in turn. At least one.
 	Replicas []Replica
-	// NATS are the URLs of the broker, comma separated.
+	// NATS holds the broker URLs, separated by commas.
 	NATS string
-	// Names are those of the service. Zero: the default prefix.
+	// Names is the subject space of the service. Zero: the default prefix.
 	Names subject.Space
-	// Tenants are those whose the jobs are, by turns; with two of them, each asks for
-	// jobs of the other. Default: "default", without a key.
+	// Tenants own the jobs. With two or more, each also tries to access jobs of another. Default:
+	// "default", without a key.
 	Tenants []Tenant
-	// Others are tenants for whom lists are asked for and no jobs.
+	// Others are tenants without jobs whose lists are requested.
 	Others []Tenant
-	// VideoModels and ChatModels are asked for in turn; at least one of each.
+	// VideoModels and ChatModels are the requested models. At least one each.
 	VideoModels, ChatModels []string
-	// Patience is how long a wish is asked for again. Default 3m.
+	// Patience is how long a client retries a request. Default 3m.
 	Patience time.Duration
-	// Life is how long a client stays with a job after it was accepted. Default 5m.
+	// Life is how long a client works with an accepted job. Default 5m.
 	Life time.Duration
-	// MaxPayload is the largest message of NATS, in bytes. Default 8 MiB.
+	// MaxPayload is the largest NATS message in bytes. Default 8 MiB.
 	MaxPayload int
-	// Recorder keeps what clients are told.
+	// Recorder records the answers.
 	Recorder *Recorder
 }
 
@@ -76,7 +76,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Load is clients at work.
+// Load runs clients.
 type Load struct {
 	o    Options
 	nc   *nats.Conn
@@ -85,18 +85,17 @@ type Load struct {
 	grpc []*grpc.ClientConn // by replica
 	stop chan struct{}
 	once sync.Once
-	// bursts are wishes that begin at once, and ended is closed when none begins any more.
+	// bursts carries wishes that begin at once. ended is closed when no more wishes begin.
 	bursts chan due
 	ended  chan struct{}
 	lives  sync.WaitGroup
-	// wholePages is how many pages a whole list may have.
+	// wholePages is the maximum number of pages of a whole list.
 	wholePages int
 	// accepted counts the wishes whose queued job was accepted.
 	accepted atomic.Int64
 }
 
-// New makes the clients. They connect when they need to, and again when they are
-// cut off; NATS must be there.
+// New returns clients that connect on demand and reconnect. NATS may be unavailable at first.
 func New(o Options) (*Load, error) {
 	l := &Load{o: o.withDefaults(), wholePages: mostWholePages, stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
 	l.http = &http.Client{
@@ -122,7 +121,7 @@ func New(o Options) (*Load, error) {
 	return l, nil
 }
 
-// Close ends the connections. Run must have returned.
+// Close closes the connections. Run must have returned.
 func (l *Load) Close() error {
 	var errs []error
 	for _, c := range l.grpc {
@@ -135,11 +134,11 @@ func (l *Load) Close() error {
 	return errors.Join(errs...)
 }
 
-// Stop lets no more wishes begin. It may be called twice.
+// Stop prevents further wishes from beginning. It may be called twice.
 func (l *Load) Stop() { l.once.Do(func() { close(l.stop) }) }
 
-// Run begins wishes until Stop or until enough jobs were accepted, and returns when all
-// clients are done with theirs, or soon after ctx ends. It is called once.
+// Run begins wishes until Stop, or until enough jobs are accepted. It returns when all clients are
+// done, or soon after ctx ends. Call it once.
 func (l *Load) Run(ctx context.Context) {
 	defer l.lives.Wait()
 	defer close(l.ended)
@@ -162,11 +161,10 @@ func (l *Load) Run(ctx context.Context) {
 	}
 }
 
-// enough reports whether there are as many queued jobs as there are to be.
 func (l *Load) enough() bool { return l.o.Jobs > 0 && l.accepted.Load() >= int64(l.o.Jobs) }
 
-// next waits for the time of the next wish, or for one of a burst, and for a place;
-// false at the end. Wishes that come with time have no number yet.
+// next waits for the next wish, by time or from a burst, and for a free slot. It returns false at
+// the end. A wish by time has no number yet.
 func (l *Load) next(ctx context.Context, tick <-chan time.Time, open chan struct{}) (due, bool) {
 	next := due{n: -1}
 	select {
@@ -187,7 +185,6 @@ func (l *Load) next(ctx context.Context, tick <-chan time.Time, open chan struct
 	}
 }
 
-// client is who has a wish.
 func (l *Load) client(d due) *client {
 	random := rand.New(rand.NewPCG(l.o.Seed, uint64(d.n)))
 	w := l.wish(d.n, d.shape, random)

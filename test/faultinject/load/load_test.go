@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// deadNATS is a broker that cannot be reached.
+// deadNATS is the URL of an unreachable broker.
 const deadNATS = "nats://127.0.0.1:1"
 
 func newLoad(t *testing.T, web http.Handler, serve func(*grpc.Server)) *Load {
@@ -67,7 +67,7 @@ func newLoad(t *testing.T, web http.Handler, serve func(*grpc.Server)) *Load {
 
 func noRPC(*grpc.Server) {}
 
-// with gives the first client a wish of the test's own.
+// with returns a client with a fixed wish.
 func (l *Load) with(e entry, key string) *client {
 	c := l.client(due{})
 	c.wish = wish{name: "c", kind: subject.Video, tenant: c.tenant, entry: e, marker: "m", key: key}
@@ -105,7 +105,8 @@ func TestASeedSaysEverything(t *testing.T) {
 	}
 }
 
-// TestTypedIsTheBody: a request that is sent field by field is the JSON that was drawn.
+// TestTypedIsTheBody proves that a request sent field by field has the same JSON as the generated
+// body.
 func TestTypedIsTheBody(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -138,8 +139,7 @@ func sameJSON(t *testing.T, want []byte, d body.Document, err error) {
 	}
 }
 
-// TestShapes: a burst has the wishes that it is to have, and they are not those of
-// another burst.
+// TestShapes proves that the wishes of a burst have its shape.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
@@ -173,7 +173,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestABurst: its wishes begin at once, whatever the rate, and none after the end.
+// TestABurst proves that the wishes of a burst begin at once, whatever the rate, and that none
+// begins after the end.
 func TestABurst(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -195,7 +196,7 @@ func TestABurst(t *testing.T) {
 	}
 }
 
-// trouble answers with an error, then not at all, then well.
+// trouble answers first with an error, then not at all, then correctly.
 func trouble(w http.ResponseWriter, n int32) {
 	switch n {
 	case 1:
@@ -242,7 +243,7 @@ func TestAWishIsRepeatedUnderItsKeyOnly(t *testing.T) {
 	}
 }
 
-// TestNothingListens: what cannot have arrived is repeated without a key too.
+// TestNothingListens proves that a request that cannot have arrived is repeated even without a key.
 func TestNothingListens(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
@@ -290,13 +291,13 @@ func TestAStreamedReply(t *testing.T) {
 	}
 }
 
-// videoEvent is one event of the SSE path.
+// videoEvent returns one event of the SSE path.
 func videoEvent(version int, status string) string {
 	return fmt.Sprintf("id: %[1]d\nevent: genbus.video.task.%[2]s.v1\ndata: {\"id\":\"video_1.%[1]d.n\",\"version\":%[1]d,\"task\":{\"status\":%[2]q}}\n\n", version, status)
 }
 
-// TestAFollowerResumes: over SSE, after the service broke the first connection
-// off, and its client the second.
+// TestAFollowerResumes proves that a follower resumes over SSE after the service ended the first
+// connection and the client the second.
 func TestAFollowerResumes(t *testing.T) {
 	t.Parallel()
 	var after []string
@@ -331,7 +332,7 @@ func TestAFollowerResumes(t *testing.T) {
 	}
 }
 
-// watched is a video service that is cut off once.
+// watched is a video service that breaks off once.
 type watched struct {
 	genbusv1.UnimplementedVideoServiceServer
 	after []uint64
@@ -372,15 +373,15 @@ func TestAWatchResumes(t *testing.T) {
 	}
 }
 
-// atOnce answers every request at once.
+// atOnce answers every request immediately with this body.
 type atOnce string
 
 func (body atOnce) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(strings.NewReader(string(body))), Request: r}, nil
 }
 
-// TestARivalHasTimeOfItsOwn: a rival that begins when the first client has its answer already
-// shares nothing with it. The race detector sees it where it does.
+// TestARivalHasTimeOfItsOwn proves that a rival shares no data with the first client, even if that
+// one already has its answer. The race detector finds a violation.
 func TestARivalHasTimeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)

@@ -10,11 +10,9 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// readEvery is the time between two reads of a job.
 const readEvery = 700 * time.Millisecond
 
-// reading reads a job until it has ended, by gRPC and HTTP and on changing
-// replicas.
+// reading reads a job until it has ended, over gRPC and HTTP, from changing replicas.
 func (c *client) reading(ctx context.Context, job string) {
 	for n := 0; ; n++ {
 		t := c.read(ctx, job, n)

@@ -7,9 +7,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// Recorder keeps what clients are told, in the order in which they write it down.
-// Nothing is ever changed or taken out. It is safe for concurrent use; the zero
-// value is empty.
+// Recorder keeps the clients' answers in the order of recording. Entries are never changed or
+// removed. The zero value is empty and ready for use. It is safe for concurrent use.
 type Recorder struct {
 	mu       sync.Mutex
 	told     []check.Told
@@ -19,7 +18,7 @@ type Recorder struct {
 	codes    map[string]int
 }
 
-// Tell keeps one question and its answer.
+// Tell records one request and its answer.
 func (r *Recorder) Tell(t check.Told) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,49 +34,49 @@ func (r *Recorder) Tell(t check.Told) {
 	}
 }
 
-// Follow keeps what a follower saw in its whole life.
+// Follow records the history of a follower.
 func (r *Recorder) Follow(f check.Followed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.followed = append(r.followed, f)
 }
 
-// List keeps one question for a page of a list, and its answer.
+// List records one request for a page of a list and its answer.
 func (r *Recorder) List(l check.Listed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lists = append(r.lists, l)
 }
 
-// Told gives a copy of what was kept so far, as Followed and Lists do.
+// Told returns a copy of the answers recorded so far.
 func (r *Recorder) Told() []check.Told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.told)
 }
 
-// Followed is in Told's comment.
+// Followed returns a copy of the followers recorded so far.
 func (r *Recorder) Followed() []check.Followed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.followed)
 }
 
-// Lists is in Told's comment.
+// Lists returns a copy of the list pages recorded so far.
 func (r *Recorder) Lists() []check.Listed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.lists)
 }
 
-// Refusals counts the questions that were answered with a code.
+// Refusals counts the requests that were answered with this code.
 func (r *Recorder) Refusals(code string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.codes[code]
 }
 
-// Answers counts the questions and those that were granted.
+// Answers counts all requests and the successful ones.
 func (r *Recorder) Answers() (asked, good int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

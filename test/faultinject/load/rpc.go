@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// reconnect finds a replica soon after it is back.
+// reconnect makes clients find a restarted replica quickly.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: 2 * time.Second,
@@ -32,7 +32,6 @@ func (l *Load) chats(at int) genbusv1.ChatServiceClient {
 	return genbusv1.NewChatServiceClient(l.grpc[at])
 }
 
-// rpc asks by gRPC.
 func (c *client) rpc(ctx context.Context, at int, w wish, expires time.Time, a *answer) {
 	if w.kind == subject.Video {
 		request, err := w.videoRequest(expires)
@@ -82,7 +81,7 @@ func (c *client) streamed(ctx context.Context, at int, request *genbusv1.ChatReq
 	a.answered(err, func() { a.Text, a.Whole = brief.Of(text.String()), true })
 }
 
-// answered notes the error of a call, or reads its answer.
+// answered records the error of a call, or calls read for its answer.
 func (a *answer) answered(err error, read func()) {
 	if err == nil {
 		read()
@@ -109,7 +108,6 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// getRPC reads the job by gRPC.
 func (c *client) getRPC(ctx context.Context, at int, job string, a *answer) {
 	if kindOf(job) == subject.Chat {
 		r, err := c.chats(at).GetChatCompletion(ctx, &genbusv1.GetChatCompletionRequest{Id: job})

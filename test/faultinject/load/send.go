@@ -16,7 +16,6 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// send sends a request by its way in.
 func (c *client) send(ctx context.Context, at int, w wish, expires time.Time, a *answer) {
 	switch w.entry.way {
 	case "inbox":
@@ -30,7 +29,6 @@ func (c *client) send(ctx context.Context, at int, w wish, expires time.Time, a 
 	}
 }
 
-// message is the request as NATS carries it.
 func (c *client) message(ctx context.Context, subj string, w wish, expires time.Time) (*nats.Msg, error) {
 	m := nats.NewMsg(subj)
 	if w.entry.form == asJSON {
@@ -88,11 +86,10 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// natsTimeout bounds a request on NATS, where one that reached no server is
-// never answered.
+// natsTimeout bounds a request over NATS, because one that reached no server is never answered.
 const natsTimeout = 5 * time.Second
 
-// publish puts the request into the inbox, and learns only that it is stored.
+// publish puts the request into the inbox. The answer says only that it is stored.
 func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answer) {
 	m, err := c.message(ctx, c.o.Names.Request(w.kind, c.tenant.Name), w, expires)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
@@ -107,14 +104,14 @@ func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answ
 		a.lost(err)
 		a.NotSent = true
 	case errors.As(err, &refused):
-		a.Code = "queue_full" // a stream's own refusal: its limits
+		a.Code = "queue_full" // the stream's own limits
 	default:
 		a.lost(err)
 		a.NotSent = notSent(err)
 	}
 }
 
-// notSent are the errors of a NATS client before it has sent anything.
+// notSent reports whether a NATS client failed before it sent anything.
 func notSent(err error) bool {
 	for _, e := range []error{
 		nats.ErrNoResponders, jetstream.ErrNoStreamResponse, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed,
@@ -126,7 +123,6 @@ func notSent(err error) bool {
 	return false
 }
 
-// call asks by request-reply.
 func (c *client) call(ctx context.Context, w wish, expires time.Time, a *answer) {
 	m, err := c.message(ctx, c.o.Names.Call(w.kind, c.tenant.Name), w, expires)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
@@ -154,7 +150,7 @@ func (c *client) call(ctx context.Context, w wish, expires time.Time, a *answer)
 	}
 }
 
-// decoded notes the job that an answer holds.
+// decoded records the job in an answer.
 func (a *answer) decoded(err error, job task.Job) {
 	if err != nil {
 		a.lost(err)

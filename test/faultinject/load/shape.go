@@ -10,44 +10,43 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// Shape is what the wishes of a burst have in common. The empty one is any wish.
+// Shape is the common property of the wishes of a burst. The empty Shape allows any wish.
 type Shape string
 
 // The shapes.
 const (
 	// Large requests, or their replies, do not fit into a message.
 	Large Shape = "large"
-	// Duplicates are Large, and each is sent by two clients at the same time.
+	// Duplicates are Large, and two clients send each of them at the same time.
 	Duplicates Shape = "duplicates"
-	// Plain requests are small, and their clients leave once they are accepted.
+	// Plain requests are small, and their clients leave once the job is accepted.
 	Plain Shape = "plain"
-	// Cancelled are cancelled within two seconds.
+	// Cancelled jobs are cancelled within two seconds.
 	Cancelled Shape = "cancelled"
 )
 
 const (
-	// largeShare is the part of all wishes that are Large.
+	// largeShare is the share of Large wishes.
 	largeShare = 0.05
-	// firstBurst is the number of the first wish of a burst, and mostBurst the most that
-	// one burst has.
+	// firstBurst is the number of the first wish of a burst. mostBurst is the maximum number of
+	// wishes of one burst.
 	firstBurst, mostBurst = 1_000_000, 10_000
 )
 
-// lengths are those of the long words that a request and its reply are to have; 0 for
-// none.
+// lengths are the lengths of the long words in a request and its reply. 0 means no long word.
 type lengths struct{ request, reply int }
 
 const (
 	kib = 1 << 10
-	// claimCheck is the longest body that a message of genbus holds.
+	// claimCheck is the longest body that a genbus message holds.
 	claimCheck = 256 * kib
-	// beyondPayload is more than any message of the broker may have.
+	// beyondPayload is longer than any message of the broker.
 	beyondPayload = 9 << 20
-	// mostChunk bounds what is streamed as one block: a follower has a buffer of 1 MiB.
+	// mostChunk bounds one streamed block, because a follower has a buffer of 1 MiB.
 	mostChunk = 400 * kib
 )
 
-// drawLengths makes the request large, or the reply, or both.
+// drawLengths makes the request, the reply or both large.
 func drawLengths(payload int, r *rand.Rand) lengths {
 	claimCheck := min(claimCheck, payload/4)
 	long := lengths{reply: claimCheck + r.IntN(mostChunk-claimCheck)}
@@ -65,7 +64,7 @@ func drawLengths(payload int, r *rand.Rand) lengths {
 	return long
 }
 
-// base64Word is n bytes or a little more of Base64, which no other wish has.
+// base64Word returns at least n bytes of Base64, unique to this wish.
 func base64Word(n int, r *rand.Rand) string {
 	data := make([]byte, 0, n*3/4+8)
 	for len(data) < n*3/4 {
@@ -74,13 +73,13 @@ func base64Word(n int, r *rand.Rand) string {
 	return base64.StdEncoding.EncodeToString(data)
 }
 
-// natsEntry reports whether a request goes by NATS, whose messages have a limit.
+// natsEntry reports whether a request goes over NATS, whose messages have a size limit.
 func (e entry) natsEntry() bool { return e.way == "inbox" || e.way == "call" }
 
-// shape makes a wish that was drawn one of its shape.
+// shape adapts a wish to its shape.
 func (w *wish) shape(shape Shape, long lengths, payload int, r *rand.Rand) {
 	if long.request > 0 {
-		beyond := long.request >= payload*2/3 // Base64 makes it longer
+		beyond := long.request >= payload*2/3 // Base64 adds a third
 		w.stored = w.entry.natsEntry() && w.entry.form != asJSON && (beyond || chance(r, 0.3))
 		if w.entry.natsEntry() && !w.stored && beyond {
 			w.entry = entry{"http", asJSON, check.OpCreate}
@@ -97,7 +96,7 @@ func (w *wish) shape(shape Shape, long lengths, payload int, r *rand.Rand) {
 	}
 }
 
-// plain leaves nothing but a request that is sent until it was accepted.
+// plain reduces a wish to a request that is sent until it is accepted.
 func (w *wish) plain(r *rand.Rand) {
 	w.entry = entry{"http", asJSON, check.OpCreate}
 	if chance(r, 0.5) {
@@ -107,15 +106,15 @@ func (w *wish) plain(r *rand.Rand) {
 	w.reads, w.repeat, w.conflict, w.peeks = false, false, false, false
 }
 
-// due is a wish whose time has come.
+// due is a wish that must begin now.
 type due struct {
 	n     int
 	shape Shape
 }
 
-// Burst has n wishes of one shape begin as fast as they can, while Run runs. The
-// number of the burst, from 0, makes them others than those of other bursts. It returns
-// when all have begun, or when no more do.
+// Burst begins n wishes of one shape as fast as possible while Run runs. burst is the number of the
+// burst, from 0, and makes its wishes unique. Burst returns when all wishes have begun or no more
+// can begin.
 func (l *Load) Burst(ctx context.Context, burst, n int, shape Shape) {
 	for i := range min(n, mostBurst) {
 		select {

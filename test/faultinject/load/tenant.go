@@ -10,16 +10,16 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// Tenant is whose jobs a client asks for.
+// Tenant owns the jobs of a client.
 type Tenant struct {
 	Name string
-	// Key is its API key for HTTP and gRPC; empty where none is needed.
+	// Key is the API key for HTTP and gRPC, or empty.
 	Key string
 }
 
 func (t Tenant) header() string { return "Bearer " + t.Key }
 
-// calling gives gRPC the tenant's key, in place of any other.
+// calling adds the tenant's key to gRPC calls, replacing any other.
 func (t Tenant) calling(ctx context.Context) context.Context {
 	if t.Key == "" {
 		return ctx
@@ -27,14 +27,14 @@ func (t Tenant) calling(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs("authorization", t.header()))
 }
 
-// sign gives HTTP the tenant's key.
+// sign adds the tenant's key to an HTTP request.
 func (t Tenant) sign(h http.Header) {
 	if t.Key != "" {
 		h.Set("Authorization", t.header())
 	}
 }
 
-// peeking asks for a job in the name of another tenant, and tries to cancel it.
+// peeking reads a job as another tenant and tries to cancel it.
 func (c *client) peeking(ctx context.Context, job string) {
 	stranger := &client{Load: c.Load, wish: c.wish, random: c.random, turn: c.replica()}
 	stranger.tenant = c.stranger

@@ -8,10 +8,10 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// known refuses members that a typed body would silently lose.
+// known rejects members that a typed body would silently lose.
 var known = json.RejectUnknownMembers(true)
 
-// typedVideo is what videoBody wrote, field by field.
+// typedVideo converts the output of videoBody to a message.
 func typedVideo(body []byte) (*genbusv1.VideoGeneration, error) {
 	var v struct {
 		Model    string         `json:"model"`
@@ -28,7 +28,7 @@ func typedVideo(body []byte) (*genbusv1.VideoGeneration, error) {
 	}, nil
 }
 
-// typedChat is what chatBody wrote, field by field.
+// typedChat converts the output of chatBody to a message.
 func typedChat(body []byte) (*genbusv1.ChatCompletionBody, error) {
 	var v struct {
 		Model    string `json:"model"`

@@ -16,12 +16,12 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// errNotStored is a request that could not be put into the object store, so that no
-// message was sent.
+// errNotStored means that the request could not be put into the object store, so no message was
+// sent.
 var errNotStored = errors.New("the request was not stored")
 
-// store puts a request into the object store of the client's tenant, as an object of its
-// own each time, and gives the message that names it.
+// store puts a request into the tenant's object store under a new name, and returns the message
+// that names it.
 func (c *client) store(ctx context.Context, kind subject.Kind, request []byte) ([]byte, error) {
 	if err := c.bucket(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotStored, err)
@@ -43,7 +43,7 @@ func (c *client) store(ctx context.Context, kind subject.Kind, request []byte) (
 	return proto.Marshal(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}})
 }
 
-// bucket makes the tenant's object store where it is not there, as genbus does.
+// bucket creates the tenant's object store if necessary, as genbus does.
 func (c *client) bucket(ctx context.Context) error {
 	name := c.o.Names.Bodies(c.tenant.Name)
 	_, err := c.js.ObjectStore(ctx, name)

@@ -24,7 +24,6 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// Paths of HTTP.
 const (
 	pathVideos        = "/v1/video/generations"
 	pathCompletions   = "/v1/chat/completions"
@@ -32,7 +31,6 @@ const (
 	pathGatewayChats  = "/genbus/v1/chats"
 )
 
-// gatewayPath is the path of a job under /genbus/v1.
 func gatewayPath(job string) string {
 	if kindOf(job) == subject.Chat {
 		return pathGatewayChats + "/" + job
@@ -40,7 +38,6 @@ func gatewayPath(job string) string {
 	return pathGatewayVideos + "/" + job
 }
 
-// post asks by HTTP.
 func (c *client) post(ctx context.Context, at int, w wish, expires time.Time, a *answer) {
 	header := http.Header{"Content-Type": {"application/json"}}
 	path, body := pathVideos, w.body
@@ -65,7 +62,7 @@ func (c *client) post(ctx context.Context, at int, w wish, expires time.Time, a 
 	c.exchange(ctx, at, http.MethodPost, path, header, body, a, func(r *http.Response) { w.read(r, a) })
 }
 
-// gatewayRequest is the request's message as JSON.
+// gatewayRequest returns the request's message as JSON.
 func (w wish) gatewayRequest(expires time.Time) (path string, data []byte, err error) {
 	var m proto.Message
 	path = pathGatewayVideos
@@ -81,7 +78,7 @@ func (w wish) gatewayRequest(expires time.Time) (path string, data []byte, err e
 	return path, data, err
 }
 
-// read reads a good answer of post.
+// read reads a successful answer to post.
 func (w wish) read(r *http.Response, a *answer) {
 	isStream := strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")
 	switch {
@@ -104,7 +101,7 @@ func (w wish) read(r *http.Response, a *answer) {
 	}
 }
 
-// readBlocks reads a streamed reply. One that ends without [DONE] is no reply.
+// readBlocks reads a streamed reply. Without [DONE] it is incomplete.
 func (a *answer) readBlocks(body io.Reader) {
 	events := sse.NewReader(body, 0)
 	var text strings.Builder
@@ -129,7 +126,7 @@ func (a *answer) readBlocks(body io.Reader) {
 	}
 }
 
-// codeOf is the code of an error envelope, or empty.
+// codeOf returns the code of an error envelope, or "".
 func codeOf(data []byte) string {
 	var e struct {
 		Error *struct {
@@ -142,7 +139,7 @@ func codeOf(data []byte) string {
 	return firstOf(e.Error.Code, "no_code")
 }
 
-// short is a job in the answers of HTTP.
+// short is a job in short HTTP answers.
 type short struct {
 	ID      string `json:"id"`
 	Status  string `json:"status"`
@@ -151,7 +148,7 @@ type short struct {
 
 func shortOf(data []byte) short {
 	var s short
-	_ = json.Unmarshal(data, &s) // an answer that is none has no status either
+	_ = json.Unmarshal(data, &s) // an invalid answer has no status
 	return s
 }
 
@@ -165,7 +162,7 @@ func (a *answer) readGateway(kind subject.Kind, body io.Reader) {
 	var job task.Job
 	read := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if kind == subject.Chat {
-		var r genbusv1.SubmitChatCompletionResponse // the others have the chat under the same name
+		var r genbusv1.SubmitChatCompletionResponse // other answers have the chat under the same name
 		err = read.Unmarshal(data, &r)
 		job = r.GetChat()
 	} else {
@@ -176,8 +173,7 @@ func (a *answer) readGateway(kind subject.Kind, body io.Reader) {
 	a.decoded(err, job)
 }
 
-// exchange sends one HTTP request, notes an error answer, and has a good one
-// read.
+// exchange sends one HTTP request. It records an error answer and calls read for a successful one.
 func (c *client) exchange(ctx context.Context, at int, method, path string, header http.Header, body []byte, a *answer, read func(*http.Response)) {
 	req, err := http.NewRequestWithContext(ctx, method, c.o.Replicas[at].HTTP+path, bytes.NewReader(body))
 	if err != nil {
@@ -186,7 +182,7 @@ func (c *client) exchange(ctx context.Context, at int, method, path string, head
 	}
 	req.Header = header
 	c.tenant.sign(req.Header)
-	req.GetBody = nil // net/http repeats nothing by itself: one question is one request
+	req.GetBody = nil // net/http must not resend: each request is recorded once
 	resp, err := c.http.Do(req)
 	if err != nil {
 		a.lost(err)
@@ -212,7 +208,7 @@ func (c *client) exchange(ctx context.Context, at int, method, path string, head
 	}
 }
 
-// getWeb reads the job by HTTP, by its short path where it has one.
+// getWeb reads a job over HTTP. If brief is set, it uses the short path of a video.
 func (c *client) getWeb(ctx context.Context, at int, job string, brief bool, a *answer) {
 	path := gatewayPath(job)
 	if brief && kindOf(job) == subject.Video {

@@ -15,37 +15,36 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// wish is one request and what its client does with the job.
+// wish is one request and the client's plan for the job.
 type wish struct {
 	name   string // of the client, unique in the run
 	tenant Tenant
 	kind   subject.Kind
 	entry  entry
 	marker string
-	key    string // request_id; empty for none
+	key    string // request_id, or empty
 	stream bool
-	body   []byte // the JSON of it, whatever form it is sent in
+	body   []byte // as JSON, whatever form is sent
 	sum    string // fingerprint of body
-	input  string // its longest word, where that is long
-	// stored is true for a request that goes to the object store, and is named by its
-	// message; on NATS only.
+	input  string // longest word of body, if long
+	// stored means that the request goes to the object store and that its message names it. NATS
+	// only.
 	stored bool
-	// expires is how long after it was asked for the job may still be submitted;
-	// zero for no limit.
+	// expires is how long after the request the job may still be submitted. Zero: no limit.
 	expires time.Duration
 
 	follow   string        // sse, watch, or empty
-	cuts     int           // how often its client breaks off the following
+	cuts     int           // how often the client closes its followed connection
 	reads    bool          // GET until the end
-	cancel   time.Duration // after the acceptance; zero: never
-	repeat   bool          // send the same again, by another way
+	cancel   time.Duration // delay after the acceptance; zero: never
+	repeat   bool          // send the same again over another ingress
 	conflict bool          // send another body with the same key
-	peeks    bool          // ask for the job as stranger does
-	stranger Tenant        // another one, where there is another
+	peeks    bool          // access the job as stranger
+	stranger Tenant        // another tenant, if there is one
 	rival    string        // what another client sends at the same time with the same key: same, other or nothing
 }
 
-// entry is one way in: who is asked, in which form.
+// entry is one ingress and form of a request.
 type entry struct {
 	way  string // inbox, call, grpc, http
 	form string
@@ -79,7 +78,7 @@ var chatEntries = []entry{
 	{"grpc", wholeRPC, check.OpInline}, {"grpc", stream, check.OpInline},
 }
 
-// wish draws the n-th wish.
+// wish generates the n-th wish.
 func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 	w := wish{name: fmt.Sprintf("c%d", n), marker: fmt.Sprintf("m%x-%d", l.o.Seed, n), kind: subject.Video}
 	long := lengths{}
@@ -109,10 +108,10 @@ func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 	return w
 }
 
-// rivals are the values of rival, as often as they come.
+// rivals are the values of rival, weighted by repetition.
 var rivals = []string{"same", "other", "", "", "", "", "", ""}
 
-// plan draws what the client does in addition to the request.
+// plan chooses the client's actions besides the request.
 func (w *wish) plan(r *rand.Rand) {
 	keyed := w.entry.op == check.OpChat || w.entry.op != check.OpInline && chance(r, 0.75)
 	w.follow, w.cuts, w.reads = pick(r, []string{"sse", "watch", "", ""}), r.IntN(3), chance(r, 0.5)
@@ -137,21 +136,22 @@ func (w *wish) write(body []byte) {
 	w.body, w.sum, w.input = body, hex.EncodeToString(sum[:8]), brief.Longest(string(body))
 }
 
-// videoBody asks for a video that takes some seconds.
+// videoBody requests a video that takes some seconds.
 func videoBody(model, marker string, long lengths, r *rand.Rand) []byte {
 	body := map[string]any{
 		"model": model, "prompt": prompt(marker, r), "duration": 5,
 		"metadata": map[string]any{"sandbox": map[string]any{"duration_ms": 500 + r.IntN(4000)}},
 	}
 	if long.request > 0 {
-		// The mark comes early: the letter of a rejected request may have its beginning alone.
+		// The marker comes early, because the dead letter of a rejected request may have only its
+		// beginning.
 		body["image"] = "data:image/png;mark=" + marker + ";base64," + base64Word(long.request, r)
 	}
 	return encode(body)
 }
 
-// chatBody asks for a reply that no other attempt has: a stream says when each of
-// its pieces was written.
+// chatBody requests a reply that differs between attempts: a stream contains the time of each of
+// its pieces.
 func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []byte {
 	text := prompt(marker, r)
 	if long.request > 0 {
@@ -166,7 +166,7 @@ func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []b
 	})
 }
 
-// prompt differs in length, so that two answers about its length differ.
+// prompt varies in length, so that answers that contain the length differ.
 func prompt(marker string, r *rand.Rand) string {
 	return "tell me of the sea" + strings.Repeat(" and the sea", r.IntN(20)) + strings.Repeat("!", r.IntN(11)) + " mark=" + marker
 }
@@ -179,13 +179,13 @@ func encode(v any) []byte {
 	return data
 }
 
-// again is the same request by another way, whose answer names the job.
+// again returns the same request over another ingress, whose answer names the job.
 func (w wish) again() wish {
 	w.entry = entry{"http", asJSON, check.OpCreate}
 	return w
 }
 
-// other is another request with the same key.
+// other returns a different request with the same key.
 func (w wish) other() wish {
 	w = w.again()
 	mark := w.marker + "-other"

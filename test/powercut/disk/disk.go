@@ -1,13 +1,11 @@
-// Package disk is the disk of a machine whose power can be cut. The tests of powercut build
-// the message store of nats-server so that it syncs, renames and removes its files by the
-// functions of this package; on files below a directory that is watched these do it, and keep
-// what the disk would have after a cut.
+// Package disk models the disk of a machine whose power can be cut. The powercut tests build the
+// message store of nats-server to sync, rename and remove files with the functions of this package.
+// For files below a watched directory, these also track the data that a power cut would leave.
 //
-// What a disk has is what was synced: the bytes that a file had when its sync began, from the
-// moment on at which the sync is over. A file that was never synced is not there. A new name
-// is there with the first sync of its file. Renames and removals take effect in their order,
-// with the next sync of any file or directory, as a journal does it: until then, the disk has
-// the names of before.
+// A sync takes effect when it ends, for the bytes that the file had when it began. A file that was
+// never synced does not exist after a cut. A new name appears with the first sync of its file.
+// Renames and removals take effect in order with the next sync of any file or directory, as in a
+// journal. Until then, the old names remain.
 package disk
 
 import (
@@ -21,34 +19,33 @@ import (
 	"time"
 )
 
-// Disk keeps what a cut would leave of the files below a directory.
+// Disk tracks the data that a power cut would leave below a directory.
 type Disk struct {
 	dir    string
 	takes  time.Duration
 	onSync func(name string, grows int) error
 
 	mu      sync.Mutex
-	files   map[string]file // synced, by the name below dir
+	files   map[string]file // synced files, by name below dir
 	pending []func()        // renames and removals since the last sync
 }
 
-// file is what is synced of a file. Its data grows, and never changes.
+// file is the synced content of a file. Its data may grow but is never overwritten.
 type file struct {
 	data []byte
-	info os.FileInfo // of the file that it was when it was synced
+	info os.FileInfo // identifies the file that was synced
 }
 
-// disks are those that are watched.
+// disks holds the watched disks by directory.
 var disks struct {
 	sync.RWMutex
 	all map[string]*Disk
 }
 
-// Watch watches a directory, which is empty, until Close. A sync takes as long as it is told.
-// onSync is called when the sync of a file is about to be over, with its name below the
-// directory, and the number of bytes that the disk does not have of it yet; where it returns
-// an error, the sync fails with that, and nothing is synced. It may be called at the same time
-// for several files.
+// Watch watches an empty directory until Close. takes is the duration of a sync. At its end, onSync
+// is called with the name below the directory and the number of bytes not on disk yet. If onSync
+// returns an error, the sync fails with it and has no effect. onSync may be called concurrently for
+// several files.
 func Watch(dir string, takes time.Duration, onSync func(name string, grows int) error) *Disk {
 	d := &Disk{dir: filepath.Clean(dir), takes: takes, onSync: onSync, files: map[string]file{}}
 	disks.Lock()
@@ -67,7 +64,8 @@ func (d *Disk) Close() {
 	delete(disks.all, d.dir)
 }
 
-// of returns the disk that has a path, and the name that it has there; nil where none is watched.
+// of returns the disk that holds path and the name of path on it. The disk is nil if path is not
+// watched.
 func of(path string) (*Disk, string) {
 	disks.RLock()
 	defer disks.RUnlock()
@@ -79,7 +77,7 @@ func of(path string) (*Disk, string) {
 	return nil, ""
 }
 
-// Sync is f.Sync.
+// Sync replaces f.Sync.
 func Sync(f *os.File) error {
 	d, name := of(f.Name())
 	if d == nil {
@@ -88,7 +86,7 @@ func Sync(f *os.File) error {
 	return d.sync(f, name)
 }
 
-// Write is f.Write, of a file that was opened with O_SYNC or was not.
+// Write replaces f.Write. synced means that the store opens the file with O_SYNC.
 func Write(f *os.File, data []byte, synced bool) (int, error) {
 	n, err := f.Write(data)
 	if d, name := of(f.Name()); d != nil && err == nil && synced {
@@ -97,7 +95,7 @@ func Write(f *os.File, data []byte, synced bool) (int, error) {
 	return n, err
 }
 
-// Rename is os.Rename.
+// Rename replaces os.Rename.
 func Rename(from, to string) error {
 	err := os.Rename(from, to)
 	d, before := of(from)
@@ -109,10 +107,10 @@ func Rename(from, to string) error {
 	return nil
 }
 
-// Remove is os.Remove.
+// Remove replaces os.Remove.
 func Remove(path string) error { return removed(path, os.Remove(path)) }
 
-// RemoveAll is os.RemoveAll.
+// RemoveAll replaces os.RemoveAll.
 func RemoveAll(path string) error { return removed(path, os.RemoveAll(path)) }
 
 func removed(path string, err error) error {
@@ -128,11 +126,11 @@ func (d *Disk) later(f func()) {
 	d.pending = append(d.pending, f)
 }
 
-// rename moves a file, or all files of a directory, or removes it where there is no name for
-// it. It needs the lock.
+// rename renames a file or all files of a directory. An empty to removes them. The caller holds
+// d.mu.
 func (d *Disk) rename(from, to string) {
 	if to != "" {
-		delete(d.files, to) // a file that was not synced takes the place of one that was
+		delete(d.files, to) // an unsynced file may replace a synced one
 	}
 	for name, f := range d.files {
 		rest, below := strings.CutPrefix(name, from)
@@ -153,7 +151,7 @@ func (d *Disk) sync(f *os.File, name string) error {
 	}
 	synced, had := file{info: info}, 0
 	if !info.IsDir() {
-		// The name may be that of another file by now.
+		// The name may belong to another file by now.
 		named, err := os.Stat(f.Name())
 		if err != nil || !os.SameFile(info, named) {
 			return nil
@@ -178,8 +176,8 @@ func (d *Disk) sync(f *os.File, name string) error {
 	return nil
 }
 
-// read returns what a file has now, and the length of what was synced of the same file before.
-// The store appends to files and replaces them: that is not read again.
+// read returns the current data of a file and the length of its synced part. The store only appends
+// to files or replaces them, so the synced part is not read again.
 func (d *Disk) read(path, name string, info os.FileInfo) (_ []byte, had int, _ error) {
 	d.mu.Lock()
 	before := d.files[name]
@@ -192,13 +190,13 @@ func (d *Disk) read(path, name string, info os.FileInfo) (_ []byte, had int, _ e
 	return append(data, more...), len(data), err
 }
 
-// section returns the bytes of a file from one place to another.
+// section returns the bytes of a file between two offsets, or fewer if the file ends before.
 func section(path string, from, to int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // read-only
 	b := make([]byte, to-from)
 	n, err := f.ReadAt(b, from)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -207,11 +205,11 @@ func section(path string, from, to int64) ([]byte, error) {
 	return b[:n], nil
 }
 
-// Image is what a disk has after the power was cut: data by the name below the directory.
+// Image is the data on a disk after a power cut, by name below the directory.
 type Image map[string][]byte
 
-// Cut returns what the disk has if the power is cut now. Of what files have grown by since
-// their last sync, it has the share that is asked for, from 0 to 1, which ends anywhere.
+// Cut returns the data left if the power is cut now. unsynced is the share, from 0 to 1, of the
+// bytes appended to each file since its last sync that survive.
 func (d *Disk) Cut(unsynced float64) Image {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,7 +229,7 @@ func (d *Disk) Cut(unsynced float64) Image {
 	return image
 }
 
-// Write writes an image into a directory.
+// Write writes the files of an image into a directory.
 func (i Image) Write(dir string) error {
 	for name, data := range i {
 		path := filepath.Join(dir, name)

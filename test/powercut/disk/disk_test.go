@@ -9,12 +9,12 @@ import (
 	"github.com/genbus/genbus/test/powercut/disk"
 )
 
-// watched is a directory on a disk.
+// watched is a directory on a Disk.
 type watched struct {
 	t    *testing.T
 	dir  string
 	disk *disk.Disk
-	fail error // of the next syncs
+	fail error // error of the next syncs
 }
 
 func watch(t *testing.T) *watched {
@@ -26,7 +26,6 @@ func watch(t *testing.T) *watched {
 
 func (w *watched) path(name string) string { return filepath.Join(w.dir, name) }
 
-// write appends to a file, and syncs it or does not.
 func (w *watched) write(name, data string, synced bool) {
 	w.t.Helper()
 	f, err := os.OpenFile(w.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -48,7 +47,7 @@ func (w *watched) must(err error) {
 	}
 }
 
-// has fails unless these are the files after a cut, by name.
+// has fails unless a cut leaves exactly these files.
 func (w *watched) has(unsynced float64, want map[string]string) {
 	w.t.Helper()
 	got := w.disk.Cut(unsynced)
@@ -117,7 +116,7 @@ func TestNamesChangeWithTheNextSync(t *testing.T) {
 	w.must(disk.Rename(w.path("more"), w.path("moved")))
 	w.must(disk.Sync(d))
 	w.must(d.Close())
-	w.has(1, map[string]string{"other": "y", "moved/1.blk": "z"}) // the name is that of a file that was not synced
+	w.has(1, map[string]string{"other": "y", "moved/1.blk": "z"}) // the unsynced file has replaced 1.blk
 }
 
 func TestAnImageIsWrittenAsItIs(t *testing.T) {

@@ -1,23 +1,22 @@
-// Package chattest reads the corpus of answers to a chat completion, in
-// internal/upstream/chat/testdata. It calls no server and judges nothing; tests and
-// fuzz targets of several packages begin with what it reads.
+// Package chattest reads the corpus of answers to a chat completion in
+// internal/upstream/chat/testdata, for the tests and fuzz targets of several packages.
 //
-// A file is one answer and what must be made of it, as JSON:
+// A file describes one answer and the expected result, as JSON:
 //
-//	about         which server answers so, in a sentence
-//	status        the HTTP status; 200 when absent
-//	content_type  the media type; by default that of answer, stream or text
+//	about         which server sends this answer, in a sentence
+//	status        HTTP status; default 200
+//	content_type  media type; default that of answer, text or stream
 //	header        further headers
-//	answer        the body, a JSON value that is sent as it is, or
-//	text          the body, whatever it is, or
-//	stream        its lines, of which an object is an event of its own:
+//	answer        the body as a JSON value, sent as it is, or
+//	text          the body as text, or
+//	stream        the body as lines, of which an object becomes an event:
 //	              "data: ", the object as it is and a blank line
-//	line_end      what ends each line of the stream; "\n" when absent
+//	line_end      end of each line of the stream; default "\n"
 //	unterminated  true: the last line has no end
-//	reset         true: the connection breaks behind the body
-//	want          what must be made of it, see Want
+//	reset         true: the connection breaks after the body
+//	want          the expected result, see Want
 //
-// {100 KiB} means as many letters x, wherever it is.
+// {100 KiB} anywhere stands for that many letters x.
 package chattest
 
 import (
@@ -32,43 +31,42 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Answer is one file of the corpus.
+// Answer is a file of the corpus.
 type Answer struct {
 	// Name is the file's name without ".json".
 	Name        string
 	Status      int
 	ContentType string
 	Header      map[string]string
-	// Body is what the server sends.
+	// Body is the body of the answer.
 	Body []byte
 	// Streamed is true for text/event-stream.
 	Streamed bool
-	// Reset is true when the connection breaks behind Body.
+	// Reset is true if the connection breaks after Body.
 	Reset bool
 	Want  Want
 }
 
-// Want is what must be made of an answer. Replies are compared as JSON values,
-// whose numbers stand as they were written.
+// Want is the expected result of an answer. Replies are compared as JSON values, with numbers as
+// written.
 type Want struct {
-	// Reply is the whole reply; of an answer in JSON the answer itself when the
-	// file does not say. Nil with Error.
+	// Reply is the whole reply. For a JSON answer the default is the answer itself. Nil if Error is
+	// set.
 	Reply jsontext.Value `json:"reply"`
-	// Restreamed is what the blocks make that are given out for an answer in
-	// JSON; the Reply when the file does not say.
+	// Restreamed is the reply assembled from the chunks into which a JSON answer is converted.
+	// Default Reply.
 	Restreamed jsontext.Value `json:"restreamed"`
-	// Blocks are the blocks of a stream that are given out, byte for byte. The
-	// file has a list of them, the number of objects in the stream from the first
-	// one on, or nothing for all of these.
+	// Blocks are the blocks of a stream that are passed on, byte for byte. In the file it is a
+	// list, or the number of the stream's first objects, or absent for all of them.
 	Blocks Blocks `json:"-"`
-	// Error is the error, nil for none.
+	// Error is the expected error, or nil.
 	Error *Error `json:"error"`
 }
 
 // Blocks are the blocks of a stream.
 type Blocks []string
 
-// Error is what must be known of an upstream's error, in addition to the HTTP status.
+// Error is the expected content of an upstream error, besides the HTTP status.
 type Error struct {
 	Code         string `json:"code"`
 	Type         string `json:"type"`
@@ -76,15 +74,14 @@ type Error struct {
 	Message      string `json:"message"`
 	RequestID    string `json:"request_id"`
 	RetryAfterMS int64  `json:"retry_after_ms"`
-	// Said is true when the upstream said so.
+	// Said is true if the upstream reported the error.
 	Said bool `json:"said"`
-	// Final is true when the same request would fail again.
+	// Final is true if the same request would fail again.
 	Final bool `json:"final"`
 	// Scope is "request", "key" or "upstream".
 	Scope string `json:"scope"`
 }
 
-// file is a file as it is written.
 type file struct {
 	About        string            `json:"about"`
 	Status       int               `json:"status"`
@@ -102,8 +99,7 @@ type file struct {
 	} `json:"want"`
 }
 
-// Load reads every file of dir, and fails the test when one is not as it should
-// be.
+// Load reads every file in dir and fails the test if one is invalid.
 func Load(t testing.TB, dir string) []Answer {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -121,8 +117,8 @@ func Load(t testing.TB, dir string) []Answer {
 	return answers
 }
 
-// Seeds reads what fuzz targets begin with: every file whose body has at most
-// 4 KiB, because long inputs make fuzzing slow.
+// Seeds reads the files with bodies of at most 4 KiB as seeds for fuzz targets. Longer inputs make
+// fuzzing slow.
 func Seeds(f *testing.F, dir string) []Answer {
 	f.Helper()
 	return slices.DeleteFunc(Load(f, dir), func(a Answer) bool { return len(a.Body) > 4<<10 })
@@ -214,7 +210,7 @@ func texts(values []jsontext.Value) Blocks {
 	return all
 }
 
-// text returns what a string says, and every other value as it is.
+// text returns the content of a JSON string, and other values as they are.
 func text(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return string(v)
