@@ -172,7 +172,7 @@ func (f *follower) warn(err error) {
 	f.trouble = err
 	if time.Since(f.told) >= warnEvery {
 		f.told = time.Now()
-		f.c.log.Warn("a job cannot be followed; trying again", "job_id", f.id, "error", err)
+		f.c.log.Warn("could not follow job, retrying", "job_id", f.id, "error", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	last, err := f.c.read(ctx, f.c.names.Tasks(), streamread.Last(f.subject))
 	if errors.Is(err, streamread.ErrNoMessage) {
 		if f.seq > 0 || f.version > 0 {
-			return fmt.Errorf("%w (any more: it was erased)", notFound(f.kind, f.id))
+			return fmt.Errorf("%w (it was erased)", notFound(f.kind, f.id))
 		}
 		return nil
 	}

@@ -61,9 +61,9 @@ func notStored(err error) error {
 	}
 	switch api.ErrorCode {
 	case codeStoreFailed, codeNoSpace:
-		return &Error{Code: ErrQueueFull, Retry: true, Message: "the inbox takes nothing more, so the request was not stored: " + api.Description, Err: err}
+		return &Error{Code: ErrQueueFull, Retry: true, Message: "the inbox is full, so the request was not stored: " + api.Description, Err: err}
 	case codeMessageTooLarge:
-		return &Error{Code: ErrBodyTooLarge, Message: "the inbox takes no message of this size: " + api.Description, Err: err}
+		return &Error{Code: ErrBodyTooLarge, Message: "the inbox does not accept a message of this size: " + api.Description, Err: err}
 	default:
 		return err
 	}

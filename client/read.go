@@ -41,7 +41,7 @@ func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error)
 	}
 	reply, err := c.object(ctx, chat.GetReplyRef())
 	if err != nil {
-		return nil, fmt.Errorf("the reply of %s: %w", chat.GetId(), err)
+		return nil, fmt.Errorf("read the reply of %s: %w", chat.GetId(), err)
 	}
 	return reply, nil
 }
@@ -67,7 +67,7 @@ func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, err
 		data, err = store.GetBytes(ctx, ref.GetName())
 	}
 	if sum := sha256.Sum256(data); err == nil && len(ref.GetSha256()) > 0 && !bytes.Equal(sum[:], ref.GetSha256()) {
-		err = errors.New("it is not what was stored under this name")
+		err = errors.New("the object is not the one stored under this name")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("object %s of %s: %w", ref.GetName(), ref.GetBucket(), err)
@@ -104,7 +104,7 @@ func notFound(kind Kind, id string) *Error {
 	if kind == Chat {
 		code, noun = ErrChatNotFound, "chat"
 	}
-	return &Error{Code: code, JobID: id, Message: fmt.Sprintf("the tenant has no %s %.80q", noun, id)}
+	return &Error{Code: code, JobID: id, Message: fmt.Sprintf("tenant has no %s %.80q", noun, id)}
 }
 
 // read reads one message of a stream. Errors: streamread.ErrNoMessage without a match, and an
@@ -131,5 +131,5 @@ func (c *Client) read(ctx context.Context, stream string, r streamread.Request) 
 }
 
 func unreadable(stream string, err error, why string) *Error {
-	return &Error{Code: ErrBrokerUnavailable, Retry: true, Err: err, Message: fmt.Sprintf("stream %s cannot be read: %v%s", stream, err, why)}
+	return &Error{Code: ErrBrokerUnavailable, Retry: true, Err: err, Message: fmt.Sprintf("read stream %s: %v%s", stream, err, why)}
 }

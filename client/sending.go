@@ -95,7 +95,7 @@ func (s *sending) encode(ctx context.Context) error {
 	lower(m.Header)
 	var err error
 	if m.Data, err = proto.Marshal(s.r.message); err != nil {
-		return &Error{Code: ErrInvalidRequest, Message: "the request cannot be encoded: " + err.Error(), Err: err}
+		return &Error{Code: ErrInvalidRequest, Message: "encode the request: " + err.Error(), Err: err}
 	}
 	if !s.c.fits(m) {
 		s.upload, err = s.c.store(ctx, s.r.kind, m)
@@ -155,12 +155,12 @@ func (s *sending) unanswered(err error) error {
 	if s.absent {
 		return &Error{
 			Code: ErrBrokerUnavailable, Retry: true, Err: err,
-			Message: fmt.Sprintf("genbus does not answer, and nothing was accepted (%v%s)", err, lost(s.c.nc)),
+			Message: fmt.Sprintf("genbus does not answer; nothing was accepted (%v%s)", err, lost(s.c.nc)),
 		}
 	}
 	id := s.c.JobID(s.r.kind, s.r.id)
 	return &Error{
 		Code: ErrAcceptanceUnknown, JobID: id, RequestID: s.r.id, Err: err,
-		Message: fmt.Sprintf("no answer came, so the request may have been accepted, as job %s with the request id %s: follow the job, or send the request again with this id (%v%s)", id, s.r.id, err, lost(s.c.nc)),
+		Message: fmt.Sprintf("no answer; the request may have been accepted as job %s with request ID %s: follow the job, or send the request again with this ID (%v%s)", id, s.r.id, err, lost(s.c.nc)),
 	}
 }

@@ -117,7 +117,7 @@ func (c *Client) filters(f Feed) ([]string, error) {
 	status := "*"
 	if f.Status != genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED {
 		if !Terminal(f.Status) {
-			return nil, fmt.Errorf("subscribe: Feed.Status: %s is no end of a job", f.Status)
+			return nil, fmt.Errorf("subscribe: Feed.Status: %s is not a terminal status", f.Status)
 		}
 		status = task.StatusWord(f.Status)
 	}
@@ -132,6 +132,6 @@ func (c *Client) filters(f Feed) ([]string, error) {
 	case "":
 		return []string{c.names.Done(subject.Video, tenant, status, "*"), c.names.Done(subject.Chat, tenant, status, "*")}, nil
 	default:
-		return nil, fmt.Errorf("subscribe: Feed.Kind: %.40q is none; the kinds are video and chat", f.Kind)
+		return nil, fmt.Errorf("subscribe: Feed.Kind: %.40q is invalid; use video or chat", f.Kind)
 	}
 }

@@ -83,7 +83,7 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	case err == nil:
 		was := old.CachedInfo().Config
 		if reads := filtersOf(was); !sameSubjects(reads, s.filters) {
-			return nil, fmt.Errorf("a reader %s is there and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to begin again",
+			return nil, fmt.Errorf("consumer %s already exists and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to start over",
 				cfg.Durable, strings.Join(reads, ", "), strings.Join(s.filters, ", "), s.c.names.Tasks())
 		}
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = was.DeliverPolicy, was.OptStartSeq, was.OptStartTime
@@ -182,7 +182,7 @@ func (s *subscription) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	if err := s.c.js.DeleteConsumer(ctx, s.c.names.Tasks(), s.name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		s.c.log.Debug("a reader without a name stays until its time is over", "consumer", s.name, "error", err)
+		s.c.log.Debug("could not delete consumer, left to expire", "consumer", s.name, "error", err)
 	}
 }
 
@@ -202,7 +202,7 @@ func (s *subscription) work(ctx context.Context) error {
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoMessages):
 			s.refresh(ctx)
 		case ctx.Err() == nil:
-			s.c.log.Warn("the feed of finished jobs cannot be read; trying again", "error", err, "wait", wait.String())
+			s.c.log.Warn("could not read feed, retrying", "error", err, "wait", wait.String())
 			_ = pause(ctx, wait) // the loop checks ctx
 			wait = min(2*wait, maxRebind)
 			s.rebind(ctx, consumer)
@@ -233,7 +233,7 @@ func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 	}
 	consumer, err := s.bind(ctx)
 	if err != nil {
-		s.c.log.Debug("the reader could not be made again", "error", err)
+		s.c.log.Debug("could not recreate consumer", "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -246,7 +246,7 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	done, err := s.decode(m)
 	if err != nil {
 		// Redelivery would not fix it.
-		s.c.log.Error("a message that is no finished job", "subject", m.Subject(), "error", err)
+		s.c.log.Error("dropped message that is not a finished job", "subject", m.Subject(), "error", err)
 		_ = m.Term() // if lost, it is redelivered
 		return
 	}
@@ -262,7 +262,7 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	defer job.extend()() // until acked
 	err = s.handle(ctx, done)
 	if err != nil {
-		s.c.log.Log(ctx, failedLevel(ctx), "a handler failed; the job comes again", "job_id", done.ID, "delivery", done.Delivery, "error", err)
+		s.c.log.Log(ctx, failedLevel(ctx), "handler failed, job will be redelivered", "job_id", done.ID, "delivery", done.Delivery, "error", err)
 		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // if lost, it is redelivered after ackWait
 		return
 	}
@@ -355,7 +355,7 @@ func (s *subscription) decode(m jetstream.Msg) (Finished, error) {
 		Delivery: meta.NumDelivered, Video: e.video, Chat: e.chat,
 	}
 	if !e.ended || done.EventID == "" || e.id != name.ID {
-		return Finished{}, errors.New("it is no terminal event of the job that its subject names")
+		return Finished{}, errors.New("it is not a terminal event of the job named by its subject")
 	}
 	return done, nil
 }

@@ -38,7 +38,7 @@ func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string
 		fallthrough
 	case err != nil:
 		return ref.GetName(), &Error{Code: ErrBodyTooLarge, Err: err, Message: fmt.Sprintf(
-			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v; where this user has no right to the object store, send it by HTTP or gRPC",
+			"the request has %d bytes, NATS allows %d per message, and storing it failed: %v; if this user may not write to the object store, send it by HTTP or gRPC",
 			len(m.Data), c.nc.MaxPayload(), err)}
 	}
 	var named proto.Message = &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
@@ -120,7 +120,7 @@ func (c *Client) discard(ctx context.Context, upload string) {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(objectwrite.ChunksOf(bucket, upload)))
 	}
 	if err != nil {
-		c.log.Debug("an upload stays until its time is over", "object", upload, "error", err)
+		c.log.Debug("could not delete upload, left to expire", "object", upload, "error", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var line strings.Builder
-	slog.New(slog.NewTextHandler(&line, nil)).Info("configuration reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
+	slog.New(slog.NewTextHandler(&line, nil)).Info("reloaded configuration", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
 	_, said, _ := strings.Cut(line.String(), " ") // cut the time
 	if !strings.Contains(page, said) {
 		t.Errorf("the log says\n%s", said)

@@ -15,15 +15,15 @@ import (
 
 type chatCommand struct {
 	common
-	Rounds       int           `help:"Rounds; in each, every scenario runs against every target, in turn." default:"5"`
-	Requests     int           `help:"JSON requests of one caller in a round; 64 callers make four times as many." default:"2000"`
-	Paced        int           `help:"Paced streams of one caller in a round." default:"4"`
-	BackToBack   int           `help:"Back-to-back streams of one caller in a round." default:"20"`
+	Rounds       int           `help:"Rounds; each runs every scenario against every target in turn." default:"5"`
+	Requests     int           `help:"JSON requests per round with one caller; with 64 callers four times as many." default:"2000"`
+	Paced        int           `help:"Paced streams per round with one caller." default:"4"`
+	BackToBack   int           `help:"Back-to-back streams per round with one caller." default:"20"`
 	PacedPause   time.Duration `help:"Time between two chunks of a paced stream." default:"5ms"`
 	PacedChunks  int           `help:"Chunks of a paced stream." default:"100"`
 	UnpacedCount int           `help:"Chunks of a back-to-back stream." default:"500" name:"chunks"`
 	Fsync        bool          `help:"Sync every write of the service's embedded broker, as it does by default." default:"true" negatable:""`
-	Timeout      time.Duration `help:"Longest time for the whole run." default:"30m"`
+	Timeout      time.Duration `help:"Time limit of the whole run." default:"30m"`
 }
 
 func (c chatCommand) Validate() error {

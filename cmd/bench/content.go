@@ -15,10 +15,10 @@ import (
 type contentCommand struct {
 	common
 	Size     fileSize      `help:"Size of the file, such as 8MiB or 2GiB." default:"2GiB"`
-	Parallel int           `help:"Downloads at once, in a measurement of their own; 1 leaves it out." default:"4"`
-	GRPC     bool          `help:"Measure DownloadVideo too." default:"true" negatable:"" name:"grpc"`
-	Archive  fileSize      `help:"Size of the file that is copied to the archive and read from it; 0 leaves this part out." default:"256MiB"`
-	Timeout  time.Duration `help:"Longest time for one measurement." default:"20m"`
+	Parallel int           `help:"Concurrent downloads, measured separately; 1 skips this." default:"4"`
+	GRPC     bool          `help:"Also measure DownloadVideo." default:"true" negatable:"" name:"grpc"`
+	Archive  fileSize      `help:"Size of the file copied to and read from the archive; 0 skips this." default:"256MiB"`
+	Timeout  time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
 // fileSize is a size on the command line, in the syntax of the configuration.

@@ -97,7 +97,7 @@ func (m metrics) histogram(name string, labels ...string) (histogram, error) {
 		counts[bound] += float64(s.Value)
 	}
 	if len(counts) == 0 {
-		return nil, fmt.Errorf("metrics: there is no histogram %s", name)
+		return nil, fmt.Errorf("metrics: no histogram %s", name)
 	}
 	h := make(histogram, 0, len(counts))
 	for bound, n := range counts {

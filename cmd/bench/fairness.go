@@ -12,14 +12,14 @@ import (
 
 type fairnessCommand struct {
 	common
-	Queued   int           `help:"Jobs of one tenant that are queued when another tenant comes." default:"10000"`
+	Queued   int           `help:"Queued jobs of one tenant when another tenant arrives." default:"10000"`
 	InFlight int           `help:"max_in_flight of the route." default:"100"`
 	Ready    int           `help:"ready_jobs of the route; 0 for the default." default:"0"`
-	Life     time.Duration `help:"How long one job takes at the upstream." default:"1s"`
-	Rounds   int           `help:"Tenants that come one after the other." default:"10"`
-	Hold     time.Duration `help:"How long the rate of starts is taken." default:"10s"`
+	Life     time.Duration `help:"Duration of one job at the upstream." default:"1s"`
+	Rounds   int           `help:"Tenants that arrive in sequence." default:"10"`
+	Hold     time.Duration `help:"Time over which to measure the start rate." default:"10s"`
 	Fsync    bool          `help:"Sync every write to disk, as genbus does by default." default:"true" negatable:""`
-	Timeout  time.Duration `help:"Longest time for one measurement." default:"20m"`
+	Timeout  time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
 // fairnessResult is the result of one way to queue. Times are in seconds.

@@ -12,16 +12,16 @@ import (
 
 type fleetCommand struct {
 	common
-	Routes        int           `help:"Routes of the one replica that has no jobs; 0 leaves this part out." default:"1000"`
-	Settle        time.Duration `help:"How long that replica runs before it is measured." default:"5m"`
-	Hold          time.Duration `help:"How long it is measured." default:"2m"`
-	Replicas      []int         `help:"Numbers of replicas, one measurement each; 0 leaves this part out." default:"1,4,8,16"`
+	Routes        int           `help:"Routes of the single idle replica; 0 skips this." default:"1000"`
+	Settle        time.Duration `help:"Warm-up time of that replica." default:"5m"`
+	Hold          time.Duration `help:"Measurement time of that replica." default:"2m"`
+	Replicas      []int         `help:"Replica counts, one measurement each; 0 skips this." default:"1,4,8,16"`
 	Kind          subject.Kind  `help:"Jobs of the replicas: ${enum}. A chat is short and not streamed." enum:"video,chat" default:"video"`
 	Rate          float64       `help:"Jobs published in a second." default:"20"`
-	JobsFor       time.Duration `help:"How long jobs are published." default:"30s"`
-	ReplicaSettle time.Duration `help:"How long replicas run without jobs before they are measured." default:"10s"`
-	ReplicaHold   time.Duration `help:"How long replicas are measured without jobs." default:"10s"`
-	Timeout       time.Duration `help:"Longest time for one measurement." default:"20m"`
+	JobsFor       time.Duration `help:"Time to publish jobs." default:"30s"`
+	ReplicaSettle time.Duration `help:"Idle time of replicas before the measurement." default:"10s"`
+	ReplicaHold   time.Duration `help:"Measurement time of idle replicas." default:"10s"`
+	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
 // idleResult is the result of one replica without jobs. Rates are per second.

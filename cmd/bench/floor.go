@@ -26,7 +26,7 @@ import (
 // a redelivered request.
 type floorCommand struct {
 	jobsBroker
-	Kind     subject.Kind  `required:"" help:"Jobs that it takes."`
+	Kind     subject.Kind  `required:"" help:"Jobs to process."`
 	Upstream string        `required:"" help:"Base URL of the upstream."`
 	Poll     time.Duration `help:"Time between two polls of a video."`
 }
@@ -34,11 +34,11 @@ type floorCommand struct {
 // jobsBroker is the broker of one measurement of jobs. The floor uses the same streams as genbus,
 // created by the same code.
 type jobsBroker struct {
-	NATS     string `help:"URL of an external server; empty for an embedded one, as genbus has it."`
+	NATS     string `help:"URL of an external server; empty for an embedded one, as in genbus."`
 	Copies   int    `help:"Copies of each stream."`
 	Dir      string `help:"Directory of the embedded server."`
 	Fsync    bool   `help:"Sync every write of the embedded server to disk."`
-	InFlight int    `help:"Jobs in hand at once."`
+	InFlight int    `help:"Jobs held at once."`
 }
 
 // flags returns the flags for a process with this broker.

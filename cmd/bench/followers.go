@@ -30,10 +30,10 @@ type followersCommand struct {
 	Chats   int           `help:"Running chats." default:"1000"`
 	PerChat int           `help:"Followers of each chat." default:"10"`
 	Rate    float64       `help:"Chunks of each chat in a second." default:"2"`
-	Late    int           `help:"Followers that join one of the chats at once, in the middle of it." default:"1500"`
-	Videos  int           `help:"Followers of as many videos, of which nothing is heard, after the chats." default:"0"`
-	Hold    time.Duration `help:"How long each part is measured." default:"25s"`
-	Timeout time.Duration `help:"Longest time for all." default:"9m"`
+	Late    int           `help:"Followers that join one running chat at the same time." default:"1500"`
+	Videos  int           `help:"Followers of one silent video each, after the chats." default:"0"`
+	Hold    time.Duration `help:"Measurement time of each part." default:"25s"`
+	Timeout time.Duration `help:"Time limit of the whole run." default:"9m"`
 	JSON    bool          `help:"Print the results as JSON instead of a table." name:"json"`
 	Profile string        `help:"Directory for a CPU profile of each part." type:"path"`
 }

@@ -11,18 +11,18 @@ import (
 
 type jobsCommand struct {
 	common
-	Kind       []subject.Kind `help:"Jobs: ${enum}. A chat is short and not streamed; a video is completed at its first poll." enum:"video,chat" default:"chat,video"`
+	Kind       []subject.Kind `help:"Jobs: ${enum}. A chat is short and not streamed; a video completes at its first poll." enum:"video,chat" default:"chat,video"`
 	Fsync      []string       `help:"Sync every write to disk: ${enum}." enum:"on,off" default:"off,on"`
-	Nodes      []int          `help:"NATS servers: 1 is the embedded one, 3 are outside, with three copies of each stream." default:"1,3"`
-	Jobs       int            `help:"Jobs of one measurement of the service; the floor, which is faster, has five times as many." default:"5000"`
-	Tenants    int            `help:"Tenants that they are of." default:"16"`
-	InFlight   int            `help:"max_in_flight of the route, and the jobs that the floor has in hand." default:"512"`
-	Preloaded  bool           `help:"Measure with the inbox filled beforehand, too." default:"true" negatable:""`
-	Rate       float64        `help:"Jobs published in a second, to see how long one takes." default:"200"`
-	PacedFor   time.Duration  `help:"How long jobs are published at that rate; 0s leaves this part out." default:"15s"`
+	Nodes      []int          `help:"NATS servers: 1 embedded, or 3 external with three copies of each stream." default:"1,3"`
+	Jobs       int            `help:"Jobs per measurement of the service; the faster floor gets five times as many." default:"5000"`
+	Tenants    int            `help:"Tenants of the jobs." default:"16"`
+	InFlight   int            `help:"max_in_flight of the route, and the jobs that the floor holds." default:"512"`
+	Preloaded  bool           `help:"Also measure with a prefilled inbox." default:"true" negatable:""`
+	Rate       float64        `help:"Jobs published a second, to measure the latency of one." default:"200"`
+	PacedFor   time.Duration  `help:"Time to publish jobs at that rate; 0s skips this." default:"15s"`
 	Poll       time.Duration  `help:"Time between two polls of a video." default:"100ms"`
-	ProfileFor time.Duration  `help:"How long the CPU profile of --profile takes, from the start of a measurement." default:"5s"`
-	Timeout    time.Duration  `help:"Longest time for one measurement." default:"20m"`
+	ProfileFor time.Duration  `help:"Duration of the CPU profile of --profile, from the start of a measurement." default:"5s"`
+	Timeout    time.Duration  `help:"Time limit of one measurement." default:"20m"`
 }
 
 // The compared targets, and how their inboxes are filled.

@@ -16,17 +16,17 @@ import (
 )
 
 type cli struct {
-	Video     videoCommand     `cmd:"" help:"Video tasks: admission, many in flight, full lives."`
-	Chat      chatCommand      `cmd:"" help:"The chat path beside httputil.ReverseProxy, before the same upstream."`
-	Content   contentCommand   `cmd:"" help:"Files of results through the service: memory, speed and CPU."`
-	Fairness  fairnessCommand  `cmd:"" help:"How long a tenant's first job waits while another tenant has very many queued."`
-	Fleet     fleetCommand     `cmd:"" help:"Replicas on one external NATS server: a replica with many idle routes, and what a job costs on more replicas."`
-	Followers followersCommand `cmd:"" help:"Followers of running chats: from the publish of a chunk to its follower, and what they cost the broker."`
-	Jobs      jobsCommand      `cmd:"" help:"Queued chats and short videos from the inbox to the feed, next to a plain consumer."`
-	Floor     floorCommand     `cmd:"" hidden:"" help:"The plain consumer that jobs compares with."`
-	NATS      natsCommand      `cmd:"" name:"nats" hidden:"" help:"A NATS server outside of genbus's process, with its monitoring."`
-	Proxy     proxyCommand     `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`
-	Upstream  upstreamCommand  `cmd:"" hidden:"" help:"The chat upstream of chat: no latency, no pacing but what is asked for."`
+	Video     videoCommand     `cmd:"" help:"Measure video tasks: admission, many in flight, full lives."`
+	Chat      chatCommand      `cmd:"" help:"Compare the chat path with httputil.ReverseProxy in front of the same upstream."`
+	Content   contentCommand   `cmd:"" help:"Measure result files through the service: memory, speed and CPU."`
+	Fairness  fairnessCommand  `cmd:"" help:"Measure how long a tenant's first job waits behind another tenant's long queue."`
+	Fleet     fleetCommand     `cmd:"" help:"Measure replicas on one external NATS server: many idle routes, and the cost of a job on more replicas."`
+	Followers followersCommand `cmd:"" help:"Measure followers of running chats: latency from publish to follower, and their cost for the broker."`
+	Jobs      jobsCommand      `cmd:"" help:"Measure queued chats and short videos from inbox to feed, compared with a plain consumer."`
+	Floor     floorCommand     `cmd:"" hidden:"" help:"Run the plain consumer that jobs compares with."`
+	NATS      natsCommand      `cmd:"" name:"nats" hidden:"" help:"Run an external NATS server with monitoring."`
+	Proxy     proxyCommand     `cmd:"" hidden:"" help:"Run the reverse proxy that chat compares with."`
+	Upstream  upstreamCommand  `cmd:"" hidden:"" help:"Run the upstream for chat: no latency, and only the requested pacing."`
 }
 
 func main() {
@@ -44,7 +44,7 @@ func main() {
 
 // common has the flags of every measurement.
 type common struct {
-	Service string `help:"Service binary to measure. Default: it is built from this module." type:"path"`
+	Service string `help:"Service binary to measure. Default: build it from this module." type:"path"`
 	JSON    bool   `help:"Print the results as JSON instead of tables." name:"json"`
 	Profile string `help:"Directory for CPU and heap profiles of the service. It then runs with an extra profiling listener." type:"path"`
 	Keep    bool   `help:"Keep the temporary directory with configurations and logs."`

@@ -11,15 +11,15 @@ import (
 
 type videoCommand struct {
 	common
-	Tasks         []int         `help:"Numbers of tasks in flight, one measurement each; 0 leaves this part out." default:"1000,10000,100000"`
+	Tasks         []int         `help:"Task counts in flight, one measurement each; 0 skips this." default:"1000,10000,100000"`
 	Poll          time.Duration `help:"Time between two polls of a task in flight." default:"10s"`
-	AckWait       time.Duration `help:"ack_wait of the route of tasks in flight: each is extended at every third of it, and at least once a minute." default:"60s"`
-	Hold          time.Duration `help:"How long each measurement lasts." default:"30s"`
-	Fsync         string        `help:"Sync every write to disk: on (as genbus does by default), off, or both, one after the other." enum:"on,off,both" default:"both"`
-	Lives         int           `help:"Most full lives in one measurement; 0 leaves this part out." default:"200000"`
-	LivesPoll     time.Duration `help:"Time between two polls of a task whose whole life is measured." default:"1s"`
-	LivesInFlight int           `help:"Tasks in flight while lives are measured." default:"4000"`
-	Timeout       time.Duration `help:"Longest time for one measurement." default:"20m"`
+	AckWait       time.Duration `help:"ack_wait of the route of tasks in flight, which the service extends every third of it and at least once a minute." default:"60s"`
+	Hold          time.Duration `help:"Duration of each measurement." default:"30s"`
+	Fsync         string        `help:"Sync every write to disk: on (the default of genbus), off, or both in sequence." enum:"on,off,both" default:"both"`
+	Lives         int           `help:"Maximum full lives in one measurement; 0 skips this." default:"200000"`
+	LivesPoll     time.Duration `help:"Time between two polls of a task whose full life is measured." default:"1s"`
+	LivesInFlight int           `help:"Tasks in flight while measuring full lives." default:"4000"`
+	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
 type videoReport struct {

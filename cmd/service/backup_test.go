@@ -181,7 +181,7 @@ func (r *recovery) submitted() string {
 	}
 	var out []string
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, "video task submitted") {
+		if strings.Contains(line, "submitted video task") {
 			out = append(out, line)
 		}
 	}

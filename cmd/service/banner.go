@@ -58,8 +58,8 @@ func (s banner) String() string {
 		fmt.Fprintf(&b, "  Web   %s/console%s\n", s.tryHTTP(), s.login())
 	}
 	if s.idle() {
-		b.WriteString("\nNo upstream is configured, so every request is refused. Set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY,\n" +
-			"write a file and set GENBUS_CONFIG (examples/genbus.yaml), or start with --sandbox.\n")
+		b.WriteString("\nNo upstream is configured; genbus refuses all requests. Set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY,\n" +
+			"set GENBUS_CONFIG to a file (see examples/genbus.yaml), or start with --sandbox.\n")
 		return b.String()
 	}
 	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
@@ -88,7 +88,7 @@ func (s banner) login() string {
 	if len(s.Config().OperatorKeys) == 0 {
 		return ""
 	}
-	return " (with an operator's key)"
+	return " (needs an operator key)"
 }
 
 // goRun matches programs started by "go run", which are in a temporary directory or the build
@@ -121,13 +121,13 @@ func (s banner) unsaid() string {
 		what = append(what, "KEY: an API key")
 	}
 	if s.Config().HTTP.TLS.Enabled() || s.Config().GRPC.TLS.Enabled() {
-		what = append(what, "CA: the file of the certificates to trust")
+		what = append(what, "CA: a file of certificates to trust")
 	}
 	if s.Config().HTTP.TLS.Enabled() && everywhere(s.HTTPAddr()) || s.Config().GRPC.TLS.Enabled() && everywhere(s.GRPCAddr()) {
-		what = append(what, "HOST: a name of this machine in its certificate")
+		what = append(what, "HOST: this machine's name in its certificate")
 	}
 	if s.Config().HTTP.TLS.ClientCAFile != "" || s.Config().GRPC.TLS.ClientCAFile != "" {
-		what = append(what, "CERT, CERT_KEY: the files of a client certificate")
+		what = append(what, "CERT, CERT_KEY: files of a client certificate and its key")
 	}
 	if len(what) == 0 {
 		return ""

@@ -12,9 +12,9 @@ import (
 
 // configCommand has the commands that work on a configuration without a service.
 type configCommand struct {
-	Check   configCheckCommand   `cmd:"" help:"Say whether serve would take the configuration, and every problem of it; exit 0 or 1. Connects to nothing."`
+	Check   configCheckCommand   `cmd:"" help:"Check the configuration and print every problem; exit 0 or 1. Connects to nothing."`
 	Print   configPrintCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
-	Example configExampleCommand `cmd:"" help:"Print a configuration with every key, its default and what it means."`
+	Example configExampleCommand `cmd:"" help:"Print a configuration with every key, its default and its meaning."`
 }
 
 type configCheckCommand struct {
@@ -35,20 +35,20 @@ func (c configCheckCommand) Run(out io.Writer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(out, "The configuration is good:", summary(cfg))
+	_, err = fmt.Fprintln(out, "Configuration OK:", summary(cfg))
 	return err
 }
 
-func wrongConfig(err error) error { return fmt.Errorf("the configuration is wrong:\n%w", err) }
+func wrongConfig(err error) error { return fmt.Errorf("invalid configuration:\n%w", err) }
 
 // warnings returns the problems that do not stop serve.
 func warnings(cfg *config.Config) []string {
 	var out []string
 	for _, k := range cfg.EndedKeys() {
-		out = append(out, fmt.Sprintf("%s of tenant %s ended at %s, and the tenant has no other key; it is refused", k.Name, k.Tenant, k.NotAfter.Format("2006-01-02T15:04:05Z07:00")))
+		out = append(out, fmt.Sprintf("%s of tenant %s expired at %s; genbus refuses the tenant, which has no other key", k.Name, k.Tenant, k.NotAfter.Format("2006-01-02T15:04:05Z07:00")))
 	}
 	if len(cfg.Routes) == 0 {
-		out = append(out, "no upstream is configured, so every request is refused")
+		out = append(out, "no upstream is configured; genbus refuses all requests")
 	}
 	return out
 }

@@ -43,8 +43,8 @@ func TestConfigCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "warning: api_keys[0] of tenant acme ended at 2020-01-01T00:00:00Z, and the tenant has no other key; it is refused\n" +
-		"The configuration is good: 2 routes (1 video, 1 chat), 1 upstream with 2 keys, 1 tenant with 1 API key, 0 operator keys, " +
+	const want = "warning: api_keys[0] of tenant acme expired at 2020-01-01T00:00:00Z; genbus refuses the tenant, which has no other key\n" +
+		"Configuration OK: 2 routes (1 video, 1 chat), 1 upstream with 2 keys, 1 tenant with 1 API key, 0 operator keys, " +
 		"HTTP 127.0.0.1:8080, gRPC 127.0.0.1:9090, NATS embedded at 127.0.0.1:4222\n"
 	if out != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)

@@ -30,7 +30,7 @@ type demoCommand struct{}
 func (demoCommand) Run(ctx context.Context) error { return demo(ctx, os.Stdout) }
 
 func demo(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoTime, fmt.Errorf("the demo did not end within %s", demoTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, demoTime, fmt.Errorf("the demo did not finish within %s", demoTime))
 	defer cancel()
 	dir, err := os.MkdirTemp("", "genbus-demo-")
 	if err != nil {
@@ -51,7 +51,7 @@ func demo(ctx context.Context, out io.Writer) error {
 	go func() { stopped <- s.Run(serving) }()
 	fmt.Fprintf(out, "genbus is up: NATS %s, HTTP http://%s, gRPC %s; upstream %s\n", s.NATSURL(), s.HTTPAddr(), s.GRPCAddr(), up.URL())
 	if err = showJobs(ctx, out, s); err == nil {
-		fmt.Fprintf(out, "\nTo look at jobs in a browser: %s serve --sandbox, and open http://%s/console\n", programCommand(os.Args[0]), config.Default().HTTP.Addr)
+		fmt.Fprintf(out, "\nTo see jobs in a browser, run %s serve --sandbox and open http://%s/console\n", programCommand(os.Args[0]), config.Default().HTTP.Addr)
 	}
 	stop()
 	return errors.Join(err, <-stopped)
@@ -134,7 +134,7 @@ func (d *demoClient) publish(ctx context.Context) error {
 		}
 		d.say("published", "%s, %s of Protobuf", subj, plural.Count(len(data), "byte"))
 	}
-	fmt.Fprintf(d.out, "\nEvery event, as it arrives:\n")
+	fmt.Fprintf(d.out, "\nEvents as they arrive:\n")
 	return nil
 }
 

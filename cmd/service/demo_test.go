@@ -14,7 +14,7 @@ func TestDemoShowsTheWholeJob(t *testing.T) {
 	}
 	for _, want := range []string{
 		"published", "(submitting)", "in_progress", "chunk", "completed   video_", "completed   chat_",
-		"What a subscriber sees that comes only now", "genbus.done.>", "genbus.video.task.completed.v1", "genbus.chat.completed.v1",
+		"What a late subscriber sees", "genbus.done.>", "genbus.video.task.completed.v1", "genbus.chat.completed.v1",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo does not show %q", want)

@@ -107,7 +107,7 @@ func short(id string) string {
 // replay reads the stored events like a late subscriber: the history of each job, and the feed of
 // finished jobs.
 func (d *demoClient) replay(ctx context.Context) error {
-	fmt.Fprintf(d.out, "\nWhat a subscriber sees that comes only now:\n")
+	fmt.Fprintf(d.out, "\nWhat a late subscriber sees:\n")
 	for _, job := range d.ended {
 		subj := d.names.Task(job.kind, config.DefaultTenant, job.id)
 		if err := d.read(ctx, subj); err != nil {

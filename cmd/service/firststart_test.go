@@ -53,7 +53,7 @@ func TestFirstStartLogsNoWarning(t *testing.T) {
 				var record struct{ Level, Msg string }
 				err := json.Unmarshal([]byte(line), &record)
 				switch {
-				case err == nil && record.Level == "WARN" && strings.HasPrefix(record.Msg, "no upstream is configured, "):
+				case err == nil && record.Level == "WARN" && strings.HasPrefix(record.Msg, "refusing all requests, no upstream configured"):
 					warned++
 				case err != nil || record.Level != "INFO":
 					t.Errorf("the log says %s", line)

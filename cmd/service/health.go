@@ -26,13 +26,13 @@ import (
 // It takes address and TLS from the configuration, so that it works wherever genbus can be started.
 type healthCommand struct {
 	Config  string        `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
-	URL     string        `help:"Address of HTTP instead of the configured one, such as http://127.0.0.1:8080; the configuration is not read then." placeholder:"URL"`
-	Live    bool          `help:"Ask /healthz, whether it lives, instead of /readyz, whether it should be sent calls." xor:"ask"`
-	Jobs    bool          `help:"Ask /readyz/jobs, whether it takes jobs, which it does not while JetStream is away." xor:"ask"`
-	CA      string        `help:"With --url: certificates to trust, PEM; without it the system's." name:"ca" type:"path"`
-	Cert    string        `help:"Client certificate, PEM, where http.tls.client_ca_file asks for one; needs --key." type:"path"`
-	Key     string        `help:"Private key of --cert, PEM." type:"path"`
-	Timeout time.Duration `help:"Limit of the whole question." default:"5s"`
+	URL     string        `help:"HTTP address, such as http://127.0.0.1:8080, instead of reading the configuration." placeholder:"URL"`
+	Live    bool          `help:"Check /healthz (is it alive) instead of /readyz (should it receive calls)." xor:"ask"`
+	Jobs    bool          `help:"Check /readyz/jobs (does it accept jobs), which fails while JetStream is unreachable." xor:"ask"`
+	CA      string        `help:"With --url: PEM file of certificates to trust instead of the system's." name:"ca" type:"path"`
+	Cert    string        `help:"PEM file of the client certificate, if http.tls.client_ca_file requires one; needs --key." type:"path"`
+	Key     string        `help:"PEM file of the private key of --cert." type:"path"`
+	Timeout time.Duration `help:"Time limit of the check." default:"5s"`
 }
 
 // Run prints the status and returns an error if it is not ready, or not alive with --live. The
@@ -91,7 +91,7 @@ func (c healthCommand) target() (base *url.URL, trust *tls.Config, unread, err e
 func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 	base, err := url.Parse(c.URL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, nil, command.WrongUse("--url: %q is no address; want one such as http://127.0.0.1:8080", c.URL)
+		return nil, nil, command.WrongUse("--url: %q is not an address such as http://127.0.0.1:8080", c.URL)
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
@@ -106,7 +106,7 @@ func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
 	host, port, err := net.SplitHostPort(h.Addr)
 	if err != nil || port == "0" {
-		return nil, nil, command.WrongUse("http.addr is %q: the port is chosen at the start; name it with --url", h.Addr)
+		return nil, nil, command.WrongUse("http.addr is %q, so the port is chosen at startup; set it with --url", h.Addr)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -142,7 +142,7 @@ func isInFile(s tls.ConnectionState, file string) error {
 		}
 		break
 	}
-	return fmt.Errorf("the server's certificate is not that of http.tls.cert_file, %s: another process answers, or the file was changed a moment ago", file)
+	return fmt.Errorf("the server's certificate differs from http.tls.cert_file, %s: another process answers, or the file has just changed", file)
 }
 
 func authorities(file string) (*x509.CertPool, error) {
@@ -152,7 +152,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, command.WrongUse("--ca: %s holds no certificate in PEM", file)
+		return nil, command.WrongUse("--ca: %s contains no PEM certificate", file)
 	}
 	return pool, nil
 }
@@ -190,7 +190,7 @@ func ask(ctx context.Context, transport http.RoundTripper, address string) (stri
 		Reasons []telemetry.Reason `json:"reasons"`
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxHealth)).Decode(&answer); err != nil || answer.Status == "" {
-		return "", fmt.Errorf("%s answered %s, and not as genbus does", address, res.Status)
+		return "", fmt.Errorf("%s answered %s, which is not a genbus answer", address, res.Status)
 	}
 	if res.StatusCode != http.StatusOK {
 		why := make([]string, 0, len(answer.Reasons))

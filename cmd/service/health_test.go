@@ -177,7 +177,7 @@ func TestHealthSaysWhatIsWrong(t *testing.T) {
 		{healthCommand{URL: "https://127.0.0.1:1", CA: "/no/such/file"}, true, "--ca"},
 		{healthCommand{URL: "https://127.0.0.1:1", Cert: "/no/such/file"}, true, "--cert"},
 		{healthCommand{URL: "http://127.0.0.1:1"}, false, "did not answer"},
-		{healthCommand{URL: stranger.URL}, false, "404 Not Found, and not as genbus does"},
+		{healthCommand{URL: stranger.URL}, false, "404 Not Found, which is not a genbus answer"},
 	} {
 		_, err := asked(t, c.command)
 		if err == nil || command.IsUsage(err) != c.usage || !strings.Contains(err.Error(), c.says) {

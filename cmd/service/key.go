@@ -11,18 +11,18 @@ import (
 )
 
 type keyCommand struct {
-	New newKeyCommand `cmd:"" help:"Print a new random key, and what stands for it in the configuration file."`
+	New newKeyCommand `cmd:"" help:"Print a new random key and its entry for the configuration file."`
 }
 
 type newKeyCommand struct {
-	Tenant   string `help:"Tenant that the key is for." placeholder:"NAME" xor:"whose"`
-	Operator string `help:"Operator that the key is for." placeholder:"NAME" xor:"whose"`
+	Tenant   string `help:"Tenant of the key." placeholder:"NAME" xor:"whose"`
+	Operator string `help:"Operator of the key." placeholder:"NAME" xor:"whose"`
 }
 
 // Run prints the key alone on the first line. The key is not stored.
 func (c newKeyCommand) Run(out io.Writer) error {
 	if name := cmp.Or(c.Tenant, c.Operator); name != "" && subject.CheckToken(name) != nil {
-		return command.WrongUse("the name %q is not allowed; want 1 to 64 letters, digits, _ or -", name)
+		return command.WrongUse("invalid name %q; use 1 to 64 letters, digits, _ or -", name)
 	}
 	key, hash := config.NewKey()
 	// Without a name, the sample has a placeholder that is not a valid tenant.
@@ -30,6 +30,6 @@ func (c newKeyCommand) Run(out io.Writer) error {
 	if c.Operator != "" {
 		entry = "operator_keys:\n  - name: " + c.Operator
 	}
-	_, err := fmt.Fprintf(out, "%s\n\nThis key is shown once. The configuration holds its hash:\n\n%s\n    key_sha256: %s\n", key, entry, hash)
+	_, err := fmt.Fprintf(out, "%s\n\nThis key is shown once. Put its hash into the configuration:\n\n%s\n    key_sha256: %s\n", key, entry, hash)
 	return err
 }

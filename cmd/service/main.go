@@ -22,19 +22,19 @@ import (
 // cli is the command line. It only selects a command; package config reads the configuration.
 type cli struct {
 	Serve    serveCommand     `cmd:"" default:"withargs" help:"Run the service (the default)."`
-	Demo     demoCommand      `cmd:"" help:"Show a video and a chat from request to end, in one process with the sandbox, and exit."`
-	Submit   command.Submit   `cmd:"" help:"Send a job and follow it to its end."`
+	Demo     demoCommand      `cmd:"" help:"Run a video and a chat from request to end against the sandbox, in one process, and exit."`
+	Submit   command.Submit   `cmd:"" help:"Submit a job and follow it to its end."`
 	Tasks    command.Tasks    `cmd:"" help:"List, show and cancel jobs."`
-	Events   command.Events   `cmd:"" help:"Print events as they come."`
-	Sandbox  sandboxCommand   `cmd:"" help:"Run the sandbox, a fake upstream, alone at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). The model's name says what it does, as in sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
+	Events   command.Events   `cmd:"" help:"Print events as they arrive."`
+	Sandbox  sandboxCommand   `cmd:"" help:"Run only the sandbox, a fake upstream, at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). Model names control its behaviour, such as sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
 	Key      keyCommand       `cmd:"" help:"Make keys for tenants and operators."`
-	Operator command.Operator `cmd:"" help:"Look after a running genbus: jobs, dead letters, bulk actions, routes, tenants, audit."`
-	Proto    protoCommand     `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
-	Config   configCommand    `cmd:"" help:"Check the configuration, print it, or print an example of one."`
-	Health   healthCommand    `cmd:"" help:"Ask a running genbus on this machine whether it is ready."`
+	Operator command.Operator `cmd:"" help:"Operate a running genbus: jobs, dead letters, bulk actions, routes, tenants, audit."`
+	Proto    protoCommand     `cmd:"" help:"Write the contract for other languages: .proto files and a descriptor set."`
+	Config   configCommand    `cmd:"" help:"Check or print the configuration, or print an example."`
+	Health   healthCommand    `cmd:"" help:"Check whether a genbus on this machine is ready."`
 	Version  versionCommand   `cmd:"" help:"Print the version."`
 
-	Completion kongcompletion.Completion `cmd:"" help:"Print what completes commands in bash, zsh or fish."`
+	Completion kongcompletion.Completion `cmd:"" help:"Print the shell completion script for bash, zsh or fish."`
 }
 
 func main() {
@@ -42,7 +42,7 @@ func main() {
 	defer stop()
 	var c cli
 	parser := kong.Must(&c, kong.Name("service"),
-		kong.Description("genbus: generative model requests in by NATS, gRPC and HTTP; every step out as an event."),
+		kong.Description("genbus accepts generative model requests over NATS, gRPC and HTTP and publishes every step as an event."),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	kongcompletion.Register(parser) // answers a shell's completion request and exits
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
@@ -71,5 +71,5 @@ func misused(err error) string {
 	if selected := parse.Context.Selected(); selected != nil {
 		command, usage = selected.FullPath(), app.Name+" "+selected.Summary()
 	}
-	return fmt.Sprintf("genbus: %v\nUsage: %s; %q says more", err, usage, command+" --help")
+	return fmt.Sprintf("genbus: %v\nUsage: %s; run %q for help", err, usage, command+" --help")
 }

@@ -197,7 +197,7 @@ func TestOperatorCommand(t *testing.T) {
 	if out, code := c.run("dead", "show", first); code != command.ExitNotFound || !strings.HasPrefix(out, "genbus: letter_not_found: ") {
 		t.Errorf("%d %q", code, out)
 	}
-	if out := c.ok("erase", "acme", redriven); out != redriven+" is erased\n" {
+	if out := c.ok("erase", "acme", redriven); out != "erased "+redriven+"\n" {
 		t.Errorf("erase printed %q", out)
 	}
 	if out, code := c.run("erase", "acme", redriven); code != command.ExitNotFound {
@@ -393,12 +393,12 @@ func TestOperatorFleetCommand(t *testing.T) {
 		t.Errorf("printed\n%s", out)
 	}
 	for _, limit := range []string{"0", "-1", "101"} {
-		if out, code := c.run("tenants", "--limit="+limit); code != command.ExitUsage || !strings.Contains(out, "--limit: "+limit+" is no limit; want 1 to 100") {
+		if out, code := c.run("tenants", "--limit="+limit); code != command.ExitUsage || !strings.Contains(out, "--limit: "+limit+" is invalid; use 1 to 100") {
 			t.Errorf("a limit of %s ended with %d: %s", limit, code, out)
 		}
 	}
 	for _, list := range [][]string{{"jobs", "list"}, {"dead", "list"}, {"audit"}} {
-		if out, code := c.run(append(list, "--limit=-1")...); code != command.ExitUsage || !strings.Contains(out, "--limit: -1 is no limit; want 1 or more, or 0 for all") {
+		if out, code := c.run(append(list, "--limit=-1")...); code != command.ExitUsage || !strings.Contains(out, "--limit: -1 is invalid; use 1 or more, or 0 for all") {
 			t.Errorf("%v with a negative limit ended with %d: %s", list, code, out)
 		}
 	}
@@ -469,7 +469,7 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if status := w.statusOf(t, id); status != "queued" {
 		t.Errorf("the job of a paused route is %s", status)
 	}
-	const notice = "waits, as an operator has paused its route (route_paused)\n"
+	const notice = "waits because an operator paused its route (route_paused)\n"
 	for _, by := range [][]string{{"--server", w.GRPCAddr().String()}, {"--nats", w.NATSURL(), "--tenant", "acme"}} {
 		tenant := userCommand{t: t, env: []string{"GENBUS_API_KEY=acme-0123456789abcdef"}, args: by}
 		await(t, "the notice of a submission", func() bool {
@@ -495,13 +495,13 @@ func TestOperatorOrphansCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
-	if out := c.ok("orphans", "list"); out != "all routes that have jobs are configured\n" {
+	if out := c.ok("orphans", "list"); out != "no jobs of unconfigured routes\n" {
 		t.Errorf("list printed\n%s", out)
 	}
 	if out, code := c.run("orphans", "fail", "video", "gone"); code != command.ExitUsage || !strings.Contains(out, "--no-replica-serves-it") {
 		t.Errorf("without the flag: %d\n%s", code, out)
 	}
-	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != command.ExitUsage && code != command.ExitDenied || !strings.Contains(out, "is a route that is configured") {
+	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != command.ExitUsage && code != command.ExitDenied || !strings.Contains(out, "is a configured route") {
 		t.Errorf("fail of a configured route: %d\n%s", code, out)
 	}
 	if out, code := c.run("orphans", "fail", "video", "gone", "--no-replica-serves-it"); code != command.ExitNotFound || !strings.Contains(out, "no job has video route gone") {
@@ -530,19 +530,19 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"an unknown key":    {operatorCommand{t, server, "nobody"}, []string{"routes"}, command.ExitDenied, "invalid_api_key"},
 		"key in a file":     {operatorCommand{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
 		"no such file":      {operatorCommand{t, server, ""}, []string{"--key-file", file + "x", "routes"}, command.ExitUsage, "no such file"},
-		"nobody there":      {operatorCommand{t, "127.0.0.1:1", opsKey}, []string{"routes"}, command.ExitUnavailable, "genbus: no genbus answers at 127.0.0.1:1 (--server): connection refused"},
+		"nobody there":      {operatorCommand{t, "127.0.0.1:1", opsKey}, []string{"routes"}, command.ExitUnavailable, "genbus: cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
 		"in clear":          {operatorCommand{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, command.ExitUsage, "--tls"},
 		"a wrong kind":      {operatorCommand{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, command.ExitUsage, "invalid_request"},
 		"no job":            {operatorCommand{t, server, opsKey}, []string{"erase", "acme", "x"}, command.ExitUsage, "video_… or chat_…"},
 		"no job either":     {operatorCommand{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, command.ExitUsage, "video_… or chat_…"},
-		"not TLS there":     {operatorCommand{t, server, opsKey}, []string{"--tls", "routes"}, command.ExitUsage, "the server speaks no TLS: leave --tls"},
+		"not TLS there":     {operatorCommand{t, server, opsKey}, []string{"--tls", "routes"}, command.ExitUsage, "the server does not speak TLS: omit --tls"},
 		"no certificate":    {operatorCommand{t, server, opsKey}, []string{"--ca", file, "routes"}, command.ExitUsage, "--ca"},
 		"no pair":           {operatorCommand{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, command.ExitUsage, "--cert"},
 		"no such letter":    {operatorCommand{t, server, opsKey}, []string{"attach", "77"}, command.ExitNotFound, "letter_not_found"},
-		"limit":             {operatorCommand{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is no limit; want 1 to 100"},
-		"since":             {operatorCommand{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, command.ExitUsage, "--since: -1h0m0s is negative; want a duration such as 1h"},
-		"idle":              {operatorCommand{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, command.ExitUsage, "--idle: -30m0s is negative; want a duration such as 1h"},
-		"timeout":           {operatorCommand{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, command.ExitUsage, "--timeout: 0s is no limit; want more than 0"},
+		"limit":             {operatorCommand{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is invalid; use 1 to 100"},
+		"since":             {operatorCommand{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, command.ExitUsage, "--since: -1h0m0s is negative; use a duration such as 1h"},
+		"idle":              {operatorCommand{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, command.ExitUsage, "--idle: -30m0s is negative; use a duration such as 1h"},
+		"timeout":           {operatorCommand{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, command.ExitUsage, "--timeout: 0s must be more than 0"},
 		"not even a number": {operatorCommand{t, server, opsKey}, []string{"dead", "drop", "x"}, command.ExitUsage, "expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -565,7 +565,7 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 		args   []string
 		says   string
 	}{
-		"plain":          {open, []string{"routes"}, "the server speaks TLS: use --tls, with --ca FILE"},
+		"plain":          {open, []string{"routes"}, "the server speaks TLS: use --tls, and --ca FILE"},
 		"plain, mutual":  {mutual, []string{"routes"}, "the server speaks TLS: use --tls"},
 		"no authority":   {open, []string{"--tls", "routes"}, "--ca"},
 		"another name":   {open, []string{"--ca", ca.File, "--server-name", "x.example", "routes"}, "--server-name"},

@@ -32,7 +32,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 	}
 	filter := []string{"bulk", "cancel", "--route", config.SandboxVideoRoute, "--yes"}
 	out := c.ok(filter...)
-	if !strings.HasPrefix(out, "as of ") || !strings.Contains(out, "0 of 3 done") || !strings.HasSuffix(out, "ended: 3 changed, 0 failed, 0 had ended or no longer matched\n") {
+	if !strings.HasPrefix(out, "as of ") || !strings.Contains(out, "0 of 3 done") || !strings.HasSuffix(out, "finished: 3 changed, 0 failed, 0 had ended or no longer matched\n") {
 		t.Errorf("bulk cancel printed\n%s", out)
 	}
 	for _, id := range ids {
@@ -44,7 +44,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if token == nil {
 		t.Fatalf("no token in\n%s", out)
 	}
-	if again := c.ok(append(filter, "--token", token[1])...); !strings.Contains(again, "ended: 0 changed") {
+	if again := c.ok(append(filter, "--token", token[1])...); !strings.Contains(again, "finished: 0 changed") {
 		t.Errorf("continued it printed\n%s", again)
 	}
 	if out, code := c.run("bulk", "cancel", "--yes", "--kind", "chat", "--token", token[1]); code != command.ExitUsage || !strings.Contains(out, "token") {
@@ -60,7 +60,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 	if err := os.WriteFile(list, []byte("17 task_1\n\n18\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := c.run("bulk", "attach", list, "--yes"); code != command.ExitNotPossible || !strings.Contains(out, "2 of the list are not there") || !strings.Contains(out, "dead letter 17 (") {
+	if out, code := c.run("bulk", "attach", list, "--yes"); code != command.ExitNotPossible || !strings.Contains(out, "2 on the list were not found") || !strings.Contains(out, "dead letter 17 (") {
 		t.Errorf("bulk attach of letters that there never were: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(list, []byte("17 task_1 x\n"), 0o600); err != nil {

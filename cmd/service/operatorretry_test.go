@@ -29,7 +29,7 @@ func TestOperatorRetryCommand(t *testing.T) {
 	if !strings.HasPrefix(body, `{"`) || !strings.HasSuffix(body, "}\n") || !strings.Contains(body, "secret") {
 		t.Fatalf("printed %q", body)
 	}
-	if out, code := c.run("jobs", "body", old, "--reply"); code != command.ExitNotFound || !strings.Contains(out, "no reply of "+old+" is stored") {
+	if out, code := c.run("jobs", "body", old, "--reply"); code != command.ExitNotFound || !strings.Contains(out, "the reply of "+old+" is not stored") {
 		t.Errorf("%d %q", code, out)
 	}
 	path := filepath.Join(t.TempDir(), "request.json")
@@ -43,7 +43,7 @@ func TestOperatorRetryCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := c.ok("jobs", "retry", old, "--edit", path)
-	if second := c.ok("jobs", "retry", old, "--tenant", "acme", "--edit", path); !strings.HasPrefix(first, old+" was submitted again as job video_") || newJob(second) != newJob(first) {
+	if second := c.ok("jobs", "retry", old, "--tenant", "acme", "--edit", path); !strings.HasPrefix(first, "submitted "+old+" again as job video_") || newJob(second) != newJob(first) {
 		t.Errorf("printed %q and %q", first, second)
 	}
 	w.awaitStatus(t, newJob(first), "completed")

@@ -10,7 +10,7 @@ import (
 )
 
 type protoCommand struct {
-	Out string `required:"" help:"Directory to write to; it is made where it is missing. A set that was written there before is replaced, other files are not." placeholder:"DIR" type:"path"`
+	Out string `required:"" help:"Directory to write to, created if missing. Replaces an earlier set and keeps other files." placeholder:"DIR" type:"path"`
 }
 
 func (c protoCommand) Run(ctx context.Context, out io.Writer) error {
@@ -21,6 +21,6 @@ func (c protoCommand) Run(ctx context.Context, out io.Writer) error {
 	if err := set.Write(c.Out); err != nil {
 		return fmt.Errorf("proto --out: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "%s and %s are in %s; docs/http.md says what to do with them.\n", plural.Count(len(set)-1, ".proto file"), protoset.Descriptors, c.Out)
+	_, err = fmt.Fprintf(out, "Wrote %s and %s to %s; see docs/http.md for their use.\n", plural.Count(len(set)-1, ".proto file"), protoset.Descriptors, c.Out)
 	return err
 }

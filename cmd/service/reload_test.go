@@ -172,7 +172,7 @@ func TestReloadKeys(t *testing.T) {
 	if got := rest(); !strings.Contains(got, "completed") {
 		t.Errorf("the stream of the old key did not go on:\n%s", got)
 	}
-	w.wantLogged(t, `msg="configuration reloaded"`, `changed="[API key of tenant acme (file `+key+`) (key)]"`)
+	w.wantLogged(t, `msg="reloaded configuration"`, `changed="[API key of tenant acme (file `+key+`) (key)]"`)
 	if strings.Contains(w.logs.String(), "0123456789abcdef") {
 		t.Error("the log has a key")
 	}
@@ -262,7 +262,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 		reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat, "{name: two, kind: chat, upstream: up, models: [chat-two]}"): "route two (chat) is new",
 	} {
 		err := w.with(t, text+"tenants: {default: {max_jobs: 1}}\n")
-		if err == nil || !strings.Contains(err.Error(), want+"; restart the replicas one after the other") {
+		if err == nil || !strings.Contains(err.Error(), want+"; restart the replicas one by one") {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
@@ -272,7 +272,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 	if got := w.ended(t, id); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
 		t.Errorf("the job is %s: %s", got.GetStatus(), got.GetError().GetCode())
 	}
-	w.wantLogged(t, `level=ERROR msg="the configuration was not reloaded; nothing has changed in this process"`)
+	w.wantLogged(t, `level=ERROR msg="could not reload configuration, nothing changed"`)
 	w.counted(t, telemetry.ReloadRefused, 2)
 }
 
@@ -320,7 +320,7 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 // reload, and does not stop jobs.
 func TestASmallLogIsWarnedOf(t *testing.T) {
 	t.Parallel()
-	const warning = `level=WARN msg="task log is too small for max_in_flight of all routes" field=nats.streams.tasks.max_bytes max_bytes=4294967296 `
+	const warning = `level=WARN msg="task log too small for max_in_flight of all routes" field=nats.streams.tasks.max_bytes max_bytes=4294967296 `
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}, reloadRoutes(fmt.Sprintf(reloadVideo, 300_000)))
 	w.wantLogged(t, warning+"want=4608000000 in_flight=300000")
 	if got := w.ended(t, w.createVideo(t, aCat)); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {

@@ -291,13 +291,13 @@ func TestAKilledHolderIsShown(t *testing.T) {
 	c := operatorCommand{t: t, server: second.grpc, key: opsKey}
 	shows := func(pattern string) {
 		t.Helper()
-		looks := regexp.MustCompile(`\nwork item +held since \S+Z, by replica (\w+)` + pattern + `\n`)
+		looks := regexp.MustCompile(`\nwork item +held since \S+Z by replica (\w+)` + pattern + `\n`)
 		await(t, pattern, func() bool { return looks.MatchString(c.ok("jobs", "show", n.ID)) })
 	}
 	shows("")
 	tell(t, first.Kill)
-	shows(`, which does not answer \(last heard of at \S+Z\); no replica says .*`)
-	shows(`; it is replica \w+ that holds it now`)
+	shows(`, which does not answer \(last seen at \S+Z\); no replica reports .*`)
+	shows(`; replica \w+ holds it now`)
 	up.complete()
 	b.awaitEnd(n)
 }

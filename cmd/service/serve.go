@@ -15,7 +15,7 @@ import (
 
 type serveCommand struct {
 	Config  string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
-	Sandbox bool   `help:"Start the sandbox too, a fake upstream with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
+	Sandbox bool   `help:"Also start the sandbox, a fake upstream with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
 }
 
 // Run serves until ctx ends.
@@ -53,7 +53,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	} else {
 		log.Info("listening", "http", b.httpAddress(), "grpc", b.GRPCAddr().String(), "nats", b.natsAddress())
 		if b.idle() {
-			log.Warn("no upstream is configured, so every request is refused: set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY, or GENBUS_CONFIG, or start with --sandbox")
+			log.Warn("refusing all requests, no upstream configured")
 		}
 	}
 	defer announce(ctx, log)()
@@ -66,7 +66,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 func announce(ctx context.Context, log *slog.Logger) func() bool {
 	tell := func(state process.State) {
 		if err := process.Notify(state); err != nil {
-			log.Warn("a message to the supervisor was lost", telemetry.KeyError, err)
+			log.Warn("could not notify supervisor", telemetry.KeyError, err)
 		}
 	}
 	tell(process.Ready)
@@ -101,6 +101,6 @@ func sandboxBanner(url string) string {
 	if url == "http://"+config.Default().Sandbox.Addr {
 		text += fmt.Sprintf("  GENBUS_CONFIG=examples/sandbox.yaml %s serve          # every protocol\n", programCommand(os.Args[0]))
 	}
-	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus leaves them alone,\n" +
-		"and where another configuration has a route of the same name its held jobs end as upstream_removed.\n"
+	return text + "Use the same setting at every start while genbus has jobs there: without it genbus leaves them alone,\n" +
+		"and if another configuration has a route of the same name, its held jobs end as upstream_removed.\n"
 }

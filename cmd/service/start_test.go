@@ -75,7 +75,7 @@ func TestStartAndStopAreLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`level=WARN msg="all API keys of a tenant have ended; it is refused" tenant=acme key="api_keys[0] (variable ACME)"`, `level=INFO msg=stopped duration=`} {
+	for _, want := range []string{`level=WARN msg="refusing tenant, all its API keys have expired" tenant=acme key="api_keys[0] (variable ACME)"`, `level=INFO msg=stopped duration=`} {
 		if !strings.Contains(logged, want) {
 			t.Errorf("the log has no %s:\n%s", want, logged)
 		}

@@ -189,7 +189,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 	ca := certtest.New(t, "ca")
 	s := secured(t, ca, "")
 	said := banner{s}.String()
-	for _, want := range []string{"HTTP  https://127.0.0.1:", "Web   https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, ` --ca "$CA" --model sandbox-video `, "CA: the file of", "NATS  tls://127.0.0.1:"} {
+	for _, want := range []string{"HTTP  https://127.0.0.1:", "Web   https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, ` --ca "$CA" --model sandbox-video `, "CA: a file of", "NATS  tls://127.0.0.1:"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, said)
 		}
@@ -275,7 +275,7 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 	}
 	ca := certtest.New(t, "ca")
 	mutual := banner{secured(t, ca, ca.File)}.String()
-	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, ` --ca "$CA" --cert "$CERT" --key "$CERT_KEY" --model `, "a client certificate):"} {
+	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, ` --ca "$CA" --cert "$CERT" --key "$CERT_KEY" --model `, "a client certificate and its key):"} {
 		if !strings.Contains(mutual, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, mutual)
 		}

@@ -129,7 +129,7 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			t.Errorf("it is\n%s", out)
 		}
 		for _, addr := range []string{w.HTTPAddr().String(), strings.TrimPrefix(w.NATSURL(), "nats://")} {
-			if _, problems, code := (userCommand{t: t}).run("tasks", "list", "--server", addr); code != command.ExitUsage || !strings.Contains(problems, addr+" speaks no gRPC (--server): ") {
+			if _, problems, code := (userCommand{t: t}).run("tasks", "list", "--server", addr); code != command.ExitUsage || !strings.Contains(problems, addr+" does not speak gRPC (--server): ") {
 				t.Errorf("at an address of another protocol it ended with %d: %s", code, problems)
 			}
 		}
@@ -201,11 +201,11 @@ func TestCommandsBringTheTenantsKey(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"sumbit video x":          "genbus: unexpected argument sumbit, did you mean \"submit\"?\nUsage: service <command>; \"service --help\" says more\n",
-		"tasks gte x":             "genbus: unexpected argument gte, did you mean \"get\"?\nUsage: service tasks <command> [flags]; \"service tasks --help\" says more\n",
-		"submit video --sise 3 x": "genbus: unknown flag --sise, did you mean \"--size\"?\nUsage: service submit video [<prompt>] [flags]; \"service submit video --help\" says more\n",
-		"--foo":                   "genbus: unknown flag --foo\nUsage: service <command>; \"service --help\" says more\n",
-		"serve now":               "genbus: unexpected argument now\nUsage: service serve [flags]; \"service serve --help\" says more\n",
+		"sumbit video x":          "genbus: unexpected argument sumbit, did you mean \"submit\"?\nUsage: service <command>; run \"service --help\" for help\n",
+		"tasks gte x":             "genbus: unexpected argument gte, did you mean \"get\"?\nUsage: service tasks <command> [flags]; run \"service tasks --help\" for help\n",
+		"submit video --sise 3 x": "genbus: unknown flag --sise, did you mean \"--size\"?\nUsage: service submit video [<prompt>] [flags]; run \"service submit video --help\" for help\n",
+		"--foo":                   "genbus: unknown flag --foo\nUsage: service <command>; run \"service --help\" for help\n",
+		"serve now":               "genbus: unexpected argument now\nUsage: service serve [flags]; run \"service serve --help\" for help\n",
 	} {
 		out, problems, code := userCommand{t: t}.run(strings.Fields(line)...)
 		if out != "" || problems != want || code != command.ExitUsage {
@@ -222,26 +222,26 @@ func TestNobodyThere(t *testing.T) {
 		code int
 		says string
 	}{
-		"gRPC":         {[]string{"tasks", "list", "--server", "127.0.0.1:1"}, command.ExitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
-		"TLS":          {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--tls"}, command.ExitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
-		"a URL":        {[]string{"tasks", "list", "--server", "http://127.0.0.1:9090"}, command.ExitUsage, "--server: want host:port"},
+		"gRPC":         {[]string{"tasks", "list", "--server", "127.0.0.1:1"}, command.ExitUnavailable, "cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
+		"TLS":          {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--tls"}, command.ExitUnavailable, "cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
+		"a URL":        {[]string{"tasks", "list", "--server", "http://127.0.0.1:9090"}, command.ExitUsage, "--server must be host:port"},
 		"no such file": {[]string{"tasks", "list", "--server", "unix:///nowhere/genbus.sock"}, command.ExitUnavailable, "/nowhere/genbus.sock"},
-		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, command.ExitUnavailable, "no connection to NATS at …@127.0.0.1:1,127.0.0.1:2 (--nats): "},
-		"no such host": {[]string{"events", "--nats", "nats://nowhere.invalid:1"}, command.ExitUnavailable, "no connection to NATS at nats://nowhere.invalid:1 (--nats): "},
-		"no such port": {[]string{"submit", "chat", "-m", "m", "p", "--nats", "nats://me:secret@127.0.0.1:x"}, command.ExitUsage, "--nats: address 1 is none"},
-		"slash":        {[]string{"events", "--nats", "nats://me:secret/secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 1 is none"},
-		"question":     {[]string{"events", "--nats", "nats://me:secret?secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 1 is none"},
-		"comma":        {[]string{"events", "--nats", "nats://me:secret,secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 1 is none"},
-		"status":       {[]string{"tasks", "list", "--status", "faild", "--server", "127.0.0.1:1"}, command.ExitUsage, `--status: "faild" is no status; choose queued, `},
+		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, command.ExitUnavailable, "cannot connect to NATS at …@127.0.0.1:1,127.0.0.1:2 (--nats): "},
+		"no such host": {[]string{"events", "--nats", "nats://nowhere.invalid:1"}, command.ExitUnavailable, "cannot connect to NATS at nats://nowhere.invalid:1 (--nats): "},
+		"no such port": {[]string{"submit", "chat", "-m", "m", "p", "--nats", "nats://me:secret@127.0.0.1:x"}, command.ExitUsage, "--nats: address 1 is invalid"},
+		"slash":        {[]string{"events", "--nats", "nats://me:secret/secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 1 is invalid"},
+		"question":     {[]string{"events", "--nats", "nats://me:secret?secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 1 is invalid"},
+		"comma":        {[]string{"events", "--nats", "nats://me:secret,secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 1 is invalid"},
+		"status":       {[]string{"tasks", "list", "--status", "faild", "--server", "127.0.0.1:1"}, command.ExitUsage, `--status: "faild" is invalid; use queued, `},
 		"since":        {[]string{"tasks", "list", "--since", "1d", "--server", "127.0.0.1:1"}, command.ExitUsage, `--since: "1d" is neither a time (2026-01-31T12:00:00Z) nor a duration (2h)`},
-		"limit":        {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is no limit; want 1 or more, or 0 for all"},
-		"time to come": {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--since", "-1h"}, command.ExitUsage, `--since: "-1h" is negative; want a duration such as 2h, for the last two hours`},
-		"no events":    {[]string{"events", "--nats", "nats://127.0.0.1:1", "--since", "-1h"}, command.ExitUsage, `--since: "-1h" is negative; want a duration such as 2h`},
-		"timeout":      {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--timeout", "-1s"}, command.ExitUsage, "--timeout: -1s is no limit; want more than 0"},
-		"no health":    {[]string{"health", "--timeout", "-1s"}, command.ExitUsage, "--timeout: -1s is no limit; want more than 0"},
-		"no length":    {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--duration", "-1"}, command.ExitUsage, "--duration: -1 is no length; want more than 0"},
+		"limit":        {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is invalid; use 1 or more, or 0 for all"},
+		"time to come": {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--since", "-1h"}, command.ExitUsage, `--since: "-1h" is negative; use a duration such as 2h for the last two hours`},
+		"no events":    {[]string{"events", "--nats", "nats://127.0.0.1:1", "--since", "-1h"}, command.ExitUsage, `--since: "-1h" is negative; use a duration such as 2h`},
+		"timeout":      {[]string{"tasks", "list", "--server", "127.0.0.1:1", "--timeout", "-1s"}, command.ExitUsage, "--timeout: -1s must be more than 0"},
+		"no health":    {[]string{"health", "--timeout", "-1s"}, command.ExitUsage, "--timeout: -1s must be more than 0"},
+		"no length":    {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--duration", "-1"}, command.ExitUsage, "--duration: -1 must be more than 0"},
 		"no value":     {[]string{"tasks", "list", "--server", "--limit", "1"}, command.ExitUsage, "--server: expected string value"},
-		"hash":         {[]string{"events", "--nats", "127.0.0.1:1,nats://secret#secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 2 is none"},
+		"hash":         {[]string{"events", "--nats", "127.0.0.1:1,nats://secret#secret@127.0.0.1:1"}, command.ExitUsage, "--nats: address 2 is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -279,7 +279,7 @@ func TestBodyThatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		`{bad`: " is not valid JSON: syntax error near byte 1", `{"model":"m"`: " is not valid JSON: it ends too early",
-		`[]`: " is an array; a JSON object is needed", "\n": " is not valid JSON: it ends too early", "": " is empty; it must be JSON",
+		`[]`: " is an array; it must be a JSON object", "\n": " is not valid JSON: it ends too early", "": " is empty; it must be JSON",
 	} {
 		file := filepath.Join(t.TempDir(), "body.json")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

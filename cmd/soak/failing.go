@@ -55,7 +55,7 @@ func (s *storm) failing(ctx context.Context, long time.Duration) error {
 		most++
 	}
 	if lost > most {
-		s.broke("failing", "a failing upstream got %d creates in %s beside a healthy one; want at most %d", lost, long, most)
+		s.broke("failing", "a failing upstream got %d creates in %s next to a healthy one; want at most %d", lost, long, most)
 	}
 	return s.mix("usual")
 }

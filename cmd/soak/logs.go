@@ -10,7 +10,7 @@ import (
 )
 
 // alarms are texts that must never appear in a log of the service.
-var alarms = []string{`"panic`, "panic: ", "WARNING: DATA RACE", "a transition that is not allowed", "fatal error"}
+var alarms = []string{`"panic`, "panic: ", "WARNING: DATA RACE", " cannot go from ", "fatal error"}
 
 // complaints returns up to 20 log lines with an alarm.
 func (f *fleet) complaints() []check.Violation {
@@ -34,7 +34,7 @@ func (f *fleet) complaints() []check.Violation {
 
 // keepsIndex is the log message of a replica that starts to keep the job index. A replica with an
 // embedded broker does not log it.
-const keepsIndex = `"this replica keeps the index of jobs"`
+const keepsIndex = `"started serving the job index"`
 
 // keeps counts how often replicas started to keep the index.
 func (f *fleet) keeps() (n int) {

@@ -19,23 +19,23 @@ import (
 )
 
 type cli struct {
-	Duration     time.Duration `default:"10m" help:"How long load and faults last; the healing after it takes some minutes more."`
-	Seed         uint64        `help:"Seed of the faults and of the load. Default: a new one, which is printed."`
+	Duration     time.Duration `default:"10m" help:"Duration of load and faults; healing takes some minutes more."`
+	Seed         uint64        `help:"Seed of the faults and the load. Default: a new one, which is printed."`
 	Cluster      bool          `help:"Three broker nodes and several replicas, instead of one replica with an embedded broker."`
 	Replicas     int           `default:"2" help:"Replicas of the service, with --cluster."`
-	Rate         float64       `default:"10" help:"Requests that begin each second."`
-	Kills        int           `help:"Kill replicas this often, at random moments, in place of the plan of faults."`
-	Jobs         int           `help:"With --kills: how many queued jobs are accepted; inline chats come on top. Default: 10 for each kill."`
-	SmallLog     bool          `help:"A small task log, which the step fill fills with jobs."`
-	SmallDisk    bool          `help:"The embedded broker's data has a file system of 1 GiB of memory, which the step full-disk fills. For Linux."`
-	SmallPayload bool          `help:"With --cluster: the nodes take messages of 512 KiB, which many replies are longer than."`
-	Only         []string      `help:"Steps that the plan is drawn from, such as node-kill. Default: all."`
-	Plan         bool          `help:"Print the plan of faults and do nothing."`
-	History      string        `type:"path" help:"Check a history that was kept, and run nothing."`
-	Markdown     bool          `help:"Write the result as a section of a page."`
-	Service      string        `type:"path" help:"Service binary to run. Default: it is built from this module."`
+	Rate         float64       `default:"10" help:"Requests started per second."`
+	Kills        int           `help:"Kill replicas this often at random moments, instead of following the fault plan."`
+	Jobs         int           `help:"With --kills: number of queued jobs, besides inline chats. Default: 10 per kill."`
+	SmallLog     bool          `help:"Use a small task log, which the fill step fills with jobs."`
+	SmallDisk    bool          `help:"Put the embedded broker's data on a 1 GiB memory file system, which the full-disk step fills. Linux only."`
+	SmallPayload bool          `help:"With --cluster: limit NATS messages to 512 KiB, which many replies exceed."`
+	Only         []string      `help:"Steps to draw the plan from, such as node-kill. Default: all."`
+	Plan         bool          `help:"Print the fault plan and exit."`
+	History      string        `type:"path" help:"Check a kept history without a run."`
+	Markdown     bool          `help:"Write the result as a page section."`
+	Service      string        `type:"path" help:"Service binary to run. Default: build it from this module."`
 	Race         bool          `help:"Build the service with the race detector."`
-	Keep         bool          `help:"Keep the directory with configurations, logs, data and the history. It is kept anyway when a promise was broken."`
+	Keep         bool          `help:"Keep the directory with configurations, logs, data and history. It is always kept after a broken promise."`
 }
 
 // errBroken reports a run in which a promise was broken. The report contains the details.

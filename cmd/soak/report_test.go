@@ -85,9 +85,9 @@ func TestLogsAreReadForAlarms(t *testing.T) {
 func TestLogsSayWhoKeepsTheIndex(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	text := `{"msg":"this replica keeps the index of jobs"}
-{"msg":"this replica keeps the index of jobs no more"}
-{"msg":"this replica keeps the index of jobs"}
+	text := `{"msg":"started serving the job index"}
+{"msg":"stopped serving the job index"}
+{"msg":"started serving the job index"}
 `
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

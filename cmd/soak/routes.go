@@ -38,8 +38,8 @@ func (s *storm) reload(ctx context.Context, draining string) error {
 
 // Log messages of a reload.
 const (
-	reloaded    = `"configuration reloaded`
-	notReloaded = `"the configuration was not reloaded`
+	reloaded    = `"reloaded configuration`
+	notReloaded = `"could not reload configuration`
 )
 
 // reload makes a replica reload its configuration with one route draining. It retries a refused

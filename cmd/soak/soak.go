@@ -316,7 +316,7 @@ func kept(path string) (*check.History, error) {
 	d := json.NewDecoder(f)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&h); err != nil {
-		return nil, fmt.Errorf("%s is no history of this version: %w", path, err)
+		return nil, fmt.Errorf("%s is not a history of this version: %w", path, err)
 	}
 	return &h, nil
 }

@@ -20,8 +20,8 @@ import (
 )
 
 func main() {
-	url := flag.String("nats", nats.DefaultURL, "address of NATS")
-	tenant := flag.String("tenant", "default", "whose chat this is; the tenant of the API key or of the user of NATS")
+	url := flag.String("nats", nats.DefaultURL, "NATS address")
+	tenant := flag.String("tenant", "default", "tenant of the chat, which must match the API key or NATS user")
 	prompt := flag.String("prompt", "What does an event bus do?", "the question")
 	flag.Parse()
 	if err := run(*url, *tenant, *prompt); err != nil {
@@ -119,7 +119,7 @@ func (r *reader) read(ctx context.Context, messages <-chan jetstream.Msg) error 
 				late = time.After(lateWait)
 			}
 		case <-late:
-			fmt.Printf("\nblocks are gone; this is the whole reply:\n%s\n", r.end.GetReplyJson())
+			fmt.Printf("\nsome blocks are no longer stored; the whole reply:\n%s\n", r.end.GetReplyJson())
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("the chat has not ended: %w", context.Cause(ctx))

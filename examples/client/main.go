@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	url := flag.String("nats", nats.DefaultURL, "address of NATS")
-	tenant := flag.String("tenant", "default", "tenant in whose name is asked and read")
+	url := flag.String("nats", nats.DefaultURL, "NATS address")
+	tenant := flag.String("tenant", "default", "tenant to submit and read as")
 	order := flag.String("request-id", "", "idempotency key; the same key again is the same video")
 	finished := flag.Bool("finished", false, "read finished videos instead")
 	flag.Parse()

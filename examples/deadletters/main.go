@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	url := flag.String("nats", nats.DefaultURL, "NATS address")
 	flag.Parse()
 	if err := run(*url); err != nil {
 		fmt.Fprintln(os.Stderr, "deadletters:", err)

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	address := flag.String("address", "127.0.0.1:9090", "address of genbus")
-	key := flag.String("key", os.Getenv("GENBUS_API_KEY"), "API key, where genbus wants one")
+	key := flag.String("key", os.Getenv("GENBUS_API_KEY"), "API key, if genbus requires one")
 	flag.Parse()
 	if err := run(*address, *key); err != nil {
 		fmt.Fprintln(os.Stderr, "grpc:", err)

@@ -20,7 +20,7 @@ import (
 
 func main() {
 	address := flag.String("address", "http://127.0.0.1:8080", "address of genbus")
-	key := flag.String("key", os.Getenv("GENBUS_API_KEY"), "API key, where genbus wants one")
+	key := flag.String("key", os.Getenv("GENBUS_API_KEY"), "API key, if genbus requires one")
 	file := flag.String("out", "video.mp4", "file to write")
 	flag.Parse()
 	if err := run(*address, *key, *file); err != nil {

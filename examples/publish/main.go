@@ -19,11 +19,11 @@ import (
 )
 
 func main() {
-	url := flag.String("nats", nats.DefaultURL, "address of NATS")
-	tenant := flag.String("tenant", "default", "whose request this is; the tenant of the API key or of the user of NATS")
-	prompt := flag.String("prompt", "a paper boat on a quiet lake", "what the video shows")
+	url := flag.String("nats", nats.DefaultURL, "NATS address")
+	tenant := flag.String("tenant", "default", "tenant of the request, which must match the API key or NATS user")
+	prompt := flag.String("prompt", "a paper boat on a quiet lake", "prompt: a description of the video")
 	id := flag.String("request-id", "", "idempotency key; the same key again attaches to the first job")
-	inbox := flag.String("inbox", "_INBOX", "prefix of the subjects that answers come on, where the user may only use its own")
+	inbox := flag.String("inbox", "_INBOX", "prefix of reply subjects, if the NATS user may use only its own prefix")
 	flag.Parse()
 	if err := publish(*url, *tenant, *inbox, *id, *prompt); err != nil {
 		fmt.Fprintln(os.Stderr, "publish:", err)

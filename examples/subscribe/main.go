@@ -19,10 +19,10 @@ import (
 )
 
 func main() {
-	url := flag.String("nats", nats.DefaultURL, "address of NATS")
-	tenant := flag.String("tenant", "default", "whose videos to read; the tenant of the API key or of the user of NATS")
-	durable := flag.String("durable", "example", "name under which the broker keeps the place of this reader")
-	inbox := flag.String("inbox", "_INBOX", "prefix of the subjects that answers come on, where the user may only use its own")
+	url := flag.String("nats", nats.DefaultURL, "NATS address")
+	tenant := flag.String("tenant", "default", "tenant of the videos, which must match the API key or NATS user")
+	durable := flag.String("durable", "example", "durable consumer name, under which the broker keeps this reader's position")
+	inbox := flag.String("inbox", "_INBOX", "prefix of reply subjects, if the NATS user may use only its own prefix")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -219,7 +219,7 @@ func TestAdmissionAfterACrash(t *testing.T) {
 		if _, err := s.b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Admit(t.Context(), video("one", "a dog")); errcode.CodeOf(err) != errcode.IdempotencyKeyReused || !strings.Contains(err.Error(), "the request_id (Idempotency-Key) belongs to ") {
+		if _, err := s.Admit(t.Context(), video("one", "a dog")); errcode.CodeOf(err) != errcode.IdempotencyKeyReused || !strings.Contains(err.Error(), "request_id (Idempotency-Key) was already used for job ") {
 			t.Errorf("another body: %v", err)
 		}
 		e, err := s.Admit(t.Context(), r)
@@ -342,7 +342,7 @@ func TestUsedUpStorageIsNoOutage(t *testing.T) {
 		t.Errorf("a publish: %v", err)
 	}
 	_, err = setup(t, b).Admit(t.Context(), video("", "a cat"))
-	if errcode.CodeOf(err) != errcode.StorageFull || !strings.Contains(err.Error(), "used up") {
+	if errcode.CodeOf(err) != errcode.StorageFull || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("a request: %v", err)
 	}
 }

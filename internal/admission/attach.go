@@ -55,7 +55,7 @@ func sameBody(fingerprint []byte, c Checked) error {
 		return nil
 	}
 	return errcode.New(errcode.IdempotencyKeyReused,
-		"the request_id (Idempotency-Key) belongs to job %s, which has another body; use a new one for a new body", c.ID).ForJob(c.ID)
+		"request_id (Idempotency-Key) was already used for job %s with another body; use a new one for a new body", c.ID).ForJob(c.ID)
 }
 
 func unavailable(err error) error { return errcode.NotAccepted(broker.Reason(err), err) }

@@ -59,7 +59,7 @@ func (a *Admission) check(r Request, c *Checked) error {
 		return err
 	}
 	if c.Route.Draining {
-		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and takes no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
+		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and accepts no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func unwritable(err error) error {
 	if errors.As(err, &field) {
 		return errcode.Invalid([]errcode.Violation{{Field: field.Field, Description: field.Description}})
 	}
-	return errcode.New(errcode.InvalidRequest, "the request cannot be written as JSON: %w", err)
+	return errcode.New(errcode.InvalidRequest, "encode the request as JSON: %w", err)
 }
 
 // Fingerprint returns a hash of the request's body or attached task, to compare requests with the
@@ -161,7 +161,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 		add("request_id", "must be 1 to %d printable ASCII characters", maxRequestID)
 	}
 	if r.RetryOf != "" && !jobID(r.RetryOf) {
-		add("retry_of", "must be the id of a job")
+		add("retry_of", "must be a job ID")
 	}
 	if !r.ExpiresAt.IsZero() {
 		// Skipped if the clock is wrong: item refuses queued requests for that.
@@ -173,7 +173,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 		add("archive", "is for videos only")
 	}
 	if len(r.Labels) > maxLabels {
-		add("labels", "there are %d; at most %d are allowed", len(r.Labels), maxLabels)
+		add("labels", "has %d entries; the limit is %d", len(r.Labels), maxLabels)
 	}
 	for k, v := range r.Labels {
 		if k == "" || len(k) > maxLabel || len(v) > maxLabel || !utf8.ValidString(k) || !utf8.ValidString(v) {

@@ -18,7 +18,7 @@ import (
 const enqueueTries = 5
 
 // errNotThere reports that a stream answered "full" for an ID that neither it nor the log has.
-var errNotThere = errors.New("neither the streams of work nor the log have the job")
+var errNotThere = errors.New("neither the work streams nor the log have the job")
 
 // placed is what exists for an ID: its work item, and when the item was seen in the queue. If the
 // job has ended since, it is the job's log entry.
@@ -109,7 +109,7 @@ func full(route string, waiting uint64) error {
 
 // fullStream reports that the work streams are full, whatever the route.
 func fullStream(route string) error {
-	return errcode.New(errcode.QueueFull, "the queue has no room for a job of route %s or of another one (nats.streams.work); nothing was accepted, try again later", route).
+	return errcode.New(errcode.QueueFull, "the queue is full for route %s and all others (nats.streams.work); nothing was accepted, try again later", route).
 		WithRetryAfter(fullRetry)
 }
 

@@ -18,6 +18,6 @@ func (a *Admission) Running(ctx context.Context, kind subject.Kind, route string
 	if !a.queue.Route(kind, route).Paused(ctx) {
 		return nil
 	}
-	return errcode.New(errcode.RoutePaused, "an operator has paused route %s; send the chat with a request_id to have it wait in the queue, or try again later", route).
+	return errcode.New(errcode.RoutePaused, "an operator paused route %s; send the chat with a request_id to queue it, or try again later", route).
 		WithRetryAfter(pausedRetry)
 }

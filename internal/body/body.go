@@ -113,7 +113,7 @@ func checkObject(raw []byte, how strictness) error {
 		return err
 	}
 	if kind := NewCursor(raw).Peek(); kind != '{' {
-		return fmt.Errorf("is %s; a JSON object is needed", kindName(kind))
+		return fmt.Errorf("is %s; it must be a JSON object", kindName(kind))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func syntaxError(raw []byte, how strictness) error {
 	err := dec.SkipValue()
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return fmt.Errorf("has the same member twice in one object, before byte %d", dec.InputOffset())
+		return fmt.Errorf("has a duplicate member in an object, before byte %d", dec.InputOffset())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return errors.New("is not valid JSON: it ends too early")
 	case err != nil:

@@ -208,7 +208,7 @@ func TestParsersRefuseWhatIsNoObject(t *testing.T) {
 			t.Errorf("usage %q: got %v", raw, u)
 		}
 	}
-	if _, err := ParseChunk([]byte(`null`)); err.Error() != "chunk is null; a JSON object is needed" {
+	if _, err := ParseChunk([]byte(`null`)); err.Error() != "chunk is null; it must be a JSON object" {
 		t.Error(err)
 	}
 }
@@ -231,7 +231,7 @@ func TestChunkJSONWritesZerosThatClientsWaitFor(t *testing.T) {
 
 func TestChunkJSONRefusesAMemberTwice(t *testing.T) {
 	t.Parallel()
-	want := `chunk.choices[0].delta.extra_json holds "role", which is also given as a typed field; give it once`
+	want := `chunk.choices[0].delta.extra_json contains "role", which is also set as a typed field; set it once`
 	_, err := ChunkJSON(&genbusv1.ChatCompletionChunk{Choices: []*genbusv1.ChatChunkChoice{{
 		Delta: &genbusv1.ChatMessage{Role: "assistant", ExtraJson: []byte(`{"role":"x"}`)}}}})
 	if err == nil || err.Error() != want {

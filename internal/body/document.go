@@ -88,7 +88,7 @@ func (d Document) With(name string, value []byte) Document {
 	text, ok := SetMember(d.text, name, value)
 	switch {
 	case !ok:
-		d.err = Errorf("", "is no JSON object")
+		d.err = Errorf("", "is not a JSON object")
 	case len(value) == 0:
 		d.err = Errorf(name, "is empty; it must be JSON")
 	case deeper(value, MaxDepth-1):

@@ -166,10 +166,10 @@ func TestWithRefuses(t *testing.T) {
 		d                 Document
 		name, value, want string
 	}{
-		{Parse([]byte(`[]`)), "a", `1`, "the body is an array; a JSON object is needed"},
-		{Trusted([]byte(`[]`)), "a", `1`, "the body is no JSON object"},
+		{Parse([]byte(`[]`)), "a", `1`, "the body is an array; it must be a JSON object"},
+		{Trusted([]byte(`[]`)), "a", `1`, "the body is not a JSON object"},
 		{Trusted(nil), "a", `1`, "the body is empty; it must be JSON"},
-		{Parse([]byte(`{"a":1,"a":2}`)), "a", `1`, "the body has the same member twice in one object, before byte 6"},
+		{Parse([]byte(`{"a":1,"a":2}`)), "a", `1`, "the body has a duplicate member in an object, before byte 6"},
 		{Parse([]byte(`{}`)), "a", ``, "a is empty; it must be JSON"},
 		{Parse([]byte(`{}`)), "a", deep, "a makes the body deeper than 200 levels"},
 		{Trusted([]byte(`{}`)), "a", deep, "a makes the body deeper than 200 levels"},

@@ -84,7 +84,7 @@ func (o *Object) Add(field string, object []byte) error {
 	added := Trusted(object)
 	for name := range added.Members() {
 		if o.Has(name) {
-			return Errorf(field, "holds %q, which is also given elsewhere in the request; give it once", shortened(name))
+			return Errorf(field, "contains %q, which is also set elsewhere in the request; set it once", shortened(name))
 		}
 	}
 	for name, value := range added.Members() {

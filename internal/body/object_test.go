@@ -76,10 +76,10 @@ func TestObjectAdd(t *testing.T) {
 	o.SetInt(long, 1)
 	before := string(o.JSON())
 	for bad, wrong := range map[string]string{
-		`{"c":1,"\u0062":2}`: `extra_json holds "b", which is also given elsewhere in the request; give it once`,
-		`{"` + long + `":1}`: `extra_json holds "` + strings.Repeat("é", 32) + `...", which is also given elsewhere in the request; give it once`,
-		`[]`:                 `extra_json is an array; a JSON object is needed`,
-		`{"c":1,"c":2}`:      `extra_json has the same member twice in one object, before byte 6`,
+		`{"c":1,"\u0062":2}`: `extra_json contains "b", which is also set elsewhere in the request; set it once`,
+		`{"` + long + `":1}`: `extra_json contains "` + strings.Repeat("é", 32) + `...", which is also set elsewhere in the request; set it once`,
+		`[]`:                 `extra_json is an array; it must be a JSON object`,
+		`{"c":1,"c":2}`:      `extra_json has a duplicate member in an object, before byte 6`,
 		`{`:                  `extra_json is not valid JSON: it ends too early`,
 	} {
 		err := o.Add("extra_json", []byte(bad))

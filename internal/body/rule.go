@@ -61,9 +61,9 @@ func IsModel(value []byte) string {
 	}
 	switch model := textOf(value); {
 	case len(model) > maxModelBytes:
-		return fmt.Sprintf("has %d bytes; a model id has at most %d", len(model), maxModelBytes)
+		return fmt.Sprintf("has %d bytes; a model ID has at most %d", len(model), maxModelBytes)
 	case slices.ContainsFunc([]rune(model), unicode.IsControl):
-		return "holds a control character; a model id has none"
+		return "contains a control character, which a model ID must not"
 	}
 	return ""
 }
@@ -98,7 +98,7 @@ func IsSeconds(value []byte) string {
 	if value[0] == '"' {
 		text = []byte(textOf(value))
 		if !jsontext.Value(text).IsValid() || !isNumber(text[0]) {
-			return "is a string that holds no number; it must be a number above 0, in seconds"
+			return "is not a numeric string; it must be a number above 0, in seconds"
 		}
 	} else if !isNumber(value[0]) {
 		return is(value, "a number above 0, in seconds")

@@ -21,7 +21,7 @@ func TestCheckByRules(t *testing.T) {
 		`{"model_name":null}`:                        {{Field: "model_name", Description: "is null; it must be a string"}},
 		`{"model_name":"","seconds":0}`:              {{Field: "model_name", Description: "is empty; it is required"}, {Field: "seconds", Description: "must be a number above 0, in seconds"}},
 		`{"model_name":"m","seconds":"1","model":1}`: nil, // model has no rule
-		`[]`: {{Field: "", Description: "is an array; a JSON object is needed"}},
+		`[]`: {{Field: "", Description: "is an array; it must be a JSON object"}},
 		``:   {{Field: "", Description: "is empty; it must be JSON"}},
 	} {
 		if diff := cmp.Diff(want, checkRules([]byte(body), rules)); diff != "" {

@@ -28,7 +28,7 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 // storedError refuses a reference to a stored request. Only messages on NATS may carry one, and
 // genbus loads it before it asks for a body.
 func storedError() error {
-	return Errorf("stored", "is for messages on NATS only; send the request as it is")
+	return Errorf("stored", "works only in NATS messages; send the request itself")
 }
 
 func rawBody(raw []byte) (Document, error) {

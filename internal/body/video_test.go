@@ -54,16 +54,16 @@ func TestVideoRefused(t *testing.T) {
 		want string
 	}{
 		{nil, "body is missing; set video or raw_json"},
-		{&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{}}, "stored is for messages on NATS only; send the request as it is"},
+		{&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{}}, "stored works only in NATS messages; send the request itself"},
 		{typedVideo(nil), "video is missing"},
 		{&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{}}, "raw_json is empty; it must be JSON"},
 		{typedVideo(&genbusv1.VideoGeneration{Duration: proto.Float64(math.Inf(1))}),
-			"video.duration is not a finite number, and JSON has no other"},
-		{typedVideo(&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}), "video.metadata_json is an array; a JSON object is needed"},
+			"video.duration is not a finite number, which JSON requires"},
+		{typedVideo(&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}), "video.metadata_json is an array; it must be a JSON object"},
 		{typedVideo(&genbusv1.VideoGeneration{Prompt: "p", ExtraJson: []byte(`{"prompt":null}`)}),
-			`video.extra_json holds "prompt", which is also given as a typed field; give it once`},
+			`video.extra_json contains "prompt", which is also set as a typed field; set it once`},
 		{typedVideo(&genbusv1.VideoGeneration{MetadataJson: []byte(`{}`), ExtraJson: []byte(`{"metadata":{}}`)}),
-			`video.extra_json holds "metadata", which is also given as a typed field; give it once`},
+			`video.extra_json contains "metadata", which is also set as a typed field; set it once`},
 	} {
 		if _, err := videoText(test.req); err == nil || err.Error() != test.want {
 			t.Errorf("\n got %v\nwant %s", err, test.want)

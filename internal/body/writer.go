@@ -50,7 +50,7 @@ func (o object) extra(extra []byte) {
 	c := NewCursor(extra)
 	for quoted := range c.Members() {
 		if name := string(MemberName(quoted)); slices.Contains(typed, name) {
-			o.w.fail("extra_json", fmt.Errorf("holds %q, which is also given as a typed field; give it once", name))
+			o.w.fail("extra_json", fmt.Errorf("contains %q, which is also set as a typed field; set it once", name))
 			continue
 		}
 		o.w.comma()
@@ -149,7 +149,7 @@ func (o object) optInt32(name string, value *int32) {
 
 func (o object) double(name string, value float64) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
-		o.w.fail(name, errors.New("is not a finite number, and JSON has no other"))
+		o.w.fail(name, errors.New("is not a finite number, which JSON requires"))
 		return
 	}
 	o.name(name)
@@ -212,7 +212,7 @@ func (o object) doubleDict(name string, m map[string]float64) {
 	writeDict(o, name, m, func(d object, value float64) {
 		if math.IsNaN(value) || math.IsInf(value, 0) {
 			d.w.buf = append(d.w.buf, "null"...)
-			d.w.fail(name, errors.New("holds what is not a finite number, and JSON has no other"))
+			d.w.fail(name, errors.New("contains a number that is not finite, which JSON cannot represent"))
 			return
 		}
 		d.w.buf = jsontext.AppendFloat(d.w.buf, value, 64)

@@ -328,7 +328,7 @@ func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	default:
 	}
 	if err == nil && count != len(one.writes) {
-		err = errors.New("the answer to a batch is of another number of messages")
+		err = errors.New("the answer to a batch has a wrong number of messages")
 	}
 	w.batches.end(one, err)
 	writes := one.writes

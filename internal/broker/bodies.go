@@ -172,7 +172,7 @@ func (s *Bodies) spare(ctx context.Context, limit int64) (int64, error) {
 	case !known:
 		return limit, nil
 	case spare <= 0:
-		return 0, fmt.Errorf("%w: the server's disk has no bytes left (nats.max_store_bytes) but those for the task log (nats.streams.tasks.max_bytes)", ErrFull)
+		return 0, fmt.Errorf("%w: the server's storage (nats.max_store_bytes) is used up except for the part reserved for the task log (nats.streams.tasks.max_bytes)", ErrFull)
 	case limit == 0 || limit > spare:
 		return spare, nil
 	default:

@@ -47,7 +47,7 @@ func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err err
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("how full the object store of %s is: %w", tenant, err)
+		return 0, fmt.Errorf("read the size of object store %s: %w", tenant, err)
 	}
 	return stream.CachedInfo().State.Bytes, nil
 }
@@ -64,7 +64,7 @@ func (s *Bodies) subjects(ctx context.Context, bucket, pattern string) (map[stri
 		info, err = stream.Info(ctx, jetstream.WithSubjectFilter(pattern))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what is stored on %s: %w", pattern, err)
+		return nil, fmt.Errorf("list bodies on %s: %w", pattern, err)
 	}
 	return info.State.Subjects, nil
 }

@@ -190,7 +190,7 @@ func (b *Broker) repair(ctx context.Context, hooks []func(context.Context)) {
 		if err == nil {
 			break
 		}
-		b.log.Warn("nats: streams not ready after the reconnect", "error", err)
+		b.log.Warn("could not restore streams after reconnect, retrying", "error", err)
 		if Wait(ctx, wait) != nil {
 			return
 		}

@@ -222,7 +222,7 @@ func TestReconnectChangesNoSettings(t *testing.T) {
 			t.Errorf("a stream that was missing: %v", err)
 		}
 	}
-	if n := strings.Count(said.String(), "other settings"); n != 1 || !strings.Contains(said.String(), "max_age 48h0m0s to 24h0m0s") {
+	if n := strings.Count(said.String(), "stream settings differ"); n != 1 || !strings.Contains(said.String(), "max_age 48h0m0s to 24h0m0s") {
 		t.Errorf("said %d times: %s", n, said.String())
 	}
 }

@@ -56,7 +56,7 @@ func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetst
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
 	}
-	s.admin.log.Warn("a durable consumer was gone, and is created again; if its route was paused, it is not any more", "stream", stream, "consumer", want.Durable)
+	s.admin.log.Warn("recreated missing consumer, any pause is lost", "stream", stream, "consumer", want.Durable)
 	return c, nil
 }
 

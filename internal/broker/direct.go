@@ -196,11 +196,11 @@ func (r *reader) collect(ctx context.Context, stream string, req directRequest) 
 		case "404": // no message
 			return a, nil
 		default:
-			return a, fmt.Errorf("the server says %s %s", status, m.Header.Get("Description"))
+			return a, fmt.Errorf("the server answered %s %s", status, m.Header.Get("Description"))
 		}
 		// Each message names its predecessor, which reveals a lost one.
 		if before := Number(m.Header, jetstream.LastSequenceHeader); before != last && req.NextBy != "" {
-			return a, fmt.Errorf("message %d was lost on its way", before)
+			return a, fmt.Errorf("message %d was lost in transit", before)
 		}
 		last = Number(m.Header, jetstream.SequenceHeader)
 		stored := Stored{Subject: m.Header.Get(jetstream.SubjectHeader), Seq: last, Header: m.Header, Data: m.Data}

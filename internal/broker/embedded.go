@@ -79,7 +79,7 @@ func lockDir(dir string) (*flock.Flock, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if !held {
-		return nil, fmt.Errorf("the data directory %s is in use by another genbus (lock %s); stop it, or set nats.data_dir (GENBUS_DATA_DIR)", dir, path)
+		return nil, fmt.Errorf("data directory %s is in use by another genbus (lock %s); stop it, or set nats.data_dir (GENBUS_DATA_DIR)", dir, path)
 	}
 	return lock, nil
 }

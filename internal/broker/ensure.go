@@ -130,7 +130,7 @@ func (s *Streams) updateObjectStores(ctx context.Context) error {
 		return nil
 	}
 	if err := list.Err(); err != nil {
-		s.admin.log.Warn("could not list the object stores; they keep their settings until the next start", "error", err)
+		s.admin.log.Warn("could not list object stores, settings not updated", "error", err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (s *Streams) recreated(name string) {
 	s.mu.Lock()
 	s.lost[name]++
 	s.mu.Unlock()
-	s.admin.log.Error("a stream was gone, with all that was in it, and is created again", "stream", name)
+	s.admin.log.Error("recreated lost stream, its messages are gone", "stream", name)
 }
 
 // Recreated returns how often this process recreated a lost stream.
@@ -196,7 +196,7 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 			return false, err // names the stream
 		}
 		if jobs.State.Msgs > 0 {
-			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
+			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give up these jobs",
 				s.admin.names.Tasks(), name, jobs.State.Msgs, name)
 		}
 	}
@@ -300,7 +300,7 @@ func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, 
 	s.logged[want.Name] = difference
 	s.mu.Unlock()
 	if !before {
-		s.admin.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
+		s.admin.log.Warn("stream settings differ, applied at next start", "stream", want.Name, "changes", fields)
 	}
 	return nil
 }
@@ -309,10 +309,10 @@ func (s *Streams) updateStream(ctx context.Context, want jetstream.StreamConfig,
 	down, _ := s.admin.reads.link.state.now()
 	stream, err := s.admin.js.UpdateStream(ctx, want)
 	if err != nil {
-		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
+		return fmt.Errorf("change stream %s from %s: %w", want.Name, strings.Join(fields, ", "), err)
 	}
 	s.admin.reads.unreplicated.learn(down, stream.CachedInfo())
-	s.admin.log.Info("stream updated", "stream", want.Name, "changes", fields)
+	s.admin.log.Info("updated stream", "stream", want.Name, "changes", fields)
 	return nil
 }
 

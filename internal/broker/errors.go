@@ -15,16 +15,16 @@ import (
 // not.
 var (
 	// ErrWrongSequence means that the expected last sequence was not the last (10071).
-	ErrWrongSequence = errors.New("the subject's last sequence is another one")
+	ErrWrongSequence = errors.New("the subject's last sequence differs")
 	// ErrInFlight means that another write to the subject is in flight (10164, 10158).
 	ErrInFlight = errors.New("another write on the subject is in flight")
 	// ErrFull means that the stream or subject is full (10077).
 	ErrFull = errors.New("the stream is full")
 	// ErrStorage means that the server's or account's storage is used up. It comes with ErrFull.
-	ErrStorage = errors.New("the storage of JetStream is used up")
+	ErrStorage = errors.New("JetStream storage is full")
 	// ErrAccountLimit means that a limit of the NATS account forbids it, until an operator raises
 	// it.
-	ErrAccountLimit = errors.New("a limit of the NATS account forbids it")
+	ErrAccountLimit = errors.New("a NATS account limit forbids it")
 	// ErrTooLarge means that the message exceeds a size limit.
 	ErrTooLarge = errors.New("the message is too large")
 	// ErrRefused means that the server refused for another reason.
@@ -39,7 +39,7 @@ var (
 
 var (
 	// ErrBodyLost means that a stored body is missing or damaged.
-	ErrBodyLost = errors.New("the stored body is gone or damaged")
+	ErrBodyLost = errors.New("the stored body is missing or damaged")
 	// ErrBodyTooLarge means that a body exceeds the caller's limit.
 	ErrBodyTooLarge = errors.New("the body is too large")
 )
@@ -156,11 +156,11 @@ func CutOff(err error) bool {
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrStorage):
-		return "the storage of JetStream, or of its account, is used up"
+		return "JetStream storage, or its account's, is full"
 	case errors.Is(err, ErrAccountLimit):
-		return "a limit of the NATS account forbids it: " + text(err)
+		return "a NATS account limit forbids it: " + text(err)
 	case errors.Is(err, ErrFull):
-		return "JetStream has no room"
+		return "JetStream is full"
 	case errors.Is(err, ErrTooLarge):
 		return "the message is too large for JetStream"
 	case isAny(err, errNotConnected, nats.ErrDisconnected, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting):

@@ -42,7 +42,7 @@ func TestReason(t *testing.T) {
 		{broker.Classify(nats.ErrConnectionClosed), "JetStream is unavailable: not connected to NATS"},
 		{broker.Classify(nats.ErrNoResponders), "JetStream is unavailable"},
 		{broker.Classify(nats.ErrMaxPayload), "the message is too large for JetStream"},
-		{broker.Classify(&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}), "JetStream has no room"},
+		{broker.Classify(&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}), "JetStream is full"},
 	} {
 		if got := broker.Reason(row.err); got != row.want {
 			t.Errorf("%v\nis told as %q, want %q", row.err, got, row.want)

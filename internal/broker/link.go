@@ -69,22 +69,22 @@ func (l *link) lost(err error) {
 	l.state.lost()
 	l.onLost()
 	if err != nil {
-		l.log.Warn("nats: disconnected", "connection", l.name, "error", err)
+		l.log.Warn("lost NATS connection", "connection", l.name, "error", err)
 	}
 }
 
 func (l *link) back() {
 	l.state.connected()
-	l.log.Info("nats: reconnected", "connection", l.name)
+	l.log.Info("restored NATS connection", "connection", l.name)
 	l.onBack()
 }
 
 func (l *link) asyncError(s *nats.Subscription, err error) {
 	if s == nil {
-		l.log.Warn("nats: asynchronous error", "connection", l.name, "error", err)
+		l.log.Warn("received asynchronous NATS error", "connection", l.name, "error", err)
 		return
 	}
-	l.log.Warn("nats: asynchronous error", "connection", l.name, "error", err, "subject", s.Subject)
+	l.log.Warn("received asynchronous NATS error", "connection", l.name, "error", err, "subject", s.Subject)
 }
 
 // isUp reports whether there is a connection. nats.Conn.IsConnected would wait for a lock that the
@@ -103,7 +103,7 @@ func (l *link) close() {
 	}
 	if l.nc.IsConnected() {
 		if err := l.nc.FlushTimeout(flushTimeout); err != nil {
-			l.log.Warn("nats: not everything was sent", "connection", l.name, "error", err)
+			l.log.Warn("could not flush NATS connection", "connection", l.name, "error", err)
 		}
 	}
 	l.nc.Close()

@@ -50,7 +50,7 @@ func (r *reader) At(ctx context.Context, stream string, seq uint64) (Stored, err
 }
 
 // errUnsettled means that a message was read which may not be on disk.
-var errUnsettled = errors.New("it is part of a batch whose sync was not confirmed")
+var errUnsettled = errors.New("the message is part of a batch whose sync was not confirmed")
 
 // get uses the cheapest read that is as current as the leader's.
 func (r *reader) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {

@@ -18,14 +18,14 @@ const (
 // or has no leader. Any other error ends it at once. Each call has a bounded context, and f must be
 // safe to repeat. what describes f for logs and errors.
 func (a *admin) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream could not do it within %s", what, leaderTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream did not finish within %s", what, leaderTimeout))
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := try(ctx, f)
 		if err == nil || !passing(err) {
 			return err
 		}
-		a.log.Warn("JetStream does not answer yet", "to", what, "error", err)
+		a.log.Warn("waiting for JetStream", "to", what, "error", err)
 		if Wait(ctx, wait) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}

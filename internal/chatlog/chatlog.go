@@ -26,7 +26,7 @@ const (
 )
 
 // ErrToken means that a resume token does not belong to this chat.
-var ErrToken = errors.New("the resume token is not one of this chat")
+var ErrToken = errors.New("the resume token does not belong to this chat")
 
 // Item is one step of a chat. Exactly one of Event, Chunk and Gap is set.
 type Item struct {

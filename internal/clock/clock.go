@@ -29,7 +29,7 @@ const (
 )
 
 // ErrUnknown is returned by Now if no comparison with the broker's clock succeeded within Holds.
-var ErrUnknown = errors.New("this replica's clock was not compared with the broker's lately, so that it takes no jobs and ends none by time")
+var ErrUnknown = errors.New("this replica's clock has not been compared with the broker's recently, so it accepts no jobs and ends none by time")
 
 // WrongError is returned by Now while the clock is too far from the broker's.
 type WrongError struct {
@@ -41,7 +41,7 @@ func (e *WrongError) Error() string {
 	if far < 0 {
 		far, way = -far, "behind"
 	}
-	return fmt.Sprintf("this replica's clock is %s %s the broker's, so that it takes no jobs and ends none by time", far.Round(time.Millisecond), way)
+	return fmt.Sprintf("this replica's clock is %s %s the broker's, so it accepts no jobs and ends none by time", far.Round(time.Millisecond), way)
 }
 
 // Refuses reports whether err comes from Now and means that this replica must not judge by time.

@@ -55,7 +55,7 @@ func TestNothingIsJudgedBeforeTheFirstMeasurement(t *testing.T) {
 		if err := c.Measure(func() (time.Time, error) { return time.Time{}, away }); !errors.Is(err, away) {
 			t.Errorf("%v", err)
 		}
-		expect(t, c, "not compared")
+		expect(t, c, "not been compared")
 		measure(t, c, 0)
 		expect(t, c, "")
 		if offset, within, known := c.Offset(); offset != 0 || within != 0 || !known {
@@ -127,7 +127,7 @@ func TestAMeasurementDoesNotHoldForEver(t *testing.T) {
 		<-time.After(clock.Holds - 1)
 		expect(t, c, "")
 		<-time.After(1)
-		expect(t, c, "not compared")
+		expect(t, c, "not been compared")
 		if _, _, known := c.Offset(); known {
 			t.Error("the offset is known")
 		}

@@ -25,7 +25,7 @@ func JoinNegative(args []string) []string {
 // CheckTimeout rejects a --timeout that leaves no time for a call.
 func CheckTimeout(limit time.Duration) error {
 	if limit <= 0 {
-		return WrongUse("--timeout: %s is no limit; want more than 0, such as 1m", limit)
+		return WrongUse("--timeout: %s must be more than 0, such as 1m", limit)
 	}
 	return nil
 }

@@ -19,14 +19,14 @@ import (
 
 // connection holds the flags for calling genbus by gRPC.
 type connection struct {
-	Server     string `help:"Address of gRPC, host:port." default:"127.0.0.1:9090"`
-	KeyFile    string `help:"File with the key; without it the variable GENBUS_API_KEY is read (of operator: GENBUS_OPERATOR_KEY), or the file that GENBUS_API_KEY_FILE names." type:"path"`
-	TLS        bool   `help:"Call by TLS; on with --ca, --cert or --server-name." name:"tls"`
-	CA         string `help:"Certificates to trust, PEM; without it the system's." name:"ca" type:"path"`
-	Cert       string `help:"Client certificate, PEM; needs --key." type:"path"`
-	Key        string `help:"Private key of --cert, PEM." type:"path"`
-	ServerName string `help:"Name in the server's certificate, where it is not the host."`
-	Plaintext  bool   `help:"Send the key without TLS beyond this machine."`
+	Server     string `help:"gRPC address, host:port." default:"127.0.0.1:9090"`
+	KeyFile    string `help:"File with the key. Default: GENBUS_API_KEY (operator commands: GENBUS_OPERATOR_KEY), or the file named by GENBUS_API_KEY_FILE." type:"path"`
+	TLS        bool   `help:"Use TLS; implied by --ca, --cert and --server-name." name:"tls"`
+	CA         string `help:"PEM file of certificates to trust instead of the system's." name:"ca" type:"path"`
+	Cert       string `help:"PEM file of the client certificate; needs --key." type:"path"`
+	Key        string `help:"PEM file of the private key of --cert." type:"path"`
+	ServerName string `help:"Name in the server's certificate if it differs from the host."`
+	Plaintext  bool   `help:"Send the key without TLS to another machine."`
 }
 
 // DefaultServer is the gRPC address of a genbus on this machine.
@@ -43,7 +43,7 @@ const maxAnswer = 1 << 30
 // dial creates a client connection. With a key, it refuses a connection that would expose the key.
 func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	if strings.HasPrefix(c.Server, "http://") || strings.HasPrefix(c.Server, "https://") {
-		return nil, WrongUse("--server: want host:port, without http://; for TLS use --tls")
+		return nil, WrongUse("--server must be host:port without http://; use --tls for TLS")
 	}
 	creds, err := c.credentials(key)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *connection) key(env string) (string, error) {
 func (c *connection) credentials(key bool) (credentials.TransportCredentials, error) {
 	if !c.secure() {
 		if key && !c.Plaintext && !IsLoopback(c.Server) {
-			return nil, WrongUse("%s is another machine, and the key would go there in clear: use --tls, or --plaintext if the network is safe", c.Server)
+			return nil, WrongUse("refusing to send the key unencrypted to %s: use --tls, or --plaintext if the network is safe", c.Server)
 		}
 		return insecure.NewCredentials(), nil
 	}
@@ -110,7 +110,7 @@ func (c *connection) credentials(key bool) (credentials.TransportCredentials, er
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, WrongUse("--ca: %s holds no certificate in PEM", c.CA)
+			return nil, WrongUse("--ca: %s contains no PEM certificate", c.CA)
 		}
 	}
 	if c.Cert != "" || c.Key != "" {

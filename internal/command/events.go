@@ -24,12 +24,12 @@ import (
 // Events prints events as NATS delivers them.
 type Events struct {
 	natsConnection `embed:""`
-	Done           bool   `help:"Only the ends of jobs."`
-	Kind           string `help:"Only video, or only chat." enum:"video,chat," default:""`
-	Tenant         string `help:"Only one tenant's."`
-	ID             string `help:"Only one job's, from the newest on; ends with the job." name:"id"`
-	Since          string `help:"First the events since a time (2026-01-31T12:00:00Z) or of a duration (2h), and then those that come." placeholder:"WHEN"`
-	JSON           bool   `help:"Print each event as a line of JSON." name:"json"`
+	Done           bool   `help:"Show only the ends of jobs."`
+	Kind           string `help:"Show only this kind: video or chat." enum:"video,chat," default:""`
+	Tenant         string `help:"Show only this tenant."`
+	ID             string `help:"Show only this job, from its newest event until its end." name:"id"`
+	Since          string `help:"Start with the events since a time (2026-01-31T12:00:00Z) or of the last duration (2h)." placeholder:"WHEN"`
+	JSON           bool   `help:"Print each event as one line of JSON." name:"json"`
 }
 
 // Run prints events until ctx ends, or until the job named by --id ends.
@@ -83,7 +83,7 @@ func since(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
 		if while < 0 {
-			return at, WrongUse("--since: %q is negative; want a duration such as 2h, for the last two hours, or a time", text)
+			return at, WrongUse("--since: %q is negative; use a duration such as 2h for the last two hours, or a time", text)
 		}
 		at, err = now.Add(-while), nil
 	}
@@ -114,7 +114,7 @@ func (c *Events) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space
 		if kind == subject.Chat {
 			code = client.ErrChatNotFound
 		}
-		return &client.Error{Code: code, JobID: c.ID, Message: fmt.Sprintf("the log has no event of %s: there is no such job, or no longer", c.ID)}
+		return &client.Error{Code: code, JobID: c.ID, Message: fmt.Sprintf("the log has no event of %s: job not found, or already removed", c.ID)}
 	case err != nil:
 		return exitError{ExitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
 	case c.Done: // a job has only one such event
@@ -133,7 +133,7 @@ func (c *Events) filters(names subject.Space) ([]string, error) {
 	if c.ID != "" {
 		of, ok := subject.KindOf(c.ID)
 		if !ok || c.Kind != "" && of != kind {
-			return nil, WrongUse("--id: %q is no job id%s; ids look like video_… or chat_…", c.ID, map[bool]string{true: " of this kind"}[ok])
+			return nil, WrongUse("--id: %q is not a job ID%s; IDs look like video_… or chat_…", c.ID, map[bool]string{true: " of this kind"}[ok])
 		}
 		kind = of
 	}
@@ -164,7 +164,7 @@ func (c *Events) tail(ctx context.Context, consumer jetstream.Consumer, t *tail)
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
 			return err
 		case err != nil:
-			fmt.Fprintln(os.Stderr, "genbus: the connection is gone, waiting:", err)
+			fmt.Fprintln(os.Stderr, "genbus: lost the connection, waiting:", err)
 		default:
 			if last, err := t.show(m); err != nil || last && c.ID != "" {
 				return err
@@ -188,7 +188,7 @@ func (t *tail) show(m jetstream.Msg) (last bool, err error) {
 	}
 	e, err := publisher.DecodeEvent(kind, m.Headers(), m.Data())
 	if err != nil {
-		return false, fmt.Errorf("an event that cannot be read on %s: %w", m.Subject(), err)
+		return false, fmt.Errorf("decode an event on %s: %w", m.Subject(), err)
 	}
 	line := fmt.Sprintf("%s  %-10s  %s  v%-3d %-11s%s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Job.GetTenant(), e.Job.GetId(), e.Version(),
 		task.StatusWord(e.Job.GetStatus()), clean(EventDetail(e)))

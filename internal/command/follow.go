@@ -222,7 +222,7 @@ func (g *growing) whole(ctx context.Context, by jobs, chat *genbusv1.Chat) error
 	}
 	reply, err := by.Reply(ctx, chat)
 	if err != nil {
-		return fmt.Errorf("%s has completed, and its reply cannot be read: %w", chat.GetId(), err)
+		return fmt.Errorf("%s completed, but its reply cannot be read: %w", chat.GetId(), err)
 	}
 	_, err = fmt.Fprintln(g.out, replyText(reply))
 	return err

@@ -33,12 +33,12 @@ type jobs interface {
 
 // natsConnection holds the flags for connecting to NATS.
 type natsConnection struct {
-	NATS   string `help:"Address of NATS." name:"nats" placeholder:"URL" env:"GENBUS_NATS_URL"`
-	User   string `help:"User of NATS; the password is read from NATS_PASSWORD." env:"NATS_USER"`
-	Creds  string `help:"File of credentials of NATS." type:"path" env:"GENBUS_NATS_CREDS_FILE"`
-	NATSCA string `help:"Certificates to trust, PEM, where NATS speaks TLS." name:"nats-ca" type:"path"`
-	Inbox  string `help:"Prefix of the subjects that answers come on, where the user may only use its own." default:"_INBOX"`
-	Prefix string `help:"First part of all subjects, nats.prefix of genbus." default:"genbus"`
+	NATS   string `help:"NATS address." name:"nats" placeholder:"URL" env:"GENBUS_NATS_URL"`
+	User   string `help:"NATS user; the password comes from NATS_PASSWORD." env:"NATS_USER"`
+	Creds  string `help:"NATS credentials file." type:"path" env:"GENBUS_NATS_CREDS_FILE"`
+	NATSCA string `help:"PEM file of certificates to trust if NATS uses TLS." name:"nats-ca" type:"path"`
+	Inbox  string `help:"Prefix of reply subjects, if the NATS user may use only its own prefix." default:"_INBOX"`
+	Prefix string `help:"Subject prefix: nats.prefix of genbus." default:"genbus"`
 }
 
 // dial connects to NATS with the given password.
@@ -62,7 +62,7 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 		if errors.Is(err, nats.ErrAuthorization) {
 			code = ExitDenied
 		}
-		return nil, exitError{code, fmt.Errorf("no connection to NATS at %s (--nats): %w", hosts(n.NATS), err)}
+		return nil, exitError{code, fmt.Errorf("cannot connect to NATS at %s (--nats): %w", hosts(n.NATS), err)}
 	}
 	return nc, nil
 }
@@ -70,11 +70,11 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 // waiting reports a lost connection. A connection that the command closed has no error.
 func waiting(_ *nats.Conn, err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "genbus: the connection to NATS is gone, waiting for it:", err)
+		fmt.Fprintln(os.Stderr, "genbus: lost the NATS connection, waiting:", err)
 	}
 }
 
-func again(*nats.Conn) { fmt.Fprintln(os.Stderr, "genbus: the connection to NATS is there again") }
+func again(*nats.Conn) { fmt.Fprintln(os.Stderr, "genbus: restored the NATS connection") }
 
 // checkAddresses rejects addresses that nats.go would misread and repeat in its errors, such as
 // ones with unescaped characters in a password.
@@ -86,7 +86,7 @@ func checkAddresses(list string) error {
 		}
 		u, err := url.Parse(address)
 		if err != nil || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-			return WrongUse("--nats: address %d is none; write nats://host:port, and in a user or a password %%2F for a slash, %%3F for a question mark, %%23 for # and %%2C for a comma", i+1)
+			return WrongUse("--nats: address %d is invalid; write nats://host:port, and escape / as %%2F, ? as %%3F, # as %%23 and , as %%2C in a user or password", i+1)
 		}
 	}
 	return nil
@@ -143,7 +143,7 @@ func created(err error, to peer.Peer, id string) error {
 	}
 	return &client.Error{
 		Code: client.ErrAcceptanceUnknown, RequestID: id,
-		Message: fmt.Sprintf("the request may have been accepted: send it again with --request-id %s, which makes no second job (%v)", id, e),
+		Message: fmt.Sprintf("the request may have been accepted: send it again with --request-id %s (makes no second job): %v", id, e),
 	}
 }
 

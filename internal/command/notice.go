@@ -17,14 +17,14 @@ import (
 func printNotice(jobID, notice string) {
 	text := "notice " + notice
 	if notice == client.NoticeRoutePaused {
-		text = "the job waits, as an operator has paused its route (" + notice + ")"
+		text = "the job waits because an operator paused its route (" + notice + ")"
 	}
 	fmt.Fprintf(os.Stderr, "genbus: %s: %s\n", clean(jobID), clean(text))
 }
 
 // printQuiet tells the user where to look when a chat brings no text.
 func printQuiet(jobID string) {
-	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; if calls of its upstream fail, \"service operator jobs show %[1]s\" or \"service operator upstreams\" says how\n", clean(jobID))
+	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; to check for failing upstream calls, run \"service operator jobs show %[1]s\" or \"service operator upstreams\"\n", clean(jobID))
 }
 
 // noticed is a gRPC interceptor that prints the notice in an answer.

@@ -16,28 +16,28 @@ import (
 type Operator struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
-	Timeout    time.Duration `help:"Limit of one call." default:"1m"`
+	Timeout    time.Duration `help:"Time limit of one call." default:"1m"`
 
-	Jobs   jobsCommand   `cmd:"" help:"Jobs of all tenants: find them, and see how they went."`
-	Dead   deadCommand   `cmd:"" help:"Dead letters: what could not be processed."`
-	Attach attachCommand `cmd:"" help:"Make a new job of a video that the upstream has; nothing is submitted."`
-	LookUp lookUpCommand `cmd:"" help:"Ask the upstream for the task of a dead letter, by the ID that the submission named."`
-	Cancel cancelCommand `cmd:"" help:"End a job that has not ended, as its tenant could."`
-	Erase  eraseCommand  `cmd:"" help:"Erase a job that has ended: events, chunks, bodies."`
-	Routes routesCommand `cmd:"" help:"Show how each route is doing."`
-	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`
-	Resume resumeCommand `cmd:"" help:"Undo pause."`
+	Jobs   jobsCommand   `cmd:"" help:"Find, show, retry and print jobs of all tenants."`
+	Dead   deadCommand   `cmd:"" help:"List, show, redrive and drop dead letters."`
+	Attach attachCommand `cmd:"" help:"Make a new job for a video that the upstream already has, without submitting it."`
+	LookUp lookUpCommand `cmd:"" help:"Look up a dead letter's task at the upstream by the ID sent with the submission."`
+	Cancel cancelCommand `cmd:"" help:"Cancel an unfinished job, as its tenant could."`
+	Erase  eraseCommand  `cmd:"" help:"Erase the events, chunks and bodies of an ended job."`
+	Routes routesCommand `cmd:"" help:"Show the state of each route."`
+	Pause  pauseCommand  `cmd:"" help:"Pause a route: stop submitting its waiting jobs, on all replicas."`
+	Resume resumeCommand `cmd:"" help:"Resume a paused route."`
 
-	Overview  overviewCommand  `cmd:"" help:"Show how everything is doing: routes, upstreams, dead letters."`
-	Tenants   tenantsCommand   `cmd:"" help:"Show how the tenants with the most unfinished jobs are doing."`
-	Streams   streamsCommand   `cmd:"" help:"Show what is in the streams, and how full they are."`
-	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys, as each replica knows them."`
-	Replicas  replicasCommand  `cmd:"" help:"Show which replicas there are, and what each does."`
+	Overview  overviewCommand  `cmd:"" help:"Show an overview of routes, upstreams and dead letters."`
+	Tenants   tenantsCommand   `cmd:"" help:"Show the tenants with the most unfinished jobs."`
+	Streams   streamsCommand   `cmd:"" help:"Show the size and fill level of the streams."`
+	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys as seen by each replica."`
+	Replicas  replicasCommand  `cmd:"" help:"Show the replicas and their state."`
 
 	Bulk bulkCommand `cmd:"" help:"Cancel many jobs, or redrive, drop or attach many dead letters."`
 
-	Audit   auditCommand   `cmd:"" help:"What operators did, the newest first."`
-	Orphans orphansCommand `cmd:"" help:"Jobs of routes that are not configured."`
+	Audit   auditCommand   `cmd:"" help:"List operator actions, newest first."`
+	Orphans orphansCommand `cmd:"" help:"List and end jobs of unconfigured routes."`
 }
 
 // operatorCall is a connected client with its printer.
@@ -60,7 +60,7 @@ func (c *Operator) call(ctx context.Context, out io.Writer, f func(context.Conte
 func (c *Operator) connect(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
 	key, err := c.key("GENBUS_OPERATOR_KEY")
 	if err == nil && key == "" {
-		err = WrongUse("no key: set GENBUS_OPERATOR_KEY to the one that the service was started with (without one it refuses operators: \"service key new\" prints one to start it with), or name a file with --key-file")
+		err = WrongUse("operator key missing: set GENBUS_OPERATOR_KEY, or name a file with --key-file; \"service key new\" makes a key to configure the service with")
 	}
 	if err != nil {
 		return err

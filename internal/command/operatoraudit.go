@@ -12,13 +12,13 @@ import (
 )
 
 type auditCommand struct {
-	By     string `help:"Only what this operator did, by the name of the key."`
-	Action string `help:"Only this action, such as PauseRoute."`
-	Job    string `help:"Only what was done to this job."`
-	Route  string `help:"Only what was done to routes of this name."`
-	Letter uint64 `help:"Only what was done to this dead letter."`
-	Tenant string `help:"Only what was done to jobs of this tenant."`
-	Limit  int    `help:"Most records to list; 0 for all." default:"100"`
+	By     string `help:"Show only actions of this operator, by key name."`
+	Action string `help:"Show only this action, such as PauseRoute."`
+	Job    string `help:"Show only actions on this job."`
+	Route  string `help:"Show only actions on routes of this name."`
+	Letter uint64 `help:"Show only actions on this dead letter."`
+	Tenant string `help:"Show only actions on jobs of this tenant."`
+	Limit  int    `help:"Maximum records to list; 0 for all." default:"100"`
 }
 
 func (c auditCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -55,7 +55,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
-		return p.say(m, "There are more; see --limit.")
+		return p.say(m, "More exist; see --limit.")
 	}
 	return nil
 }

@@ -20,23 +20,23 @@ import (
 )
 
 type bulkCommand struct {
-	Cancel  bulkCancelCommand  `cmd:"" help:"End the jobs that have not ended and match."`
-	Redrive bulkRedriveCommand `cmd:"" help:"Send the requests of the dead letters that match again, as new jobs. Upstreams may charge for both."`
-	Drop    bulkDropCommand    `cmd:"" help:"Remove the dead letters that match, and their bodies, for good."`
-	Attach  bulkAttachCommand  `cmd:"" help:"Make new jobs of videos that upstreams have, by a list; nothing is submitted."`
+	Cancel  bulkCancelCommand  `cmd:"" help:"Cancel the matching unfinished jobs."`
+	Redrive bulkRedriveCommand `cmd:"" help:"Send the requests of matching dead letters again, as new jobs. Upstreams may charge for both."`
+	Drop    bulkDropCommand    `cmd:"" help:"Permanently remove the matching dead letters and their bodies."`
+	Attach  bulkAttachCommand  `cmd:"" help:"Make new jobs for listed videos that upstreams already have, without submitting them."`
 }
 
 // bulkFlags holds the flags that all bulk commands share.
 type bulkFlags struct {
-	Yes bool `help:"Do it; without it they are only counted."`
+	Yes bool `help:"Run the action; without it, only count."`
 	// Token is a pointer, so that an empty token is an error instead of a new run.
-	Token *string `help:"Do it for what existed at an earlier count or run, by its token; needs the same filter."`
+	Token *string `help:"Continue an earlier count or run by its token, with the same filter; items added later are not touched."`
 }
 
 type bulkCancelCommand struct {
 	jobFilter `embed:""`
 	bulkFlags `embed:""`
-	All       bool `help:"All that have not ended, of all tenants, where nothing else chooses." name:"all"`
+	All       bool `help:"All unfinished jobs of all tenants, if no filter is set." name:"all"`
 }
 
 func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -53,7 +53,7 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 type bulkLetters struct {
 	letterFilter `embed:""`
 	bulkFlags    `embed:""`
-	All          bool `help:"All dead letters, of all tenants, where nothing else chooses." name:"all"`
+	All          bool `help:"All dead letters of all tenants, if no filter is set." name:"all"`
 }
 
 func (c bulkLetters) filter() *genbusv1.DeadLetterFilter {
@@ -82,7 +82,7 @@ func (c bulkDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 
 type bulkAttachCommand struct {
 	bulkFlags `embed:""`
-	List      string `arg:"" help:"File with a line for each dead letter: its sequence, and the upstream's ID of the task where the dead letter has none. - for standard input."`
+	List      string `arg:"" help:"File with one line per dead letter: its sequence, and the upstream task ID if the dead letter has none. - for standard input."`
 }
 
 func (c bulkAttachCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -114,7 +114,7 @@ func readTasks(name string) (tasks []*genbusv1.LetterTask, err error) {
 		}
 		seq, err := strconv.ParseUint(words[0], 10, 64)
 		if err != nil || len(words) > 2 {
-			return nil, WrongUse("line %d of %s must be the sequence of a dead letter, and the upstream's ID of the task or nothing", n, name)
+			return nil, WrongUse("line %d of %s must be a dead letter sequence, optionally followed by an upstream task ID", n, name)
 		}
 		t := &genbusv1.LetterTask{Sequence: seq}
 		if len(words) == 2 {
@@ -136,7 +136,7 @@ func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what str
 	var token string
 	switch {
 	case c.Token != nil && (*c.Token == "" || !c.Yes):
-		return WrongUse("--token needs the token of a count or a run, and --yes")
+		return WrongUse("--token needs the token of an earlier count or run, and --yes")
 	case c.Token != nil:
 		token = *c.Token
 	default:
@@ -157,7 +157,7 @@ func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what str
 		switch {
 		case last == nil:
 		case moves:
-			err = fmt.Errorf("%w\nto do the rest, run the command again: with --since or --idle it counts anew", err)
+			err = fmt.Errorf("%w\nto do the rest, run the command again; with --since or --idle it makes a new count", err)
 		default:
 			err = fmt.Errorf("%w\nto continue, run the same command with --token %s", err, token)
 		}
@@ -208,13 +208,13 @@ func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token st
 
 // counted prints the result of a dry run.
 func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
-	if err := p.say(m, "%s%s %s as of %s%s\nwith --yes it is done; with --yes --token %s for no newer ones", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m), m.GetToken()); err != nil {
+	if err := p.say(m, "%s%s %s as of %s%s\nrun with --yes to do it, and with --yes --token %s to leave out newer ones", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m), m.GetToken()); err != nil {
 		return err
 	}
 	if err := p.failures(m); err != nil || m.GetFailed() == 0 {
 		return err
 	}
-	return exitError{ExitNotPossible, fmt.Errorf("nothing was done: %d of the list %s not there; take %s out of it", m.GetFailed(), plural.Form(m.GetFailed(), "is", "are"), plural.Form(m.GetFailed(), "it", "them"))}
+	return exitError{ExitNotPossible, fmt.Errorf("nothing was done: %d on the list %s not found; remove %s", m.GetFailed(), plural.Form(m.GetFailed(), "was", "were"), plural.Form(m.GetFailed(), "it", "them"))}
 }
 
 // progress prints the progress of an action, its token first. In JSON it prints one document per
@@ -227,7 +227,7 @@ func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 	case last == nil:
 		return p.say(now, "as of %s, token %s%s\n%s", moment(now.GetAsOf()), now.GetToken(), beyondCount(now), line)
 	case now.GetEnded():
-		return p.say(now, "ended: %d changed, %d failed, %d had ended or no longer matched", now.GetChanged(), now.GetFailed(), now.GetDone()-now.GetChanged()-now.GetFailed())
+		return p.say(now, "finished: %d changed, %d failed, %d had ended or no longer matched", now.GetChanged(), now.GetFailed(), now.GetDone()-now.GetChanged()-now.GetFailed())
 	case last.GetDone() == now.GetDone():
 		return nil
 	}
@@ -272,5 +272,5 @@ func beyondCount(m *genbusv1.BulkProgress) string {
 	if m.GetTotalExact() || m.GetCompleteSince() == nil {
 		return ""
 	}
-	return "; jobs that were accepted before " + moment(m.GetCompleteSince()) + " may be missing (limits.list_index)"
+	return "; jobs accepted before " + moment(m.GetCompleteSince()) + " may be missing (limits.list_index)"
 }

@@ -31,21 +31,21 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	case !errors.As(err, &e):
 		return err
 	case e.code == string(errcode.InvalidAPIKey):
-		return fmt.Errorf("%w\na key is read from GENBUS_API_KEY (of operator: GENBUS_OPERATOR_KEY), or from the file of --key-file", err)
+		return fmt.Errorf("%w\nset the key in GENBUS_API_KEY (operator commands: GENBUS_OPERATOR_KEY), or use --key-file", err)
 	case e.code != "" || e.s.Code() != codes.Unavailable:
 		return err
 	}
 	speaksTLS, absent := probe(ctx, c.Server)
 	switch {
 	case absent != nil:
-		return exitError{ExitUnavailable, fmt.Errorf("no genbus answers at %s (--server): %w", c.Server, absent)}
+		return exitError{ExitUnavailable, fmt.Errorf("cannot reach genbus at %s (--server): %w", c.Server, absent)}
 	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"),
 		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // the server sent something other than a frame
-		return WrongUse("%s speaks no gRPC (--server): it may be the address of HTTP, or of NATS; that of gRPC is %s by default", c.Server, DefaultServer)
+		return WrongUse("%s does not speak gRPC (--server): it may be an HTTP or NATS address; the default gRPC address is %s", c.Server, DefaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
 	case speaksTLS:
-		return WrongUse("%w\nthe server speaks TLS: use --tls, with --ca FILE where its certificate is not of an authority that the system trusts", err)
+		return WrongUse("%w\nthe server speaks TLS: use --tls, and --ca FILE if the system does not trust its authority", err)
 	}
 	return err
 }
@@ -53,13 +53,13 @@ func (c *connection) advised(ctx context.Context, err error) error {
 // adviceFor recognizes the reason for a failed TLS connection. gRPC reports it only in the message.
 func adviceFor(err error, message string) error {
 	for _, row := range []struct{ says, do string }{
-		{"first record does not look like a TLS handshake", "the server speaks no TLS: leave --tls, --ca, --cert and --server-name out (to another machine, with --plaintext if the network is safe)"},
-		{"unknown authority", "the server's certificate is of an unknown authority: name the file of its authority with --ca"},
-		{"x509: certificate is ", "the server's certificate has another name: give it with --server-name"},
-		{"doesn't contain any IP SANs", "the server's certificate has a name and no address: give the name with --server-name"},
-		{"certificate has expired or is not yet valid", "the server's certificate is not valid now: renew it, or set the clock of this machine"},
-		{"tls: certificate required", "the server wants a client certificate: use --cert and --key"},
-		{"tls: unknown certificate authority", "the server does not trust the client certificate: use --cert and --key of an authority that it trusts"},
+		{"first record does not look like a TLS handshake", "the server does not speak TLS: omit --tls, --ca, --cert and --server-name (to another machine, add --plaintext if the network is safe)"},
+		{"unknown authority", "the server's certificate has an unknown authority: set its file with --ca"},
+		{"x509: certificate is ", "the server's certificate has another name: set it with --server-name"},
+		{"doesn't contain any IP SANs", "the server's certificate has a name but no address: set the name with --server-name"},
+		{"certificate has expired or is not yet valid", "the server's certificate is expired or not yet valid: renew it, or correct this machine's clock"},
+		{"tls: certificate required", "the server requires a client certificate: use --cert and --key"},
+		{"tls: unknown certificate authority", "the server does not trust the client certificate: use a --cert from an authority that it trusts"},
 	} {
 		if strings.Contains(message, row.says) {
 			return WrongUse("%w\n%s", err, row.do)
@@ -72,7 +72,7 @@ func adviceFor(err error, message string) error {
 		"broken pipe", "connection reset by peer",
 	} {
 		if strings.Contains(message, cut) {
-			return fmt.Errorf("%w\nthe server closed the connection: where it wants a client certificate, use --cert and --key", err)
+			return fmt.Errorf("%w\nthe server closed the connection: if it requires a client certificate, use --cert and --key", err)
 		}
 	}
 	return err

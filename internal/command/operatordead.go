@@ -12,22 +12,22 @@ import (
 )
 
 type deadCommand struct {
-	List    deadListCommand    `cmd:"" help:"List dead letters: of jobs, then of rejected requests, each oldest first."`
+	List    deadListCommand    `cmd:"" help:"List dead letters of jobs, then of rejected requests, oldest first."`
 	Show    deadShowCommand    `cmd:"" help:"Show one dead letter."`
-	Redrive deadRedriveCommand `cmd:"" help:"Send the requests of dead letters again, as new jobs. Look at the upstream first: it may charge for both."`
-	Drop    deadDropCommand    `cmd:"" help:"Remove dead letters and their bodies for good."`
+	Redrive deadRedriveCommand `cmd:"" help:"Send the requests of dead letters again, as new jobs. Check the upstream first: it may charge for both."`
+	Drop    deadDropCommand    `cmd:"" help:"Permanently remove dead letters and their bodies."`
 }
 
 // letterFilter selects dead letters that match all given flags.
 type letterFilter struct {
-	Kind   string `help:"video or chat; without it both."`
-	Tenant string `help:"Only this tenant's."`
-	Code   string `help:"Only those with this code, such as submission_outcome_unknown."`
+	Kind   string `help:"Show only this kind: video or chat."`
+	Tenant string `help:"Show only this tenant."`
+	Code   string `help:"Show only this error code, such as submission_outcome_unknown."`
 }
 
 type deadListCommand struct {
 	letterFilter `embed:""`
-	Limit        int `help:"Most dead letters to list; 0 for all." default:"100"`
+	Limit        int `help:"Maximum dead letters to list; 0 for all." default:"100"`
 }
 
 // maxPage is the largest page of one call.
@@ -55,7 +55,7 @@ func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 // negative one is a usage error of --limit.
 func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)) error {
 	if limit < 0 {
-		return WrongUse("--limit: %d is no limit; want 1 or more, or 0 for all", limit)
+		return WrongUse("--limit: %d is invalid; use 1 or more, or 0 for all", limit)
 	}
 	for listed := 0; ; {
 		size := maxPage
@@ -74,7 +74,7 @@ func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)
 
 type deadShowCommand struct {
 	Sequence uint64 `arg:"" help:"Sequence of the dead letter."`
-	Body     bool   `help:"Print the request too, with the user's prompt."`
+	Body     bool   `help:"Also print the request, including the user's prompt."`
 }
 
 // Run shows a dead letter, and its request only with --body.
@@ -141,7 +141,7 @@ func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) err
 
 type attachCommand struct {
 	Sequence uint64 `arg:"" help:"Sequence of the dead letter."`
-	Task     string `arg:"" optional:"" help:"The upstream's id of the task; without it the one that the dead letter names, or that the upstream finds by our ID."`
+	Task     string `arg:"" optional:"" help:"Upstream task ID. Default: the one in the dead letter, or the one the upstream finds by our ID."`
 }
 
 func (c attachCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {

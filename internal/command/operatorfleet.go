@@ -111,7 +111,7 @@ func (p printer) replicas(m *genbusv1.ListReplicasResponse) error {
 		if r.GetDraining() {
 			state = "stops"
 		}
-		index := "asks for it"
+		index := "candidate"
 		if r.GetIndexReady() {
 			index = "has it"
 		}
@@ -126,7 +126,7 @@ func (p printer) replicas(m *genbusv1.ListReplicasResponse) error {
 
 func (p printer) silent(replicas []*genbusv1.SilentReplica) error {
 	for _, r := range replicas {
-		if _, err := fmt.Fprintf(p.out, "no answer from replica %s on %s, last heard of %s\n", clean(r.GetId()), cmp.Or(clean(r.GetHost()), "-"), moment(r.GetHeardAt())); err != nil {
+		if _, err := fmt.Fprintf(p.out, "no answer from replica %s on %s, last seen %s\n", clean(r.GetId()), cmp.Or(clean(r.GetHost()), "-"), moment(r.GetHeardAt())); err != nil {
 			return err
 		}
 	}

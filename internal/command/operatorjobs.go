@@ -12,13 +12,13 @@ import (
 // operatorJob names a job on the command line.
 type operatorJob struct {
 	Tenant string `arg:"" help:"Tenant of the job."`
-	ID     string `arg:"" help:"Job id: video_… or chat_…."`
+	ID     string `arg:"" help:"Job ID: video_… or chat_…."`
 }
 
 func (n operatorJob) kind() (string, error) {
 	kind, ok := subject.KindOf(n.ID)
 	if !ok {
-		return "", WrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", n.ID)
+		return "", WrongUse("%q is not a job ID; IDs look like video_… or chat_…, with 26 letters and digits", n.ID)
 	}
 	return string(kind), nil
 }
@@ -51,6 +51,6 @@ func (c eraseCommand) Run(ctx context.Context, o *Operator, out io.Writer) error
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "%s is erased", c.ID)
+		return call.say(answer, "erased %s", c.ID)
 	})
 }

@@ -17,34 +17,34 @@ import (
 )
 
 type jobsCommand struct {
-	List jobsListCommand `cmd:"" help:"List jobs of all tenants, the newest first."`
-	Show jobsShowCommand `cmd:"" help:"Show one job: its history, and where it is."`
+	List jobsListCommand `cmd:"" help:"List jobs of all tenants, newest first."`
+	Show jobsShowCommand `cmd:"" help:"Show one job, its history and its current place."`
 
-	Retry jobsRetryCommand `cmd:"" help:"Submit a job that has ended again, as a new job. The upstream may charge for both."`
-	Body  jobsBodyCommand  `cmd:"" help:"Print the request of a job, with the user's prompt, where it still exists."`
+	Retry jobsRetryCommand `cmd:"" help:"Submit an ended job again, as a new job. The upstream may charge for both."`
+	Body  jobsBodyCommand  `cmd:"" help:"Print a job's request, including the user's prompt, if it is still stored."`
 }
 
 // jobFilter selects jobs that match all given flags.
 type jobFilter struct {
-	Kind     string        `help:"video or chat; without it both."`
-	Tenant   string        `help:"Only this tenant's."`
-	Status   string        `help:"queued, in_progress, completed, failed, cancelled, or unfinished."`
-	Phase    string        `help:"A status, submitting or submitted."`
-	Route    string        `help:"Only those of this route."`
-	Model    string        `help:"Only those with this model."`
-	Upstream string        `help:"Only those that were submitted to this upstream."`
-	Key      string        `help:"Only those that were submitted with this key, by its name." name:"upstream-key"`
-	Code     string        `help:"Only those with this error code, such as deadline_exceeded."`
-	Label    []string      `help:"Only those with this label, key=value; may be repeated." sep:"none"`
-	ID       string        `help:"The job's id, the upstream's id of its task, or with --tenant its request id." name:"id"`
-	Since    time.Duration `help:"Only those that were accepted in this time, such as 1h."`
-	Idle     time.Duration `help:"Only those without an event in this time."`
+	Kind     string        `help:"Show only this kind: video or chat."`
+	Tenant   string        `help:"Show only this tenant."`
+	Status   string        `help:"Show only this status: queued, in_progress, completed, failed, cancelled or unfinished."`
+	Phase    string        `help:"Show only this phase: a status, submitting or submitted."`
+	Route    string        `help:"Show only jobs of this route."`
+	Model    string        `help:"Show only jobs with this model."`
+	Upstream string        `help:"Show only jobs submitted to this upstream."`
+	Key      string        `help:"Show only jobs submitted with this upstream key, by name." name:"upstream-key"`
+	Code     string        `help:"Show only jobs with this error code, such as deadline_exceeded."`
+	Label    []string      `help:"Show only jobs with this label, key=value; may be repeated." sep:"none"`
+	ID       string        `help:"Show only the job with this job ID, upstream task ID or, with --tenant, request ID." name:"id"`
+	Since    time.Duration `help:"Show only jobs accepted within this duration, such as 1h."`
+	Idle     time.Duration `help:"Show only jobs without an event for this duration."`
 }
 
 type jobsListCommand struct {
 	jobFilter `embed:""`
-	Oldest    bool `help:"The oldest first."`
-	Limit     int  `help:"Most jobs to list; 0 for all that the index has." default:"100"`
+	Oldest    bool `help:"List the oldest first."`
+	Limit     int  `help:"Maximum jobs to list; 0 for all in the index." default:"100"`
 }
 
 // request returns the filter of a call. It rejects negative durations: as times in the future they
@@ -55,7 +55,7 @@ func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
 		value time.Duration
 	}{{"--since", c.Since}, {"--idle", c.Idle}} {
 		if f.value < 0 {
-			return nil, WrongUse("%s: %s is negative; want a duration such as 1h, or 0 for any time", f.flag, f.value)
+			return nil, WrongUse("%s: %s is negative; use a duration such as 1h, or 0 for no limit", f.flag, f.value)
 		}
 	}
 	m := &genbusv1.ListJobsRequest{
@@ -136,9 +136,9 @@ func beyondIndex(m *genbusv1.ListJobsResponse) string {
 	case m.GetTotalExact():
 		return ""
 	case m.GetCompleteSince() == nil:
-		return "; others may match, as the index does not know all of their labels"
+		return "; others may match, because the index does not know all of their labels"
 	}
-	return "; jobs that were accepted before " + moment(m.GetCompleteSince()) + " may be missing (limits.list_index)"
+	return "; jobs accepted before " + moment(m.GetCompleteSince()) + " may be missing (limits.list_index)"
 }
 
 func labelsLine(j *genbusv1.JobSummary) string {
@@ -172,7 +172,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		rows = append(rows, cells("calls", failuresLine(h.GetCallsFailed(), h.GetLastCallErrorAt(), h.GetLastCallError())))
 	}
 	if e := m.GetError(); e != nil {
-		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
+		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()), cells("to do", toDo(e.GetCode())))
 	}
 	if err := p.table("FIELD\tVALUE", rows); err != nil {
 		return err
@@ -217,13 +217,13 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 func holderOf(w *genbusv1.WorkItemPlace) string {
 	lost := "is gone"
 	if w.GetReplicaHeardAt() != nil { // hung or overloaded, if not killed
-		lost = "does not answer (last heard of at " + moment(w.GetReplicaHeardAt()) + ")"
+		lost = "does not answer (last seen at " + moment(w.GetReplicaHeardAt()) + ")"
 	}
 	switch {
 	case w.GetHolder() != "" && w.GetHolder() != w.GetReplica():
-		return "; it is replica " + w.GetHolder() + " that holds it now"
+		return "; replica " + w.GetHolder() + " holds it now"
 	case w.GetReplicaGone():
-		return ", which " + lost + "; no replica says that it holds the job, and one takes it within the route's ack_wait, or when the route is resumed"
+		return ", which " + lost + "; no replica reports holding the job, and one takes it within the route's ack_wait or when the route resumes"
 	}
 	return ""
 }
@@ -232,11 +232,11 @@ func workItemLine(w *genbusv1.WorkItemPlace) string {
 	since := moment(w.GetSince())
 	switch w.GetState() {
 	case genbusv1.WorkItemPlace_STATE_WAITING:
-		return fmt.Sprintf("waits since %s, behind %d of its route", since, w.GetAhead())
+		return fmt.Sprintf("waiting since %s, behind %d of its route", since, w.GetAhead())
 	case genbusv1.WorkItemPlace_STATE_READY:
-		return "ready for a replica since " + since
+		return "ready since " + since
 	case genbusv1.WorkItemPlace_STATE_IN_HAND:
-		return fmt.Sprintf("held since %s, by replica %s", since, w.GetReplica()) + holderOf(w)
+		return fmt.Sprintf("held since %s by replica %s", since, w.GetReplica()) + holderOf(w)
 	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:
 	}
 	return "none"

@@ -10,8 +10,8 @@ import (
 )
 
 type orphansCommand struct {
-	List orphansListCommand `cmd:"" help:"List the routes that have jobs and are not configured."`
-	Fail orphansFailCommand `cmd:"" help:"End the jobs of such a route."`
+	List orphansListCommand `cmd:"" help:"List unconfigured routes that have jobs."`
+	Fail orphansFailCommand `cmd:"" help:"End the jobs of an unconfigured route."`
 }
 
 type orphansListCommand struct{}
@@ -28,8 +28,8 @@ func (orphansListCommand) Run(ctx context.Context, o *Operator, out io.Writer) e
 
 type orphansFailCommand struct {
 	Kind              string `arg:"" enum:"video,chat" help:"video or chat."`
-	Name              string `arg:"" help:"Name of the route that is not configured."`
-	NoReplicaServesIt bool   `help:"You know that no replica serves the route any more. Its jobs are taken away from every one that does." required:""`
+	Name              string `arg:"" help:"Name of the unconfigured route."`
+	NoReplicaServesIt bool   `help:"Confirm that no replica serves the route. Replicas that do lose its jobs." required:""`
 }
 
 // Run calls repeatedly until no jobs remain, each call within the time limit, and prints the
@@ -46,7 +46,7 @@ func (c orphansFailCommand) Run(ctx context.Context, o *Operator, out io.Writer)
 			return answered(err)
 		})
 		if err != nil && sum.GetNextPageToken() != "" {
-			err = fmt.Errorf("after %s ended; call again: %w", plural.Count(sum.GetEnded(), "job"), err)
+			err = fmt.Errorf("stopped after %s ended; run the command again: %w", plural.Count(sum.GetEnded(), "job"), err)
 		}
 		if err != nil {
 			return err

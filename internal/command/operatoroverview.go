@@ -50,9 +50,9 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 	}
 	unfinished := plural.Count(m.GetUnfinished(), "job") + plural.Form(m.GetUnfinished(), " has", " have") + " not ended"
 	if m.GetIndexAsOf() == nil {
-		unfinished = "no replica has the index of jobs ready"
+		unfinished = "no replica has the job index ready"
 	}
-	letters := "dead letters were not counted"
+	letters := "dead letters not counted"
 	if d := m.GetDeadLetters(); d != nil {
 		letters = fmt.Sprintf("dead letters: %d to decide (submission_outcome_unknown), %s, %d not looked at, %s",
 			d.GetOutcomeUnknown(), plural.Count(d.GetOther(), "other"), d.GetUncounted(), plural.Count(d.GetRejected(), "rejected request"))
@@ -61,7 +61,7 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 		return err
 	}
 	if missing := m.GetMissing(); len(missing) > 0 {
-		if err := p.say(m, "could not be read, and is missing: %s", strings.Join(missing, ", ")); err != nil {
+		if err := p.say(m, "not available: %s", strings.Join(missing, ", ")); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/plural"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -73,7 +74,7 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
-		return p.say(m, "There are more; see --limit.")
+		return p.say(m, "More exist; see --limit.")
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	}
 	rows := []string{
 		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
-		cells("message", l.GetError().GetMessage()), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
+		cells("message", l.GetError().GetMessage()), cells("to do", toDo(l.GetError().GetCode())), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
 		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
 	}
@@ -112,6 +113,15 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	return p.body(l)
 }
 
+// toDo returns what an operator can do about an error. It is empty for a code of a newer server.
+func toDo(code string) string {
+	m := errcode.MeaningOf(errcode.Code(code))
+	if string(m.Code) != code {
+		return ""
+	}
+	return m.ForOperators()
+}
+
 // letterOf tells a job's dead letter from a rejected request.
 func letterOf(s *genbusv1.StoredDeadLetter) string {
 	if s.GetRejected() {
@@ -129,7 +139,7 @@ func requestSize(s *genbusv1.StoredDeadLetter) string {
 
 func (p printer) body(l *genbusv1.DeadLetter) error {
 	if ref := l.GetDataRef(); ref != nil {
-		return fmt.Errorf("the request was not sent: object %s of %s is gone, or larger than grpc.max_message_bytes", clean(ref.GetName()), clean(ref.GetBucket()))
+		return fmt.Errorf("the request is not included: object %s of %s is gone or exceeds grpc.max_message_bytes", clean(ref.GetName()), clean(ref.GetBucket()))
 	}
 	_, err := fmt.Fprintf(p.out, "\n%s\n", l.GetData())
 	return err
@@ -216,7 +226,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetRoutes()) == 0 {
-		return p.say(m, "all routes that have jobs are configured")
+		return p.say(m, "no jobs of unconfigured routes")
 	}
 	var rows []string
 	for _, r := range m.GetRoutes() {
@@ -240,7 +250,7 @@ func (p printer) settled(m *genbusv1.OrphansSettled) error {
 	}
 	removed := ""
 	if m.GetRemoved() > 0 {
-		removed = ", " + plural.Count(m.GetRemoved(), "work item") + " removed that their jobs did not need"
+		removed = ", " + plural.Count(m.GetRemoved(), "work item") + " removed that no job needed"
 	}
 	return p.say(m, "%s ended%s, %s left", plural.Count(m.GetEnded(), "job"), removed, plural.Count(len(m.GetLeft()), "job"))
 }

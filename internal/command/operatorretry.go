@@ -11,9 +11,9 @@ import (
 
 // foundJob names a job on the command line by any of its ids.
 type foundJob struct {
-	ID     string `arg:"" help:"Job id, or the upstream's id of its task; with --tenant also the request id."`
+	ID     string `arg:"" help:"Job ID or upstream task ID; with --tenant also the request ID."`
 	Tenant string `help:"Tenant of the job."`
-	Kind   string `help:"video or chat, where a request id has both."`
+	Kind   string `help:"Kind, video or chat, if the request ID has both."`
 }
 
 func (n foundJob) find(ctx context.Context, call operatorCall) (*genbusv1.JobSummary, error) {
@@ -23,8 +23,8 @@ func (n foundJob) find(ctx context.Context, call operatorCall) (*genbusv1.JobSum
 
 type jobsRetryCommand struct {
 	foundJob
-	Edit string `help:"File with the edited request, JSON in the protocol of the job's route; - for standard input. Without it the request goes as it was." type:"path" placeholder:"FILE"`
-	Key  string `help:"Retries of one job with one key make one job; a second job needs another key." name:"retry-key"`
+	Edit string `help:"File with the edited request as JSON in the protocol of the job's route; - for standard input. Default: the original request." type:"path" placeholder:"FILE"`
+	Key  string `help:"Idempotency key of the retry: the same key makes one job; use another key for a second job." name:"retry-key"`
 }
 
 func (c jobsRetryCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -43,7 +43,7 @@ func (c jobsRetryCommand) Run(ctx context.Context, o *Operator, out io.Writer) e
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "%s was submitted again as job %s (%s)", j.GetId(), answer.GetId(), task.StatusWord(answer.GetStatus()))
+		return call.say(answer, "submitted %s again as job %s (%s)", j.GetId(), answer.GetId(), task.StatusWord(answer.GetStatus()))
 	})
 }
 
@@ -57,7 +57,7 @@ func (c jobsRetryCommand) edited() ([]byte, error) {
 
 type jobsBodyCommand struct {
 	foundJob
-	Reply bool `help:"Print the reply of a completed chat instead."`
+	Reply bool `help:"Print the reply of a completed chat instead of its request."`
 }
 
 // Run prints a stored body unchanged, so that it can be edited and submitted.
@@ -79,9 +79,9 @@ func (c jobsBodyCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 		case call.json:
 			return call.asJSON(answer)
 		case ref != nil:
-			return exitError{ExitNotPossible, fmt.Errorf("the %s of %s is too long to be answered; it is object %s of bucket %s", what, j.GetId(), ref.GetName(), ref.GetBucket())}
+			return exitError{ExitNotPossible, fmt.Errorf("the %s of %s is too long to print; read object %s of bucket %s", what, j.GetId(), ref.GetName(), ref.GetBucket())}
 		case len(data) == 0:
-			return exitError{ExitNotFound, fmt.Errorf("no %s of %s is stored", what, j.GetId())}
+			return exitError{ExitNotFound, fmt.Errorf("the %s of %s is not stored", what, j.GetId())}
 		}
 		_, err = fmt.Fprintf(call.out, "%s\n", data)
 		return err

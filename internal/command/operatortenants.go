@@ -9,14 +9,14 @@ import (
 )
 
 type tenantsCommand struct {
-	Kind  string `help:"Only jobs of this kind count: video or chat."`
-	Route string `help:"Only jobs of this route count."`
-	Limit int    `help:"Most tenants to list, 1 to 100." default:"20"`
+	Kind  string `help:"Count only jobs of this kind: video or chat."`
+	Route string `help:"Count only jobs of this route."`
+	Limit int    `help:"Maximum tenants to list, 1 to 100." default:"20"`
 }
 
 func (c tenantsCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	if c.Limit < 1 || c.Limit > maxPage {
-		return WrongUse("--limit: %d is no limit; want 1 to %d: tenants are listed on one page", c.Limit, maxPage)
+		return WrongUse("--limit: %d is invalid; use 1 to %d, because tenants are listed on one page", c.Limit, maxPage)
 	}
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: c.Kind, Route: c.Route, PageSize: int32(c.Limit)})
@@ -62,7 +62,7 @@ func (p printer) tenants(m *genbusv1.ListTenantsResponse) error {
 		return err
 	}
 	if since := m.GetCompleteSince(); since != nil {
-		return p.say(m, "%d of %d; jobs that were accepted before %s may be missing (limits.list_index)", len(m.GetTenants()), m.GetTotal(), moment(since))
+		return p.say(m, "%d of %d; jobs accepted before %s may be missing (limits.list_index)", len(m.GetTenants()), m.GetTotal(), moment(since))
 	}
 	return p.say(m, "%d of %d", len(m.GetTenants()), m.GetTotal())
 }
@@ -73,7 +73,7 @@ func (p printer) streams(m *genbusv1.ListStreamsResponse) error {
 	}
 	var rows []string
 	for _, s := range m.GetStreams() {
-		full := "takes no more when full"
+		full := "refuses new messages when full"
 		if s.GetDropsOld() {
 			full = "drops the oldest when full"
 		}

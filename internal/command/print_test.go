@@ -115,7 +115,7 @@ func TestOrphansSettled(t *testing.T) {
 	}{
 		"none":    {&genbusv1.OrphansSettled{}, "", ExitNotFound},
 		"ended":   {&genbusv1.OrphansSettled{Ended: 2}, "2 jobs ended, 0 jobs left\n", 0},
-		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs ended, 1 work item removed that their jobs did not need, 0 jobs left\n", 0},
+		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs ended, 1 work item removed that no job needed, 0 jobs left\n", 0},
 		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "1 job ended, 1 job left\n", ExitNotPossible},
 	} {
 		var out strings.Builder

@@ -59,7 +59,7 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 				return
 			case !said && time.Since(last) > sayAwayAfter:
 				said = true
-				fmt.Fprintf(os.Stderr, "genbus: no answer, asking again for %s: %s\n", resumeFor, clean(status.Convert(err).Message()))
+				fmt.Fprintf(os.Stderr, "genbus: no answer, retrying for %s: %s\n", resumeFor, clean(status.Convert(err).Message()))
 			}
 			_ = broker.Wait(ctx, wait) // the next call reports the end of ctx
 			wait = min(2*wait, maxResume)

@@ -22,23 +22,23 @@ import (
 type Submit struct {
 	connection     `embed:""`
 	natsConnection `embed:""`
-	Tenant         string            `help:"Tenant of the request by NATS (default: the tenant named default); by gRPC the key says it."`
-	RequestID      string            `help:"Idempotency key: the same one again is the same job." name:"request-id"`
-	Label          map[string]string `help:"Label of the job, as name=value; may be repeated."`
-	Detach         bool              `help:"Print the job's id, and do not follow it."`
-	JSON           bool              `help:"Print each event as a line of JSON." name:"json"`
+	Tenant         string            `help:"Tenant of the request over NATS (default: default); over gRPC the key determines the tenant."`
+	RequestID      string            `help:"Idempotency key: sending the same one again returns the same job." name:"request-id"`
+	Label          map[string]string `help:"Label of the job, name=value; may be repeated."`
+	Detach         bool              `help:"Print the job's ID and do not follow the job."`
+	JSON           bool              `help:"Print each event as one line of JSON." name:"json"`
 
-	Video submitVideo `cmd:"" help:"Ask for a video."`
-	Chat  submitChat  `cmd:"" help:"Ask for a chat completion, and print it as it grows."`
+	Video submitVideo `cmd:"" help:"Submit a video."`
+	Chat  submitChat  `cmd:"" help:"Submit a chat completion and print its text as it arrives."`
 }
 
 func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
 	show := &follower{out: out, json: c.JSON, bar: telemetry.IsTerminal(out), quiet: printQuiet}
 	if c.NATS != "" && c.given() {
-		return WrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
+		return WrongUse("NATS (--nats, GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are both set: choose one")
 	}
 	if c.NATS == "" && c.Tenant != "" {
-		return WrongUse("--tenant is for NATS (--nats, or GENBUS_NATS_URL): by gRPC the key says the tenant")
+		return WrongUse("--tenant works only with NATS (--nats, GENBUS_NATS_URL): over gRPC the key determines the tenant")
 	}
 	if c.NATS != "" {
 		nc, err := c.natsConnection.dial(os.Getenv("NATS_PASSWORD"))
@@ -65,12 +65,12 @@ func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context
 const EnvAPIKey = "GENBUS_API_KEY"
 
 type submitVideo struct {
-	Prompt   string  `arg:"" optional:"" help:"What the video shows."`
+	Prompt   string  `arg:"" optional:"" help:"Prompt: a description of the video."`
 	Model    string  `help:"Model; required without --body." short:"m"`
-	Image    string  `help:"First picture: a file, or a URL."`
+	Image    string  `help:"First image: a file or a URL."`
 	Duration float64 `help:"Length in seconds."`
 	Size     string  `help:"Width and height in pixels, such as 1280x720."`
-	Body     string  `help:"File with the JSON body of the model's protocol; - for the standard input." type:"path"`
+	Body     string  `help:"File with the JSON body in the model's protocol; - for standard input." type:"path"`
 }
 
 func (v submitVideo) Run(ctx context.Context, c *Submit, out io.Writer) error {
@@ -101,7 +101,7 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	}
 	video := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
 	if v.Duration < 0 {
-		return nil, WrongUse("--duration: %v is no length; want more than 0, in seconds", v.Duration)
+		return nil, WrongUse("--duration: %v must be more than 0 seconds", v.Duration)
 	}
 	if v.Duration > 0 {
 		video.Duration = &v.Duration
@@ -109,7 +109,7 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	if v.Size != "" {
 		var width, height int32
 		if n, err := fmt.Sscanf(v.Size, "%dx%d", &width, &height); err != nil || n != 2 {
-			return nil, WrongUse("--size: %q is no size; write it as 1280x720", v.Size)
+			return nil, WrongUse("--size: %q is invalid; write it as 1280x720", v.Size)
 		}
 		video.Width, video.Height = &width, &height
 	}
@@ -161,10 +161,10 @@ func readBody(flag, path string) (data []byte, err error) {
 const maxBody = 32 << 20
 
 type submitChat struct {
-	Prompt string `arg:"" optional:"" help:"What to say."`
+	Prompt string `arg:"" optional:"" help:"Prompt: the user message."`
 	Model  string `help:"Model; required without --body." short:"m"`
-	System string `help:"Instructions that come before the prompt."`
-	Body   string `help:"File with the JSON body of /v1/chat/completions; - for the standard input." type:"path"`
+	System string `help:"System instructions before the prompt."`
+	Body   string `help:"File with the JSON body of /v1/chat/completions; - for standard input." type:"path"`
 }
 
 func (s submitChat) Run(ctx context.Context, c *Submit, out io.Writer) error {
@@ -208,7 +208,7 @@ func says(role, text string) *genbusv1.ChatMessage {
 // interrupted tells the user that a job continues although it is no longer followed.
 func interrupted(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return fmt.Errorf("no longer followed; the job goes on: service tasks get %s", id)
+		return fmt.Errorf("stopped following; the job continues: service tasks get %s", id)
 	}
 	return err
 }

@@ -19,11 +19,11 @@ import (
 type Tasks struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
-	Timeout    time.Duration `help:"Limit of the whole command." default:"1m"`
+	Timeout    time.Duration `help:"Time limit of the whole command." default:"1m"`
 
-	List   tasksList   `cmd:"" help:"List video tasks, the newest first."`
-	Get    tasksGet    `cmd:"" help:"Show a video task or a chat as it is now."`
-	Cancel tasksCancel `cmd:"" help:"Cancel a video task or a chat."`
+	List   tasksList   `cmd:"" help:"List video tasks, newest first."`
+	Get    tasksGet    `cmd:"" help:"Show the current state of a video task or chat."`
+	Cancel tasksCancel `cmd:"" help:"Cancel a video task or chat."`
 }
 
 // tenantCall is a connected client with its printer.
@@ -52,9 +52,9 @@ func (c *Tasks) call(ctx context.Context, out io.Writer, f func(context.Context,
 }
 
 type tasksList struct {
-	Status string `help:"Only tasks with this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
-	Since  string `help:"Only tasks that were made since a time (2026-01-31T12:00:00Z), or in the last while (2h)." placeholder:"WHEN"`
-	Limit  int    `help:"Most tasks to list; 0 for all." default:"20"`
+	Status string `help:"Show only this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
+	Since  string `help:"Show only tasks created since a time (2026-01-31T12:00:00Z) or within a duration (2h)." placeholder:"WHEN"`
+	Limit  int    `help:"Maximum tasks to list; 0 for all." default:"20"`
 }
 
 func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
@@ -99,7 +99,7 @@ func statusOf(word string) (genbusv1.JobStatus, error) {
 			return s, nil
 		}
 	}
-	return 0, WrongUse("--status: %q is no status; choose queued, in_progress, completed, failed or cancelled", word)
+	return 0, WrongUse("--status: %q is invalid; use queued, in_progress, completed, failed or cancelled", word)
 }
 
 func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
@@ -116,18 +116,18 @@ func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
 	if err := p.table("ID\tCREATED\tSTATUS\tPROGRESS\tMODEL\tERROR", rows); err != nil || m.GetNextPageToken() == "" {
 		return err
 	}
-	return p.say(m, "There are more; see --limit.")
+	return p.say(m, "More exist; see --limit.")
 }
 
 // jobArg names one of the caller's jobs.
 type jobArg struct {
-	ID string `arg:"" help:"Job id: video_… or chat_…."`
+	ID string `arg:"" help:"Job ID: video_… or chat_…."`
 }
 
 func (j jobArg) kind() (subject.Kind, error) {
 	kind, ok := subject.KindOf(j.ID)
 	if !ok {
-		return "", WrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", j.ID)
+		return "", WrongUse("%q is not a job ID; IDs look like video_… or chat_…, with 26 letters and digits", j.ID)
 	}
 	return kind, nil
 }

@@ -45,7 +45,7 @@ func TestTasksAreListedToTheLimit(t *testing.T) {
 		if err := (tasksList{Limit: limit}).Run(t.Context(), c, &out); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(out.String(), "video_"); n != want || strings.Contains(out.String(), "There are more") != (want < tasks) {
+		if n := strings.Count(out.String(), "video_"); n != want || strings.Contains(out.String(), "More exist") != (want < tasks) {
 			t.Errorf("with --limit %d it lists %d tasks:\n%s", limit, n, &out)
 		}
 	}

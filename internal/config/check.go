@@ -72,10 +72,10 @@ func (c *Config) checkSegments(r *report) {
 		path, segment := join("http.segments", name), c.HTTP.Segments[name]
 		checkToken(r, path, segment)
 		if p, ok := protocol.Find(name); !ok || p.Segment == "" {
-			r.say(path, "is not a protocol with paths of its own; want one of "+strings.Join(protocolsWith(func(p protocol.Info) bool { return p.Segment != "" }), ", "))
+			r.say(path, "is not a protocol with its own paths; want one of "+strings.Join(protocolsWith(func(p protocol.Info) bool { return p.Segment != "" }), ", "))
 		}
 		if other, used := taken[segment]; used {
-			r.bad(path, segment, "a segment of its own; "+other+" has this one")
+			r.bad(path, segment, "a unique segment; "+other+" has this one")
 		}
 		taken[segment] = name
 	}
@@ -119,13 +119,13 @@ func (c *Config) checkListeners(r *report) {
 		switch {
 		case !beyondLoopback(l.addr):
 		case l.key == natsListen && c.NATS.User == "" && !r.follows("nats.user"):
-			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or nats.user with nats.password_env (and nats.tls, or the password is sent in clear): "+
-				"without a user everybody who reaches it may act as every tenant. API keys do not guard NATS; docs/nats-security.md says how tenants are kept apart there")
+			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or nats.user with nats.password_env (and nats.tls, or the password is sent unencrypted): "+
+				"without a user, everyone who can reach it may act as any tenant. API keys do not protect NATS; see docs/nats-security.md to isolate tenants there")
 		case l.key != natsListen && len(c.APIKeys) == 0 && !r.follows("api_keys"):
-			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it")
+			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys, everyone who can reach it may use it")
 		}
 		if other := taken[l.addr]; other != "" && !strings.HasSuffix(l.addr, ":0") {
-			r.bad(l.key, l.addr, "an address of its own; "+other+" has this one")
+			r.bad(l.key, l.addr, "a unique address; "+other+" has this one")
 		}
 		taken[l.addr] = l.key
 	}

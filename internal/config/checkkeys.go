@@ -23,7 +23,7 @@ func (c *Config) checkAPIKeys(r *report) {
 			r.say(path+".access_key", "and the secret key belong together; want both or neither")
 		}
 		if other, taken := pairs[k.AccessKey]; pair && taken {
-			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("an access key of its own; api_keys[%d] has this one", other))
+			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("a unique access key; api_keys[%d] has this one", other))
 		}
 		pairs[k.AccessKey] = i
 		checkPair(r, path, k)
@@ -49,7 +49,7 @@ func strong(r *report, path, name string, secret Secret, env, file string) {
 	if env == "" && file != "" {
 		place = join(path, name+"_file")
 	}
-	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be found by trying; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
+	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be guessed; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
 }
 
 func (c *Config) checkOperatorKeys(r *report) {

@@ -38,7 +38,7 @@ func (c *Config) checkEmbedded(r *report) {
 		r.bad("nats.replicas", n.Replicas, "1 for an embedded server, or nats.url (GENBUS_NATS_URL) of a cluster")
 	}
 	if n.CredsFile != "" {
-		r.bad("nats.creds_file", n.CredsFile, "nats.url (GENBUS_NATS_URL) of a cluster beside it; the embedded server has no use for it")
+		r.bad("nats.creds_file", n.CredsFile, "nats.url (GENBUS_NATS_URL) of a cluster as well; the embedded server does not use it")
 	}
 	n.checkEmbeddedTLS(r)
 	within(r, "nats.max_store_bytes", n.MaxStoreBytes, 64*MiB, 1024*TiB)

@@ -13,14 +13,14 @@ const maxModelName = 256
 
 func (c *Config) checkRoutes(r *report) {
 	if len(c.Routes) == 0 && len(c.Upstreams) > 1 {
-		r.missing("routes", "at least one route: with several upstreams, only routes say which model goes where")
+		r.missing("routes", "at least one route: with several upstreams, routes decide which model goes where")
 	}
 	first := map[string]int{}
 	for i, route := range c.Routes {
 		path := fmt.Sprintf("routes[%d]", i)
 		checkToken(r, path+".name", route.Name)
 		if other, taken := first[route.Name]; taken {
-			r.bad(path+".name", route.Name, fmt.Sprintf("a name of its own; routes[%d] has this one", other))
+			r.bad(path+".name", route.Name, fmt.Sprintf("a unique name; routes[%d] has this one", other))
 		} else {
 			first[route.Name] = i
 		}
@@ -111,7 +111,7 @@ func (c *Config) checkUpstreamName(r *report, key, name string) {
 	switch _, known := c.Upstreams[name]; {
 	case known, r.follows("upstreams"):
 	case len(names) == 0:
-		r.bad(key, name, "the name of an upstream; there is none yet under upstreams")
+		r.bad(key, name, "the name of an upstream; add one under upstreams")
 	default:
 		r.bad(key, name, "the name of an upstream: "+alternatives(names))
 	}
@@ -126,7 +126,7 @@ func (c *Config) checkSigned(r *report, key string, route Route, upstream string
 	p, known := protocol.Find(route.Protocol)
 	switch {
 	case route.Kind == KindChat:
-		r.say(key, what+"is for chats, which have no signature; want an upstream with auth: bearer")
+		r.say(key, what+"is for chats, which cannot be signed; want an upstream with auth: bearer")
 	case known && !p.Signed:
 		r.say(key, what+"speaks protocol "+p.Name+", which has no signature; want protocol "+alternatives(protocolsWith(func(p protocol.Info) bool { return p.Signed }))+", or an upstream with auth: bearer")
 	}

@@ -67,14 +67,14 @@ func checkCredentials(r *report, path string, u Upstream) {
 	oneOf(r, path+".auth", u.Auth, AuthBearer, AuthSigned)
 	single := u.KeyEnv + u.KeyFile + u.AccessKeyEnv + u.AccessKeyFile + u.SecretKeyEnv + u.SecretKeyFile
 	if len(u.Keys) > 0 && single != "" {
-		r.say(path+".keys", "stand beside a key of the upstream itself; want one of the two")
+		r.say(path+".keys", "are set together with a key of the upstream itself; want only one of the two")
 	}
 	names := map[string]int{}
 	for i, k := range u.Keys {
 		at := fmt.Sprintf("%s.keys[%d]", path, i)
 		checkToken(r, at+".name", k.Name)
 		if other, taken := names[k.Name]; taken {
-			r.bad(at+".name", k.Name, fmt.Sprintf("a name of its own; keys[%d] has this one", other))
+			r.bad(at+".name", k.Name, fmt.Sprintf("a unique name; keys[%d] has this one", other))
 		}
 		names[k.Name] = i
 		if u.Auth == AuthBearer && k == (UpstreamKey{Name: k.Name}) {
@@ -115,7 +115,7 @@ func checkHeader(r *report, key, name, value string) {
 	case slices.Contains(ownHeaders, lower):
 		r.say(key, "is set by genbus itself; want it left out")
 	case slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "password"}, isSecret):
-		r.say(key, "looks like a secret; want the key in key_env or key_file, so that the file holds no secret")
+		r.say(key, "looks like a secret; want the key in key_env or key_file, to keep it out of the file")
 	case !tokenPattern.MatchString(name):
 		r.say(key, "is not a header name; want "+wantToken)
 	case len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }):

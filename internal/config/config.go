@@ -38,12 +38,13 @@ type Config struct {
 	Shutdown     Shutdown      `yaml:"shutdown"`
 	Sandbox      Sandbox       `yaml:"sandbox"`
 
-	// Whether this replica keeps the index of all jobs, which lists, max_jobs and the deadlines of waiting jobs need, and
-	// answers the others from it: auto, where fewer than two others do; on; or off, where another one does. Default: auto.
+	// Whether this replica keeps the job index, which serves lists, max_jobs and the deadlines of
+	// waiting jobs, also for other replicas: auto (if fewer than two others keep it), on, or off (if
+	// another replica keeps it). Default: auto.
 	Index string `yaml:"index" env:"GENBUS_INDEX"`
 
-	// Whether operators may read the requests and the replies of all jobs; each read is in the audit log. Dead letters have
-	// requests that operators read in any case. Default: false.
+	// Whether operators may read the requests and replies of all jobs. The audit log records each
+	// read. Operators can always read the requests in dead letters. Default: false.
 	OperatorsReadBodies bool `yaml:"operators_read_bodies"`
 
 	keys    `yaml:"-"`
@@ -52,43 +53,46 @@ type Config struct {
 
 // HTTP configures the HTTP server.
 type HTTP struct {
-	// Address that HTTP listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:8080.
+	// Address that HTTP listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:8080.
 	Addr string `yaml:"addr" env:"GENBUS_HTTP_ADDR"`
-	// Address at which clients reach HTTP, http or https, for links to content in answers; empty takes each request's own
-	// Host. Default: none.
+	// Public http or https address of genbus, for content links in answers; empty uses the Host of
+	// each request. Default: none.
 	PublicURL string `yaml:"public_url" env:"GENBUS_HTTP_PUBLIC_URL"`
-	// Longest request body; a longer one is refused. Default: 32MiB.
+	// Maximum size of a request body. Default: 32MiB.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
-	// Time that a client has to send the request headers. Default: 10s.
+	// Time a client has to send the request headers. Default: 10s.
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout"`
-	// Connections at a time; more wait to be taken. 0 for no limit. Default: 10000.
+	// Maximum simultaneous connections; further ones wait. 0: no limit. Default: 10000.
 	MaxConnections int `yaml:"max_connections"`
-	// First segment of a vendor's own paths, by protocol. Default: the protocol's name, such as kling and jimeng.
+	// First path segment of a vendor's paths, by protocol. Default: the protocol's name, such as
+	// kling and jimeng.
 	Segments map[string]string `yaml:"segments"`
-	// Silence after which an SSE stream gets a comment line, so that proxies keep it open. Default: 15s.
+	// Silence after which genbus sends an SSE comment line, so that proxies keep the stream open.
+	// Default: 15s.
 	SSEPing time.Duration `yaml:"sse_ping"`
 	TLS     ServerTLS     `yaml:"tls"`
 }
 
 // GRPC configures the gRPC server.
 type GRPC struct {
-	// Address that gRPC listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:9090.
+	// Address that gRPC listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:9090.
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
-	// Longest message received, not counting 64 KiB for what surrounds a body; a longer one is refused. Default: 32MiB.
+	// Maximum size of a received message, plus 64 KiB for the fields around a body. Default: 32MiB.
 	MaxMessageBytes Size `yaml:"max_message_bytes"`
-	// Connections at a time; more wait to be taken. 0 for no limit. Default: 10000.
+	// Maximum simultaneous connections; further ones wait. 0: no limit. Default: 10000.
 	MaxConnections int       `yaml:"max_connections"`
 	TLS            ServerTLS `yaml:"tls"`
 }
 
 // Chat configures all chat routes.
 type Chat struct {
-	// Attempts at a queued chat in all: another one is made where the process dies, or the
-	// upstream fails in a way that may pass; 1 makes no other. Default: 2.
+	// Maximum attempts at a queued chat. genbus retries if the process dies or the upstream fails
+	// temporarily. 1: no retry. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
-	// Whether inline chats publish events: on, as long as there is room for them, or off. Default: on.
+	// Whether inline chats publish events: on (while the log has capacity) or off. Default: on.
 	InlineEvents string `yaml:"inline_events"`
-	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
+	// Finish an inline chat for its subscribers after the last attached caller disconnects. Default:
+	// false.
 	FinishForSubscribers bool `yaml:"finish_for_subscribers"`
 }
 
@@ -119,22 +123,29 @@ const (
 
 // Limits bounds the resources of a job or a reader.
 type Limits struct {
-	// Requests and inline replies above this size go to the object store, and the message carries a reference. Requests do above a quarter of NATS's max_payload, too. Other bodies do above 256 KiB. Default: 256KiB.
+	// Size above which genbus stores a request or inline reply in the object store and sends a
+	// reference. Requests above a quarter of NATS's max_payload are stored too. Other bodies are
+	// stored above 256 KiB. Default: 256KiB.
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
-	// Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.
+	// Maximum size of an archived result; a larger one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`
-	// Most bytes in one tenant's object store (large bodies, kept requests, replies and archived results) before its new jobs are refused. Accepted jobs still store their results. Default: 20GiB.
+	// Bytes in a tenant's object store (large bodies, kept requests, replies, archived results) at
+	// which genbus refuses its new jobs. Accepted jobs still store their results. Default: 20GiB.
 	BodiesBytes Size `yaml:"bodies_bytes"`
-	// Most messages of one tenant's object store, each of which takes 250 bytes of the memory of NATS: two of a kept request, and one more for each 512 KiB. What may be refused is refused beyond it. Default: 1000000.
+	// Messages in a tenant's object store at which genbus refuses its new jobs. Each takes 250 bytes
+	// of NATS memory; a kept request takes two, and one more for each 512 KiB. Default: 1000000.
 	BodiesMessages int64 `yaml:"bodies_messages"`
-	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
+	// Bytes that may wait for one reader before genbus disconnects it with slow_reader. Default:
+	// 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
-	// Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.
+	// Maximum time of one write to a client; a client that reads nothing for that long is
+	// disconnected. Default: 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Jobs that the index has for listing, in memory, in each replica that keeps it. What is over is dropped: first the oldest that have ended. Default: 100000.
+	// Maximum jobs that the index keeps in memory for lists, in each replica that keeps it. Beyond it
+	// the index drops the oldest ended jobs first. Default: 100000.
 	ListIndex int `yaml:"list_index"`
-	// Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on
-	// where it was with another one. Default: 1h.
+	// Maximum lifetime of one SSE or gRPC stream that follows a job. It ends between two events, and
+	// the client resumes with a new stream. Default: 1h.
 	StreamTime time.Duration `yaml:"stream_time"`
 	Tenant     TenantLimits  `yaml:"tenant"`
 }
@@ -142,32 +153,34 @@ type Limits struct {
 // Retry is the retry budget of each replica over all upstreams. It keeps an outage from multiplying
 // the traffic. When it is used up, queued jobs wait and inline chats fail.
 type Retry struct {
-	// Part of a retry that each first request earns; 0.2 lets retries add a fifth. Default: 0.2.
+	// Retries that each first request adds to the budget; 0.2 allows one retry for five requests.
+	// Default: 0.2.
 	Share float64 `yaml:"share"`
-	// Retries a second that need not be earned; ten seconds of them may be saved up. Default: 10.
+	// Retries a second that are always allowed, with bursts of up to ten seconds' worth. Default: 10.
 	PerSecond float64 `yaml:"per_second"`
 }
 
 // Log configures the log on standard error.
 type Log struct {
-	// Least severe level that is written: debug, info, warn or error. Default: info.
+	// Minimum level: debug, info, warn or error. Default: info.
 	Level string `yaml:"level" env:"GENBUS_LOG_LEVEL"`
-	// Format of a line: text, json, or auto (text on a terminal, json elsewhere). What a start says on standard output
-	// is a record of the log where it would stand among JSON: with json, and with 2>&1. Default: auto.
+	// Log format: text, json, or auto (text on a terminal, json elsewhere). With json, or with 2>&1,
+	// the startup banner is a log record instead of text on standard output. Default: auto.
 	Format string `yaml:"format" env:"GENBUS_LOG_FORMAT"`
 }
 
 // Telemetry configures metrics and tracing. The trace exporter reads the standard OTEL_* variables
 // itself.
 type Telemetry struct {
-	// Export traces: on, off, or auto (on where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is
-	// set). Load replaces auto by what it found. Default: auto.
+	// Export traces: on, off, or auto (on if OTEL_EXPORTER_OTLP_ENDPOINT or
+	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set). Default: auto.
 	Traces string `yaml:"traces"`
-	// Where a trace is looked at, with {trace_id} in it, such as https://traces.example/trace/{trace_id}: the console links
-	// to it. Default: none.
+	// URL of a trace in your tracing system, with {trace_id} in it, such as
+	// https://traces.example/trace/{trace_id}. The console links to it. Default: none.
 	TraceURL string `yaml:"trace_url"`
-	// Tenants that have series of their own in the metrics of tenants: the first that are among those with the most
-	// unfinished jobs; the others share one. /metrics needs no key, and names them. 0: no metrics of tenants. Default: 0.
+	// Maximum tenants with metric series of their own: the first ones found among those with the most
+	// unfinished jobs. The others share one series. /metrics needs no key and names these tenants. 0:
+	// no tenant metrics. Default: 0.
 	MetricsTenants int `yaml:"metrics_tenants"`
 }
 
@@ -184,16 +197,18 @@ func (t Telemetry) Enabled() bool { return t.Traces == "on" }
 
 // Shutdown configures graceful shutdown.
 type Shutdown struct {
-	// Time between /readyz turning false and the refusal of new calls, for load balancers to notice; not part of the
-	// grace. Default: 0s.
+	// Time between /readyz turning false and the refusal of new calls, so that load balancers notice.
+	// Not part of the grace period. Default: 0s.
 	Delay time.Duration `yaml:"delay" env:"GENBUS_SHUTDOWN_DELAY"`
-	// Time to finish the running HTTP calls after a stop signal; held jobs are handed over at once. Default: 30s.
+	// Time to finish running HTTP calls after a stop signal; genbus hands over held jobs at once.
+	// Default: 30s.
 	Grace time.Duration `yaml:"grace" env:"GENBUS_SHUTDOWN_GRACE"`
 }
 
 // Sandbox configures the fake upstream for demos and tests.
 type Sandbox struct {
-	// Address of the sandbox when it runs alone ("service sandbox"), host:port. Default: 127.0.0.1:8090.
+	// Address of the sandbox when it runs alone ("service sandbox"), host:port. Default:
+	// 127.0.0.1:8090.
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
 	// Enabled is set by AddSandbox, never by a file.
 	Enabled bool `yaml:"-"`

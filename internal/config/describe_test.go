@@ -85,26 +85,31 @@ func splitComment(comment string) (meaning, value string) {
 
 const configurationHead = `# Configuration
 
-With this page an operator looks up every key: its variable, its default and its meaning. Generated from the comments in ` + "`internal/config`" + `; do not edit.
+This page lists every configuration key with its variable, default and meaning.
+It is generated from the comments in ` + "`internal/config`" + `; do not edit it.
 
-The configuration is a YAML file (` + "`GENBUS_CONFIG`" + `, or ` + "`--config`" + `), environment variables over it, and these defaults for everything else. Durations are written as ` + "`90s`, `15m`, `48h`" + `, sizes as ` + "`512KiB`, `4GiB`" + `.
-Secrets are in variables or files, never in the configuration file. Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [protocols.yaml](../examples/protocols.yaml), [cluster.yaml](../examples/cluster.yaml).
+genbus reads a YAML file (` + "`GENBUS_CONFIG`" + ` or ` + "`--config`" + `), then environment variables, which override the file, and uses these defaults for everything else.
+Write durations as ` + "`90s`" + `, ` + "`15m`" + ` or ` + "`48h`" + `, and sizes as ` + "`512KiB`" + ` or ` + "`4GiB`" + `.
+Keep secrets in environment variables or files, never in the configuration file.
+Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [protocols.yaml](../examples/protocols.yaml), [cluster.yaml](../examples/cluster.yaml).
 
 ## Check
 
 ` + "```sh" + `
-go run ./cmd/service config example > genbus.yaml   # every key, its default and what it means
-go run ./cmd/service config check genbus.yaml       # what serve would say of it: exit 0, or 1 and every problem with its line
-go run ./cmd/service config print --config genbus.yaml   # what is in effect, without secrets
+go run ./cmd/service config example > genbus.yaml        # every key with its default and meaning
+go run ./cmd/service config check genbus.yaml            # exit 0, or exit 1 with the line of every problem
+go run ./cmd/service config print --config genbus.yaml   # the effective configuration, without secrets
 ` + "```" + `
 
-` + "`config check`" + ` reads the file, the environment, the secrets and the certificates as ` + "`serve`" + ` does, and says what ` + "`serve`" + ` would only warn of. It connects to nothing and needs no data directory.
-A key or a variable that is not known is an error, with the name that was probably meant.
+` + "`config check`" + ` reads the file, the environment, the secrets and the certificates as ` + "`serve`" + ` does.
+It also prints the warnings that ` + "`serve`" + ` would log.
+It connects to nothing and needs no data directory.
+An unknown key or variable is an error, and the message suggests the closest known name.
 
 ## Reload
 
 SIGHUP makes a running process read the file again, without dropping a job.
-[Reload the configuration](deploy.md#reload-the-configuration) says what it takes over and what needs a restart.
+[Reload the configuration](deploy.md#reload-the-configuration) lists the keys that apply at once and those that need a restart.
 
 ## Keys
 
@@ -202,11 +207,11 @@ var dependent = map[string]string{
 	"upstreams.<name>.vendor_path": "the protocol's segment with bearer (a gateway), none with signed (the vendor itself)",
 	"routes[].group":               "the protocol; chat for chats",
 
-	"tenants.<name>.requests_per_second": "that of limits.tenant",
-	"tenants.<name>.burst":               "that of limits.tenant",
-	"tenants.<name>.max_jobs":            "that of limits.tenant",
-	"tenants.<name>.max_dead_letters":    "that of limits.tenant",
-	"tenants.<name>.max_body_bytes":      "that of limits.tenant",
+	"tenants.<name>.requests_per_second": "same as limits.tenant",
+	"tenants.<name>.burst":               "same as limits.tenant",
+	"tenants.<name>.max_jobs":            "same as limits.tenant",
+	"tenants.<name>.max_dead_letters":    "same as limits.tenant",
+	"tenants.<name>.max_body_bytes":      "same as limits.tenant",
 	"routes[].protocol":                  "primary for video",
 	"routes[].max_in_flight":             "100 for video, 64 for chat",
 }
@@ -294,7 +299,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("not four cells: %s", line)
 		}
 	}
-	const want = "| `http.addr` | `GENBUS_HTTP_ADDR` | 127.0.0.1:8080 | Address that HTTP listens on, host:port; port 0 takes a free one. |"
+	const want = "| `http.addr` | `GENBUS_HTTP_ADDR` | 127.0.0.1:8080 | Address that HTTP listens on, host:port; port 0 picks a free port. |"
 	if !strings.Contains(text, want) {
 		t.Errorf("no line\n%s\nin\n%s", want, text)
 	}

@@ -30,13 +30,13 @@ const (
 
 // environment describes the variables without a key.
 var environment = []struct{ name, meaning string }{
-	{envConfig, "Path of the configuration file, YAML."},
+	{envConfig, "Path of the YAML configuration file."},
 	{envUpstreamURL, `Base address of the upstream "default". Without routes, it serves every video and chat model.`},
 	{envUpstreamKey, `API key of the upstream "default".`},
 	{envUpstreamKeyFile, `File that holds the API key of the upstream "default".`},
-	{envAPIKey, `API key that callers must send; they are the tenant "default".`},
+	{envAPIKey, `API key that callers must send. Their tenant is "default".`},
 	{envAPIKeyFile, `File that holds the API key of the tenant "default".`},
-	{envOperatorKey, `Key of the operator "operator", for the operator's methods.`},
+	{envOperatorKey, `Key of the operator "operator", for operator methods.`},
 	{envOperatorKeyFile, `File that holds the key of the operator "operator".`},
 }
 
@@ -85,7 +85,7 @@ func (l *loader) applyUpstreamEnv() {
 		if l.mistyped(envUpstreamURL) || l.follows("upstreams") {
 			return
 		}
-		l.say(cmp.Or(present(key, envUpstreamKey), envUpstreamKeyFile), "is set, but there is no upstream to use it; want "+envUpstreamURL+" too")
+		l.say(cmp.Or(present(key, envUpstreamKey), envUpstreamKeyFile), "is set, but no upstream uses it; want "+envUpstreamURL+" too")
 		return
 	}
 	if !exists {

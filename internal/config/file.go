@@ -132,7 +132,7 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 		if _, hashed := fields[key.Value+"_sha256"]; hashed {
 			hash = fmt.Sprintf(", or %s_sha256: HASH", key.Value)
 		}
-		d.say(at, fmt.Sprintf("is written in the file; want %s_env: NAME (an environment variable) or %s_file: PATH%s, so that the file holds no secret", key.Value, key.Value, hash))
+		d.say(at, fmt.Sprintf("is in the file; want %s_env: NAME (an environment variable) or %s_file: PATH%s, to keep the secret out of the file", key.Value, key.Value, hash))
 		return
 	}
 	names := sortedKeys(fields)

@@ -96,7 +96,7 @@ func (l *loader) loadFile() {
 	}
 	content, err := l.read(l.file)
 	if err != nil {
-		l.say("", fmt.Sprintf("the configuration file cannot be read: %v; want a YAML file, named by GENBUS_CONFIG or by the command line", err))
+		l.say("", fmt.Sprintf("cannot read the configuration file: %v; want a YAML file, set with GENBUS_CONFIG or --config", err))
 		return
 	}
 	decodeFile(l.report, content, l.Config)

@@ -10,33 +10,34 @@ const ListenNone = "none"
 
 // NATS configures the broker: an embedded server, or a cluster if URL is set.
 type NATS struct {
-	// Servers of a NATS cluster, comma separated (nats:// or tls://); empty starts an embedded server. User and
-	// password may stand in the variable's URL, never in the file's. Default: none.
+	// NATS cluster servers, comma separated (nats:// or tls://); empty starts an embedded server. The
+	// variable's URL may contain a user and password; the file's may not. Default: none.
 	URL string `yaml:"url" env:"GENBUS_NATS_URL"`
-	// Embedded only: address that the server listens on for other clients, host:port (port 0 takes a free one), or
-	// "none" for no TCP at all. Default: 127.0.0.1:4222.
+	// Embedded only: address that the server listens on for other clients, host:port (port 0 picks a
+	// free port), or "none" for no TCP. Default: 127.0.0.1:4222.
 	Listen string `yaml:"listen" env:"GENBUS_NATS_LISTEN"`
-	// Embedded only: directory of the server's data; one process at a time. Default: ./data.
+	// Embedded only: data directory of the server; one process at a time. Default: ./data.
 	DataDir string `yaml:"data_dir" env:"GENBUS_DATA_DIR"`
-	// First token or tokens of every subject and name in the broker. Default: genbus.
+	// First token or tokens of every subject and name in NATS. Default: genbus.
 	Prefix string `yaml:"prefix" env:"GENBUS_NATS_PREFIX"`
-	// Copies of each stream: 1, 3 or 5, and 1 when embedded. Default: 1 embedded, 3 on a cluster.
+	// Copies of each stream: 1, 3 or 5 on a cluster, 1 when embedded. Default: 1 embedded, 3 on a
+	// cluster.
 	Replicas int `yaml:"replicas" env:"GENBUS_NATS_REPLICAS"`
 	// Cluster only: credentials file (.creds) of a NATS user. Default: none.
 	CredsFile string `yaml:"creds_file" env:"GENBUS_NATS_CREDS_FILE"`
-	// User name for the cluster; for an embedded server, the name that its clients must give. Default: none.
+	// User name for the cluster; embedded, the user name that clients must give. Default: none.
 	User string `yaml:"user"`
 	// Environment variable that holds the password of nats.user. Default: none.
 	PasswordEnv string `yaml:"password_env"`
 	// File that holds the password of nats.user. Default: none.
 	PasswordFile string `yaml:"password_file"`
 	TLS          TLS    `yaml:"tls"`
-	// Embedded only: sync every write to disk before it is confirmed. false: a loss of power may lose accepted jobs,
-	// and have videos paid twice. Default: true.
+	// Embedded only: sync every write to disk before confirming it. With false, a power failure may
+	// lose accepted jobs and cause videos to be paid twice. Default: true.
 	SyncAlways bool `yaml:"sync_always" env:"GENBUS_NATS_SYNC_ALWAYS"`
-	// Embedded only: most bytes that all streams may hold on disk. Default: 16GiB.
+	// Embedded only: maximum bytes that all streams may hold on disk. Default: 16GiB.
 	MaxStoreBytes Size `yaml:"max_store_bytes"`
-	// Embedded only: most bytes that all streams may hold in memory. Default: 512MiB.
+	// Embedded only: maximum bytes that all streams may hold in memory. Default: 512MiB.
 	MaxMemoryBytes Size    `yaml:"max_memory_bytes"`
 	Streams        Streams `yaml:"streams"`
 
@@ -60,13 +61,13 @@ func (n NATS) Servers() []string {
 
 // TLS configures TLS towards the cluster, or between the embedded server and its clients.
 type TLS struct {
-	// PEM file of the authority that signed the cluster's certificates; embedded, of the authorities whose client
-	// certificates are taken: every client must show one. Default: none.
+	// PEM file of the authority of the cluster's certificates; embedded, of the authorities of client
+	// certificates, one of which every client must then present. Default: none.
 	CAFile string `yaml:"ca_file"`
-	// PEM file of genbus's certificate as a client of the cluster; embedded, of the server's, without which it speaks no
-	// TLS. Default: none.
+	// PEM file of genbus's client certificate for the cluster; embedded, of the server's certificate,
+	// without which it speaks no TLS. Default: none.
 	CertFile string `yaml:"cert_file"`
-	// PEM file of the certificate's key. Default: none.
+	// PEM file of the certificate's private key. Default: none.
 	KeyFile string `yaml:"key_file"`
 }
 
@@ -86,42 +87,46 @@ type Streams struct {
 
 // RequestsStream is the inbox of publishers. Publishing fails when it is full.
 type RequestsStream struct {
-	// Most requests that wait for admission. Default: 1000000.
+	// Maximum requests that wait for admission. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
-	// Most bytes that wait for admission. Default: 4GiB.
+	// Maximum bytes of requests that wait for admission. Default: 4GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // WorkStream holds the accepted, unfinished jobs.
 type WorkStream struct {
-	// Most accepted jobs that are ready or in work, over all routes, and as many in the backlog. Default: 1000000.
+	// Maximum accepted jobs that are ready or in progress, over all routes, and as many in the
+	// backlog. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
-	// Most bytes of ready jobs, and the same for the backlog. Some NATS accounts require a limit. 0: no limit. Default: 0.
+	// Maximum bytes of ready jobs, and the same for the backlog. Some NATS accounts require a limit.
+	// 0: no limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // BodiesStreams bounds the tenants' object stores.
 type BodiesStreams struct {
-	// Most bytes of each tenant's object store. NATS reserves them. Some NATS accounts require a limit. Must exceed
-	// limits.bodies_bytes, because replies of accepted jobs are stored beyond that. 0: no limit. Default: 0.
+	// Maximum bytes of each tenant's object store, which NATS reserves. Some NATS accounts require a
+	// limit. Must exceed limits.bodies_bytes, because accepted jobs store replies beyond that. 0: no
+	// limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // TasksStream holds the job logs and the feed.
 type TasksStream struct {
-	// How long events are kept; must exceed twice the longest life of a job (queue timeout and deadline). Default: 168h.
+	// How long events are kept; must exceed twice the longest life of a job (queue timeout and
+	// deadline). Default: 168h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of events; admission refuses when 80 % are used or reserved for unfinished jobs, 12 KiB for each, or 24 KiB
-	// with JSON events. Default: 4GiB.
+	// Maximum bytes of events. genbus refuses new jobs when 80 % are used or reserved for unfinished
+	// jobs, at 12 KiB each, or 24 KiB with JSON events. Default: 4GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // ChunksStream holds the chunks of streamed chats, in memory.
 type ChunksStream struct {
-	// How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.
+	// How long chunks can be replayed, if max_bytes allows. Default: 15m.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each.
-	// Beyond it the oldest go first. Default: 256MiB.
+	// Maximum bytes of chunks; NATS drops the oldest beyond it. The default holds about 330,000
+	// chunks of 800 bytes: 15 minutes of 12 chats at 30 chunks a second each. Default: 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -129,7 +134,7 @@ type ChunksStream struct {
 type DeadStream struct {
 	// How long dead letters are kept. Default: 720h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of dead letters; none is pushed out by a newer one. Default: 1GiB.
+	// Maximum bytes of dead letters; a new one never replaces an old one. Default: 1GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -137,7 +142,8 @@ type DeadStream struct {
 type RejectedStream struct {
 	// How long dead letters of rejected requests are kept. Default: 720h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of dead letters of rejected requests; beyond it the oldest go first. Default: 256MiB.
+	// Maximum bytes of dead letters of rejected requests; NATS drops the oldest beyond it. Default:
+	// 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -145,15 +151,17 @@ type RejectedStream struct {
 type UsageStream struct {
 	// How long usage events are kept. Default: 744h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of usage events, about 1.5 million of 700 bytes; beyond it the oldest go first. Default: 1GiB.
+	// Maximum bytes of usage events, about 1.5 million of 700 bytes by default; NATS drops the oldest
+	// beyond it. Default: 1GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // OpsStream holds the audit records of operators.
 type OpsStream struct {
-	// How long the records of what operators did are kept. Default: 2160h.
+	// How long audit records are kept. Default: 2160h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of these records, about 100,000; when they are used, what operators want done is refused. Default: 64MiB.
+	// Maximum bytes of audit records, about 100,000 by default. When full, genbus refuses operator
+	// actions. Default: 64MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 

@@ -27,7 +27,7 @@ func (c *Config) Reload(source Source) (next *Config, changes Changes, err error
 		return nil, Changes{}, err
 	}
 	if other := c.otherRoutes(next); len(other) > 0 {
-		return nil, Changes{}, fmt.Errorf("a reload takes no other routes or upstreams: %s; restart the replicas one after the other, which loses nothing", strings.Join(other, ", "))
+		return nil, Changes{}, fmt.Errorf("a reload cannot change routes or upstreams this way: %s; restart the replicas one by one instead", strings.Join(other, ", "))
 	}
 	return next, compare(c, next, fresh), nil
 }

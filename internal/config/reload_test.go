@@ -163,7 +163,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 		from, to, _ := strings.Cut(replace, "||")
 		r.files["c.yaml"] = strings.Replace(before, from, to, 1)
 		next, changes, err := r.Reload(r.source)
-		wantLines(t, err, "a reload takes no other routes or upstreams: "+want+"; restart the replicas")
+		wantLines(t, err, "a reload cannot change routes or upstreams this way: "+want+"; restart the replicas")
 		if next != nil || !changes.None() {
 			t.Errorf("%s: something is to change: %+v", replace, changes)
 		}

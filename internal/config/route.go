@@ -30,55 +30,60 @@ const (
 type Route struct {
 	// Name of the route in subjects and metrics: letters, digits, _ and -; unique. Required.
 	Name string `yaml:"name"`
-	// What it serves: video or chat. Required.
+	// What the route serves: video or chat. Required.
 	Kind string `yaml:"kind"`
-	// Models it serves: exact names, prefixes such as "wan-*", or "*"; the most specific pattern wins. Required.
+	// Models the route serves: exact names, prefixes such as "wan-*", or "*". The most specific
+	// pattern wins. Required.
 	Models []string `yaml:"models"`
-	// Name of the upstream it calls, where it is one; or upstreams. Default: none.
+	// Name of the route's only upstream; use upstreams for several. Default: none.
 	Upstream string `yaml:"upstream"`
-	// The upstreams it calls, in their order, or by weight where any has one. All speak the route's protocol.
+	// Upstreams of the route, in order, or by weight if any has one. All speak the route's protocol.
 	Upstreams []Target `yaml:"upstreams"`
-	// Model name sent upstream instead of the caller's. Default: none.
+	// Model name to send upstream instead of the caller's. Default: none.
 	UpstreamModel string `yaml:"upstream_model"`
-	// Model names sent upstream, by the caller's model name; others go as they are. Default: none.
+	// Model names to send upstream, by the caller's model name; other names are sent unchanged.
+	// Default: none.
 	ModelMap map[string]string `yaml:"model_map"`
 	// Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.
 	Protocol string `yaml:"protocol"`
-	// Video only, and not for protocol primary: a gateway is in front of a vendor's protocol, and wants the model as model
-	// and parameters in metadata too. Default: false.
+	// Video only, not for protocol primary: the upstream is a gateway in front of a vendor's protocol
+	// that also wants the model as model and the parameters in metadata. Default: false.
 	Gateway bool `yaml:"gateway"`
-	// Protocol videos only: how the upstream wants input_reference where it is a URL: object or string; empty sends what
-	// the client sent. Default: none.
+	// Protocol videos only: how the upstream wants input_reference if it is a URL: object or string.
+	// Empty sends the client's form. Default: none.
 	InputReference string `yaml:"input_reference"`
 	// Video only: copy the result to the object store before the upstream's URL expires. Default: false.
 	Archive bool `yaml:"archive"`
-	// Word for the models' group in GET /v1/models. Default: the protocol; chat for chats.
+	// Group of the models in GET /v1/models. Default: the protocol; chat for chats.
 	Group string `yaml:"group"`
-	// What the models can do, for GET /v1/models, such as [text_to_video, image_to_video]. Default: none.
+	// Abilities of the models in GET /v1/models, such as [text_to_video, image_to_video]. Default:
+	// none.
 	Modes []string `yaml:"modes"`
-	// Most jobs in work at once, over all replicas. Default: 100 for video, 64 for chat.
+	// Maximum jobs in progress at once, over all replicas. Default: 100 for video, 64 for chat.
 	MaxInFlight int `yaml:"max_in_flight"`
-	// Most jobs that wait; more are refused with retry advice. Default: 100000.
+	// Maximum waiting jobs; genbus refuses more with retry advice. Default: 100000.
 	MaxQueued int `yaml:"max_queued"`
-	// Size of the ready window: most jobs that are ready to be taken, in the order of their arrival; further ones wait in
-	// the backlog, and become ready in turn by tenant. A small one is fairer between tenants, a large one starts short
-	// jobs faster. 0: it is measured, as the free places of max_in_flight and what the route starts in about a second. Default: 0.
+	// Size of the ready window: jobs ready to start, in order of arrival. Further jobs wait in the
+	// backlog and become ready in turn by tenant. A small window is fairer between tenants; a large
+	// one starts short jobs faster. 0: genbus measures it, as the free places of max_in_flight plus
+	// the jobs that the route starts in about a second. Default: 0.
 	ReadyJobs int `yaml:"ready_jobs"`
-	// When it cannot be known whether a create was accepted: fail, or resubmit where the upstream honours the
-	// Idempotency-Key. Default: fail.
+	// What to do if the upstream may have accepted a create: fail, or resubmit if the upstream
+	// honours the Idempotency-Key. Default: fail.
 	OnUnknownOutcome string   `yaml:"on_unknown_outcome"`
 	Poll             Poll     `yaml:"poll"`
 	Timeouts         Timeouts `yaml:"timeouts"`
-	// Time without a sign of life after which another replica takes over a job. Default: 60s.
+	// Silence of a job's holder after which another replica takes over the job. Default: 60s.
 	AckWait time.Duration `yaml:"ack_wait"`
 	// Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
-	// Keep the request of each accepted job, its prompt included, in the tenant's object store, as long as the log keeps the
-	// job's first event (nats.streams.tasks.max_age), so that operators can submit it again. Where it cannot be stored the
-	// job is refused. Inline chats are not kept, and requests above limits.claim_check_bytes always are. Default: false.
+	// Store the request of each accepted job, including its prompt, in the tenant's object store for
+	// nats.streams.tasks.max_age, so that operators can submit it again. genbus refuses a job whose
+	// request it cannot store. Inline chats are not kept; requests above limits.claim_check_bytes are
+	// always kept. Default: false.
 	KeepRequests bool `yaml:"keep_requests"`
-	// Take no new jobs, and serve those that are accepted to their end: the step before the route is removed. New jobs go
-	// to another route that serves their model, or are refused. Default: false.
+	// Accept no new jobs and finish the accepted ones: the step before removing the route. New jobs
+	// go to another route that serves their model, or are refused. Default: false.
 	Draining bool `yaml:"draining"`
 }
 
@@ -86,35 +91,37 @@ type Route struct {
 type Target struct {
 	// Name of the upstream. Required.
 	Name string `yaml:"name"`
-	// Share of the jobs that begin here, among all weights; 0 for none unless the others fail. Default: 0.
+	// Share of jobs that start at this upstream, relative to all weights; 0 for jobs only if the
+	// others fail. Default: 0.
 	Weight int `yaml:"weight"`
-	// Model name sent to this upstream instead of the route's. Default: none.
+	// Model name to send to this upstream instead of the route's. Default: none.
 	UpstreamModel string `yaml:"upstream_model"`
 }
 
 // Poll configures polling of video tasks.
 type Poll struct {
-	// Time between two polls of one task; 100ms or more for a real upstream. Default: 10s.
+	// Time between two polls of a task; 100ms or more for a real upstream. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
-	// Part of the interval that varies at random, 0 to 0.5. Default: 0.1.
+	// Random share of the interval, 0 to 0.5. Default: 0.1.
 	Jitter float64 `yaml:"jitter"`
 }
 
 // Timeouts bounds each phase of a job.
 type Timeouts struct {
-	// Accepted to first submit. Default: 48h.
+	// From acceptance to the first submission. Default: 48h.
 	Queue time.Duration `yaml:"queue"`
 	// Video: one create request. Default: 60s.
 	Create time.Duration `yaml:"create"`
-	// Video: first submit to the end. Default: 24h.
+	// Video: from the first submission to the end. Default: 24h.
 	Deadline time.Duration `yaml:"deadline"`
-	// Video: from the upstream's success to the end of the copy, where the result is archived. Default: 10m.
+	// Video: from the upstream's success to the end of the copy, if the result is archived. Default:
+	// 10m.
 	Archive time.Duration `yaml:"archive"`
-	// Chat: request to the first byte of the answer. Default: 120s.
+	// Chat: from the request to the first byte of the answer. Default: 120s.
 	FirstByte time.Duration `yaml:"first_byte"`
 	// Chat: silence inside a stream. Default: 60s.
 	Idle time.Duration `yaml:"idle"`
-	// Chat: request to the end of the answer. Default: 30m.
+	// Chat: from the request to the end of the answer. Default: 30m.
 	Total time.Duration `yaml:"total"`
 }
 

@@ -52,7 +52,7 @@ func (l *loader) secret(path, name, env, file string) Secret {
 		l.used[env] = true
 		text, ok := l.env[env]
 		if !ok {
-			l.badPlace(keyEnv, env, "the name of an environment variable that is set; this one is not")
+			l.badPlace(keyEnv, env, "the name of an environment variable; this one is not set")
 			return Secret{}
 		}
 		return l.checkSecret(keyEnv, env, text)
@@ -72,13 +72,13 @@ func (l *loader) secret(path, name, env, file string) Secret {
 func (l *loader) checkSecret(key, place, text string) Secret {
 	switch {
 	case len(text) > maxSecretBytes:
-		l.badPlace(key, place, fmt.Sprintf("a place that holds at most %s", Size(maxSecretBytes)))
+		l.badPlace(key, place, fmt.Sprintf("a secret of at most %s", Size(maxSecretBytes)))
 	case strings.TrimSpace(text) == "":
-		l.badPlace(key, place, "a place that holds a secret; this one is empty")
+		l.badPlace(key, place, "a secret; this one is empty")
 	case strings.ContainsFunc(text, unicode.IsControl):
-		l.badPlace(key, place, "a place that holds one line of text; this one holds control characters")
+		l.badPlace(key, place, "a secret of one line; this one contains control characters")
 	case !strings.Contains(key, "password") && strings.ContainsFunc(text, func(c rune) bool { return c == ' ' || c > '~' }):
-		l.badPlace(key, place, "a place that holds printable ASCII without spaces; this one holds something else")
+		l.badPlace(key, place, "a secret of printable ASCII without spaces; this one contains other characters")
 	default:
 		return NewSecret(text)
 	}
@@ -104,7 +104,7 @@ func placeOf(env, file string) string {
 
 func (l *loader) badPlace(key, place, want string) {
 	if !secretPlace.MatchString(place) {
-		l.say(key, "is not shown, in case it is the secret itself; want "+want)
+		l.say(key, "is hidden, because it may be the secret itself; want "+want)
 		return
 	}
 	l.bad(key, place, want)

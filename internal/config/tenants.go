@@ -10,34 +10,41 @@ type Tenants map[string]TenantOverride
 
 // TenantLimits bounds the usage of one tenant.
 type TenantLimits struct {
-	// Requests a second of one tenant, reads too, in each replica, by HTTP, gRPC and NATS together; 0 for no limit. Beyond
-	// it they are refused with rate_limited, and wait in the NATS inbox. Default: 0.
+	// Requests a second of a tenant in each replica, reads included, by HTTP, gRPC and NATS together.
+	// Beyond it genbus refuses them with rate_limited, and requests in the NATS inbox wait. 0: no
+	// limit. Default: 0.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
-	// Requests that may come at once; 0 for those of one second. Default: 0.
+	// Maximum burst of requests; 0 for one second's worth. Default: 0.
 	Burst int `yaml:"burst"`
-	// Accepted, unfinished jobs of one tenant over all replicas, inline chats in each; 0 for no limit. Beyond it new ones
-	// are refused with tenant_full, and wait in the NATS inbox. Default: 0.
+	// Maximum accepted, unfinished jobs of a tenant over all replicas; inline chats count per
+	// replica. Beyond it genbus refuses new jobs with tenant_full, and requests in the NATS inbox
+	// wait. 0: no limit. Default: 0.
 	MaxJobs int `yaml:"max_jobs"`
-	// Dead letters that one tenant's jobs may have. At this number none of its videos is submitted until an operator resolves
-	// some: new ones are refused with dead_letters_full, those in the backlog wait, ready ones fail. 0: no limit. Default: 1000.
+	// Dead letters of a tenant's jobs at which genbus submits no more of its videos until an operator
+	// resolves some. New videos are refused with dead_letters_full, those in the backlog wait, ready
+	// ones fail. 0: no limit. Default: 1000.
 	MaxDeadLetters int `yaml:"max_dead_letters"`
-	// Longest request body of one tenant, where http.max_body_bytes allows more; 0 for no other limit. Default: 0.
+	// Maximum request body of a tenant if smaller than http.max_body_bytes; 0 for no other limit.
+	// Default: 0.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
 // TenantOverride holds the limits of one tenant. It has the fields of TenantLimits; Load fills in
 // the missing ones.
 type TenantOverride struct {
-	// Requests a second of this tenant, in each replica; 0 for no limit. Default: that of limits.tenant.
-	RequestsPerSecond float64 `yaml:"requests_per_second"`
-	// Requests of this tenant that may come at once; 0 for those of one second. Default: that of limits.tenant.
-	Burst int `yaml:"burst"`
-	// Accepted, unfinished jobs of this tenant; 0 for no limit. Default: that of limits.tenant.
-	MaxJobs int `yaml:"max_jobs"`
-	// Dead letters of this tenant's jobs from which on none of its videos is submitted; 0 for no limit. Default: that of
+	// Requests a second of this tenant in each replica; 0 for no limit. Default: same as
 	// limits.tenant.
+	RequestsPerSecond float64 `yaml:"requests_per_second"`
+	// Maximum burst of requests of this tenant; 0 for one second's worth. Default: same as
+	// limits.tenant.
+	Burst int `yaml:"burst"`
+	// Maximum accepted, unfinished jobs of this tenant; 0 for no limit. Default: same as
+	// limits.tenant.
+	MaxJobs int `yaml:"max_jobs"`
+	// Dead letters of this tenant's jobs at which genbus submits no more of its videos; 0 for no
+	// limit. Default: same as limits.tenant.
 	MaxDeadLetters int `yaml:"max_dead_letters"`
-	// Longest request body of this tenant; 0 for no other limit. Default: that of limits.tenant.
+	// Maximum request body of this tenant; 0 for no other limit. Default: same as limits.tenant.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 

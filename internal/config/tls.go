@@ -2,12 +2,13 @@ package config
 
 // ServerTLS configures TLS of a server. Changed files are reloaded at run time.
 type ServerTLS struct {
-	// PEM file of the server's certificate, followed by those that lead to its authority; empty for no TLS. Default: none.
+	// PEM file of the server's certificate, followed by its intermediate certificates; empty for no
+	// TLS. Default: none.
 	CertFile string `yaml:"cert_file"`
-	// PEM file of the certificate's key. Default: none.
+	// PEM file of the certificate's private key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// PEM file of the authorities whose client certificates are taken: every client must show one, in addition to its API key.
-	// Empty asks for none. Default: none.
+	// PEM file of the authorities of client certificates. If set, every client must present one in
+	// addition to its API key. Default: none.
 	ClientCAFile string `yaml:"client_ca_file"`
 }
 
@@ -19,7 +20,7 @@ func (t ServerTLS) check(r *report, path string) {
 		r.bad(path+".cert_file", t.CertFile, "cert_file and key_file together, or none of them")
 	}
 	if t.ClientCAFile != "" && t.CertFile == "" {
-		r.bad(path+".client_ca_file", t.ClientCAFile, "cert_file and key_file beside it: without TLS there are no client certificates")
+		r.bad(path+".client_ca_file", t.ClientCAFile, "cert_file and key_file as well: client certificates need TLS")
 	}
 }
 
@@ -30,9 +31,9 @@ func (n NATS) checkEmbeddedTLS(r *report) {
 		r.bad("nats.tls.cert_file", t.CertFile, "cert_file and key_file together, or none of them")
 	}
 	if t.CAFile != "" && t.CertFile == "" {
-		r.bad("nats.tls.ca_file", t.CAFile, "cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster")
+		r.bad("nats.tls.ca_file", t.CAFile, "cert_file and key_file as well, or nats.url (GENBUS_NATS_URL) of a cluster")
 	}
 	if t.CertFile != "" && n.Listen == ListenNone {
-		r.bad("nats.tls.cert_file", t.CertFile, "nats.listen with an address: no client would be shown it")
+		r.bad("nats.tls.cert_file", t.CertFile, "nats.listen with an address: otherwise no client sees the certificate")
 	}
 }

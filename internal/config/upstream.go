@@ -13,12 +13,13 @@ const (
 
 // Upstream is a service that genbus calls.
 type Upstream struct {
-	// Base address, http or https, without /v1: genbus adds the paths. Required.
+	// Base address, http or https, without /v1; genbus adds the paths. Required.
 	BaseURL string `yaml:"base_url"`
-	// How genbus proves who it is: bearer (the API key), or signed (with access_key and secret_key, in the way of the
-	// route's protocol: a JWT for kling, HMAC-SHA256 for jimeng). Default: bearer.
+	// How genbus authenticates: bearer (API key), or signed (access_key and secret_key, as the
+	// route's protocol requires: a JWT for kling, HMAC-SHA256 for jimeng). Default: bearer.
 	Auth string `yaml:"auth"`
-	// Environment variable that holds the API key; without a key no Authorization header is sent. Default: none.
+	// Environment variable that holds the API key; without a key genbus sends no Authorization
+	// header. Default: none.
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the API key. Default: none.
 	KeyFile string `yaml:"key_file"`
@@ -30,31 +31,33 @@ type Upstream struct {
 	SecretKeyEnv string `yaml:"secret_key_env"`
 	// File that holds the secret key. Default: none.
 	SecretKeyFile string `yaml:"secret_key_file"`
-	// Several keys in place of the one above; jobs take them in turn.
+	// Several keys instead of the single one above; jobs take them in turn.
 	Keys []UpstreamKey `yaml:"keys"`
-	// Path before a vendor's own paths, such as "/kling"; "/" for none. Default: the protocol's segment with bearer (a
-	// gateway), none with signed (the vendor itself).
+	// Path before a vendor's paths, such as "/kling"; "/" for none. Default: the protocol's segment
+	// with bearer (a gateway), none with signed (the vendor itself).
 	VendorPath string `yaml:"vendor_path"`
-	// Most held jobs for each key, in each replica; 0 for no limit but the route's max_in_flight, which counts all
-	// replicas. Default: 0.
+	// Maximum held jobs for each key in each replica; 0 for no limit but the route's max_in_flight,
+	// which counts all replicas. Default: 0.
 	MaxConcurrent int `yaml:"max_concurrent"`
-	// Most submissions and chats a second for each key, in each replica; 0 for no limit. Default: 0.
+	// Maximum submissions and chats a second for each key in each replica; 0 for no limit. Default:
+	// 0.
 	RatePerSecond float64 `yaml:"rate_per_second"`
-	// How long a key that the upstream refused (401, 402, 403, quota) is not used while other keys are left.
-	// Default: 5m.
+	// How long genbus avoids a key that the upstream refused (401, 402, 403, quota) while other keys
+	// are left. Default: 5m.
 	KeyCooldown time.Duration `yaml:"key_cooldown"`
-	// When an upstream that fails is left alone for a while.
+	// When genbus stops calling a failing upstream for a while.
 	Breaker Breaker `yaml:"breaker"`
-	// Whether results may lie at loopback, private and link-local addresses other than base_url's own. Only then are
-	// other hosts reached through the proxy that HTTPS_PROXY names. Default: false.
+	// Whether results may have loopback, private and link-local addresses other than base_url's own.
+	// Only with true does genbus use the HTTPS_PROXY proxy for other hosts. Default: false.
 	PrivateResults bool `yaml:"private_results"`
-	// Idle connections that are kept open for the next call; 0 for none: no connection is reused. Default: 256.
+	// Idle connections kept open for the next call; 0 to reuse no connection. Default: 256.
 	MaxIdleConns int `yaml:"max_idle_conns"`
-	// Whether creates of videos over HTTP/1.1 reuse connections too. It saves a handshake. A create whose connection the
-	// upstream closes at that moment may end as submission_outcome_unknown. Over HTTP/2 they share one anyway, unless
-	// max_idle_conns is 0. Default: false.
+	// Whether video creates over HTTP/1.1 reuse connections, which saves a handshake. A create whose
+	// connection the upstream closes at that moment may end as submission_outcome_unknown. Over
+	// HTTP/2 creates always share a connection, unless max_idle_conns is 0. Default: false.
 	ReuseConnectionsForCreates bool `yaml:"reuse_connections_for_creates"`
-	// Headers added to every request; nothing secret, and none that genbus sets itself. Default: none.
+	// Headers added to every request. They must not be secret or replace a header that genbus sets.
+	// Default: none.
 	Headers map[string]string `yaml:"headers"`
 
 	// Key, AccessKey and SecretKey are the loaded secrets, or empty.
@@ -63,7 +66,8 @@ type Upstream struct {
 
 // UpstreamKey is one of several keys of an upstream.
 type UpstreamKey struct {
-	// Name of the key in tasks, logs and metrics: letters, digits, _ and -; never the key itself. Required.
+	// Name of the key in tasks, logs and metrics: letters, digits, _ and -. Never the key itself.
+	// Required.
 	Name string `yaml:"name"`
 	// Environment variable that holds the API key. Default: none.
 	KeyEnv string `yaml:"key_env"`
@@ -84,10 +88,10 @@ type UpstreamKey struct {
 
 // Breaker configures the circuit breaker of an upstream, in each replica.
 type Breaker struct {
-	// Failures in a row (not reached, no answer, 5xx) that open it. For video creates of routes with another upstream the
-	// first failure opens it. 0: no breaker. Default: 10.
+	// Consecutive failures (unreachable, no answer, 5xx) that open the breaker. For video creates on
+	// routes with another upstream, the first failure opens it. 0: no breaker. Default: 10.
 	Failures int `yaml:"failures"`
-	// How long it stays open before one job may try again. Default: 15s.
+	// How long the breaker stays open before one job may try again. Default: 15s.
 	OpenFor time.Duration `yaml:"open_for"`
 }
 

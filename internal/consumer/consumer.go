@@ -98,7 +98,7 @@ func (c *Consumer) Drain(ctx context.Context) error {
 	}
 	c.stopWorking(hold.ErrShutdown)
 	<-done
-	return fmt.Errorf("the grace period ended with running calls; another replica, or the next start, goes on with their jobs: %w", context.Cause(ctx))
+	return fmt.Errorf("the grace period ended with running calls; another replica or the next start continues their jobs: %w", context.Cause(ctx))
 }
 
 // reconnected checks held jobs before anything new is fetched: the broker may have redelivered them

@@ -63,7 +63,7 @@ func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute, inbo
 func (c *counter) countAll(ctx context.Context, routes []*countedRoute, inboxes []*countedInbox) {
 	uncounted, err := c.queue.Count(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.log.Info("the routes cannot be counted together, and are counted one by one", telemetry.KeyError, err)
+		c.log.Info("could not count all routes at once, counting each", telemetry.KeyError, err)
 	}
 	for _, r := range routes {
 		if jobs := c.queue.Route(r.id.kind, r.id.name); !uncounted[jobs] {
@@ -116,7 +116,7 @@ func (c *counter) restoreEach(ctx context.Context, routes []*countedRoute, uncou
 		group.Go(func() {
 			defer func() { <-free }()
 			if err := c.restore(ctx, id); err != nil && ctx.Err() == nil {
-				c.log.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
+				c.log.Warn("could not verify the route's consumer, retrying", "kind", id.kind, "route", id.name, "error", err)
 			}
 			jobs.Waiting(ctx)
 			r.wake(jobs.Counts())
@@ -172,9 +172,9 @@ func (c *counter) countDraining(ctx context.Context, id routeID, said *drainRepo
 	case !first && left == said.left, !first && left > 0 && time.Since(said.at) < drainEvery:
 		return
 	case left == 0:
-		c.log.Info("a draining route has no jobs left; it can be taken out of the configuration", "kind", id.kind, "route", id.name)
+		c.log.Info("drained route, no jobs left", "kind", id.kind, "route", id.name)
 	default:
-		c.log.Info("a route is draining: it takes no new jobs", "kind", id.kind, "route", id.name, "left", left)
+		c.log.Info("draining route", "kind", id.kind, "route", id.name, "left", left)
 	}
 	*said = drainReport{at: time.Now(), left: left}
 }
@@ -200,7 +200,7 @@ func (c *counter) countStream(ctx context.Context, name string, short map[string
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = c.broker.Streams().CreateMissing(ctx)
 		if err != nil {
-			c.log.Error("a stream is gone, and could not be created again; this is repeated", "stream", name, "error", err)
+			c.log.Error("could not recreate missing stream, retrying", "stream", name, "error", err)
 		}
 		return
 	}
@@ -229,8 +229,8 @@ func (c *counter) sayHistory(info *jetstream.StreamInfo, history float64) {
 		"keeps", time.Duration(history * float64(info.Config.MaxAge)).Round(time.Second).String(),
 	}
 	if history < 1 {
-		c.log.Warn("a stream drops, or soon will, what is younger than its max_age; raise its max_bytes", attrs...)
+		c.log.Warn("dropping messages before max_age, stream nearly full", attrs...)
 		return
 	}
-	c.log.Info("a stream keeps what it has until its max_age again", attrs...)
+	c.log.Info("keeping messages until max_age again", attrs...)
 }

@@ -126,10 +126,10 @@ func TestEndsWithALetterAreWarnings(t *testing.T) {
 	r.stop(true)
 	for want, times := range map[string]int{
 		` job_id=` + refused + ` code=model_not_found error="no video route serves the model`: 1,
-		`level=INFO msg="job ended"`:            2,
-		`level=WARN msg="job ended"`:            1,
-		`code=submission_outcome_unknown`:       1,
-		`level=WARN msg="a request was refused`: 1,
+		`level=INFO msg="job ended"`:      2,
+		`level=WARN msg="job ended"`:      1,
+		`code=submission_outcome_unknown`: 1,
+		`level=WARN msg="refused request`: 1,
 	} {
 		if n := strings.Count(log.String(), want); n != times {
 			t.Errorf("%s stands %d times in\n%s", want, n, log.String())

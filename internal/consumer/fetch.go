@@ -80,9 +80,9 @@ func (l *fetchLog) failed(err error) {
 		return
 	}
 	if l.away = away; away {
-		err = errors.New("not connected to NATS; this is said once for each outage")
+		err = errors.New("not connected to NATS (logged once per outage)")
 	}
-	l.log.Warn("fetch failed", "consumer", l.consumer, "error", err)
+	l.log.Warn("could not fetch messages", "consumer", l.consumer, "error", err)
 }
 
 // went marks the end of an outage.
@@ -131,7 +131,7 @@ func (f *fetcher) handBack(late []jetstream.Msg) {
 			err = d.Settle(hold.Return())
 		}
 		if err != nil {
-			f.c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)
+			f.c.Logger.Warn("could not return message, awaiting redelivery", "subject", m.Subject(), "error", err)
 		}
 	}
 	f.free.release(len(late))

@@ -42,7 +42,7 @@ func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 	}
 	var log bytes.Buffer
 	said := fetchLog{log: slog.New(slog.NewTextHandler(&log, nil)), consumer: "video"}
-	const line = `msg="fetch failed" consumer=video error="not connected to NATS; this is said once for each outage"`
+	const line = `msg="could not fetch messages" consumer=video error="not connected to NATS (logged once per outage)"`
 	for outage := range 2 {
 		said.failed(err)
 		said.failed(err)

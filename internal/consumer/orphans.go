@@ -25,7 +25,7 @@ func (c *counter) watchOrphans(ctx context.Context) {
 			c.countOrphans(found, said)
 			said = found
 		case ctx.Err() == nil:
-			c.log.Warn("jobs without a route could not be counted; this is repeated", telemetry.KeyError, err)
+			c.log.Warn("could not count jobs of unconfigured routes, retrying", telemetry.KeyError, err)
 		}
 		if broker.Wait(ctx, rest) != nil {
 			return
@@ -48,8 +48,8 @@ func (c *counter) countOrphans(found, said []queue.OrphanedRoute) {
 	switch {
 	case same:
 	case len(found) == 0:
-		c.log.Info("all routes that have jobs are configured again")
+		c.log.Info("found no more jobs of unconfigured routes")
 	default:
-		c.log.Warn("jobs of routes that are not configured are left alone; configure the routes, or see operator orphans", "routes", text)
+		c.log.Warn("found jobs of unconfigured routes, leaving them", "routes", text)
 	}
 }

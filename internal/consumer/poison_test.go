@@ -141,7 +141,7 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 	deliver(t, b, 10+2)
 	r := newReplica(t, b, testConfig(t, url))
 	end := last(follow(t, r.log, e.Job.GetId()))
-	if f := end.Job.GetError(); f.GetCode() != "submission_outcome_unknown" || !strings.Contains(f.GetMessage(), "without any progress") {
+	if f := end.Job.GetError(); f.GetCode() != "submission_outcome_unknown" || !strings.Contains(f.GetMessage(), "without progress") {
 		t.Errorf("ended %v", f)
 	}
 	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetError().GetCode() != "submission_outcome_unknown" || len(letters[0].GetData()) == 0 {

@@ -55,7 +55,7 @@ func (c *Consumer) revert(ctx context.Context) {
 			continue
 		}
 		if err := c.applyMaxAckPending(ctx, run, run.route); err != nil {
-			c.Logger.Warn("the broker keeps a route's max_in_flight of a refused reload until the next reload or start",
+			c.Logger.Warn("could not restore max_in_flight after refused reload",
 				"kind", run.route.Kind, "route", run.route.Name, "error", err)
 		}
 	}

@@ -73,7 +73,7 @@ func TestALostResultSaysWhy(t *testing.T) {
 	r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: saysEncoded("br", "\x0b\x04\x80{}\x03")})))
 	inherit(t, r, "v", completedUpstream(-time.Second)...)
 	e := last(follow(t, r.log, videoID("v"))).Job.GetError()
-	if e.GetCode() != "deadline_exceeded" || e.GetUpstreamHttpStatus() != 200 || !strings.Contains(e.GetMessage(), "says nothing of its result any more") || !strings.Contains(e.GetMessage(), `Content-Encoding "br"`) {
+	if e.GetCode() != "deadline_exceeded" || e.GetUpstreamHttpStatus() != 200 || !strings.Contains(e.GetMessage(), "no longer reports its result") || !strings.Contains(e.GetMessage(), `Content-Encoding "br"`) {
 		t.Errorf("ended with %v", e)
 	}
 }

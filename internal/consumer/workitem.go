@@ -18,7 +18,7 @@ import (
 func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, bool) {
 	d, err := hold.NewDelivery(c.Broker.WriteConn(), m)
 	if err != nil {
-		c.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
+		c.Logger.Error("ignored message without delivery metadata", "subject", m.Subject(), telemetry.KeyError, err)
 		return hold.Delivery{}, nil, false
 	}
 	item := &genbusv1.WorkItem{}
@@ -27,7 +27,7 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 		return d, nil, false
 	}
 	if item.GetId() == "" || item.GetTenant() == "" {
-		c.unreadable(m, d, errors.New("the work item names no job"))
+		c.unreadable(m, d, errors.New("the work item has no job ID or tenant"))
 		return d, nil, false
 	}
 	return d, item, true
@@ -44,10 +44,10 @@ func (c *Consumer) unreadable(m jetstream.Msg, d hold.Delivery, cause error) {
 		err = c.holder.DeadLetters.FailUnreadable(ctx, c.Log, name, m.Subject(), m.Data(), cause)
 	}
 	if err != nil {
-		c.Logger.Error("an unreadable work item could not be settled", "subject", m.Subject(), telemetry.KeyError, err)
+		c.Logger.Error("could not settle unreadable work item", "subject", m.Subject(), telemetry.KeyError, err)
 		outcome = hold.ReturnAfter(time.Minute)
 	}
 	if err := d.Settle(outcome); err != nil {
-		c.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), telemetry.KeyError, err)
+		c.Logger.Warn("could not settle message, awaiting redelivery", "subject", m.Subject(), telemetry.KeyError, err)
 	}
 }

@@ -29,7 +29,7 @@ func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 		upstream.Decode(resp)
 	}
 	if encoding := upstream.Encoding(resp.Header); encoding != "" {
-		return nil, "", w.unavailable(resp, fmt.Sprintf("sent compressed content (Content-Encoding %.100q), which was not asked for", encoding))
+		return nil, "", w.unavailable(resp, fmt.Sprintf("sent compressed content (Content-Encoding %.100q), which genbus did not request", encoding))
 	}
 	part, err := w.part(resp)
 	if err != nil {
@@ -46,9 +46,9 @@ func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 		next, err = w.holder(resp, body)
 		return nil, next, err
 	case kind == typeHTML:
-		return nil, "", w.unavailable(resp, "sent a page in place of a video")
+		return nil, "", w.unavailable(resp, "sent a web page instead of a video")
 	case !hasContent(resp):
-		return nil, "", w.unavailable(resp, fmt.Sprintf("answered %s, which is no content", statusText(resp)))
+		return nil, "", w.unavailable(resp, fmt.Sprintf("answered %s instead of content", statusText(resp)))
 	}
 	f = &File{
 		Type: kind, Length: resp.ContentLength, ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified"),
@@ -83,13 +83,13 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 	}
 	part := parseContentRange(resp.Header.Get("Content-Range"))
 	if part == nil || resp.ContentLength >= 0 && resp.ContentLength != part.size() {
-		return nil, w.unavailable(resp, "sent a part without saying which")
+		return nil, w.unavailable(resp, "sent an unidentified part")
 	}
 	if w.asked.part == nil && part.size() == part.length {
 		return nil, nil
 	}
 	if w.asked.part == nil || !part.answers(*w.asked.part) {
-		return nil, w.unavailable(resp, "sent another part than was asked for")
+		return nil, w.unavailable(resp, "sent a different part than requested")
 	}
 	return part, nil
 }
@@ -99,22 +99,22 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxText+1))
 	if _, ours := errors.AsType[*errcode.Error](err); err != nil && !ours { // damaged gzip data, not a failed connection
-		return "", w.unavailable(resp, "sent JSON that cannot be decoded in place of a video: "+err.Error())
+		return "", w.unavailable(resp, "sent invalid JSON instead of a video: "+err.Error())
 	}
 	if err != nil {
 		return "", err
 	}
 	if len(raw) > maxText {
-		return "", w.unavailable(resp, fmt.Sprintf("sent more than %d bytes of JSON in place of a video", maxText))
+		return "", w.unavailable(resp, fmt.Sprintf("sent more than %d bytes of JSON instead of a video", maxText))
 	}
 	if next := resultURL(raw); next != "" {
 		return next, nil
 	}
 	said, readable := upstream.ParseErrorBody(raw)
 	if !readable {
-		return "", w.unavailable(resp, "sent JSON that names no URL in place of a video")
+		return "", w.unavailable(resp, "sent JSON without a URL instead of a video")
 	}
-	e := w.unavailable(resp, "sent an error in place of a video: "+cmp.Or(said.Message, said.Code))
+	e := w.unavailable(resp, "sent an error instead of a video: "+cmp.Or(said.Message, said.Code))
 	e.UpstreamCode = w.clean(said.Code)
 	return "", e
 }

@@ -88,7 +88,7 @@ func TestErrorsGiveNothingAway(t *testing.T) {
 	w.wantError(w.at(w.own.URL+"/redirect"), errcode.ContentExpired, "403 Forbidden: [redacted]")
 	// In a failed connection.
 	w.foreign.Close()
-	w.wantError(w.at(strings.Replace(w.foreign.URL, "http://", "http://user:hunter2hunter2@", 1)+"/file"+signed), errcode.ContentUnavailable, "no answer came: dial: ")
+	w.wantError(w.at(strings.Replace(w.foreign.URL, "http://", "http://user:hunter2hunter2@", 1)+"/file"+signed), errcode.ContentUnavailable, "no answer: dial: ")
 }
 
 // signer is an Authorizer whose secrets must not appear in errors.
@@ -119,15 +119,15 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 		handler http.HandlerFunc
 		says    string
 	}{
-		"page":            {answer(200, "text/html; charset=utf-8", "<p>log in</p>"), "a page"},
-		"page, untyped":   {answer(200, "", "<!DOCTYPE html><p>log in</p>"), "a page"},
+		"page":            {answer(200, "text/html; charset=utf-8", "<p>log in</p>"), "a web page"},
+		"page, untyped":   {answer(200, "", "<!DOCTYPE html><p>log in</p>"), "a web page"},
 		"JSON error":      {answer(200, "application/json", `{"code":"task_failed","message":"gone wrong"}`), "gone wrong"},
 		"JSON error code": {answer(200, "application/json", `{"code":1303}`), "1303"},
 		"JSON, untyped":   {answer(200, "", ` {"message":"gone wrong"}`), "gone wrong"},
 		"JSON, as bytes":  {answer(200, "application/octet-stream", `{"message":"gone wrong"}`), "gone wrong"},
-		"JSON, no URL":    {answer(200, "application/json", `{"id":"video_1","url":""}`), "names no URL"},
-		"JSON, cut":       {answer(200, "application/json", `{"url":"http`), "names no URL"},
-		"JSON, a list":    {answer(200, "application/problem+json", `[]`), "names no URL"},
+		"JSON, no URL":    {answer(200, "application/json", `{"id":"video_1","url":""}`), "JSON without a URL"},
+		"JSON, cut":       {answer(200, "application/json", `{"url":"http`), "JSON without a URL"},
+		"JSON, a list":    {answer(200, "application/problem+json", `[]`), "JSON without a URL"},
 		"JSON, huge":      {answer(200, "application/json", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), "more than 1048576 bytes"},
 		"accepted":        {answer(202, "video/mp4", ""), "202 Accepted"},
 		"no content":      {answer(204, "", ""), "204 No Content"},
@@ -142,7 +142,7 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 		"gzip, JSON cut off": {func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			answer(200, "application/json", "\x1f\x8b\x08\x00")(rw, r)
-		}, "cannot be decoded in place of a video: its gzip data is cut off"},
+		}, "invalid JSON instead of a video: its gzip data is cut off"},
 		"gzip, JSON error": {zipped(200, "application/json", `{"message":"gone wrong"}`, ""), "gone wrong"},
 		"gzip, huge JSON":  {zipped(200, "application/json", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`, ""), "more than 1048576 bytes"},
 		"gzip, a part of JSON": {func(rw http.ResponseWriter, r *http.Request) {
@@ -154,8 +154,8 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 			rw.Header().Set("Content-Range", "bytes 0-9/100")
 			rw.WriteHeader(http.StatusPartialContent)
 			_, _ = rw.Write(video[:10])
-		}, "another part"},
-		"a part, unsaid": {answer(206, "video/mp4", "0123456789"), "without saying which"},
+		}, "a different part"},
+		"a part, unsaid": {answer(206, "video/mp4", "0123456789"), "an unidentified part"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -293,7 +293,7 @@ func TestNotReached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.own.Close()
-	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, errcode.ContentUnavailable, "upstream sora: no answer came: dial")
+	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, errcode.ContentUnavailable, "upstream sora: no answer: dial")
 	w.endpoint.Auth = failing{}
 	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, errcode.ContentUnavailable, "no clock")
 }

@@ -63,7 +63,7 @@ func openData(s string, w want) (*File, error) {
 	body := bufio.NewReaderSize(d.open(), sniffed)
 	kind, err := identify(body, d.kind, true)
 	if err != nil || kind == typeJSON || kind == typeHTML {
-		return nil, errcode.New(errcode.ContentUnavailable, "the data URL holds no video")
+		return nil, errcode.New(errcode.ContentUnavailable, "the data URL contains no video")
 	}
 	return w.of(&File{Type: kind, Length: length, Body: io.NopCloser(body)}), nil
 }

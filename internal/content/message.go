@@ -31,7 +31,7 @@ func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err
 	}
 	switch {
 	case errors.Is(err, errPrivate):
-		return w.failed(errcode.ContentBlocked, u, "it is at a private address, which genbus does not read", err)
+		return w.failed(errcode.ContentBlocked, u, "it has a private address, which genbus does not fetch", err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return w.failed(errcode.CallerGone, u, what+": "+reason, err)
 	default:

@@ -34,7 +34,7 @@ func TestStalls(t *testing.T) {
 		h.mux.HandleFunc("/header", hang(false))
 		h.mux.HandleFunc("/body", hang(true))
 		w.use(content.Options{HeaderTimeout: 50 * time.Millisecond})
-		w.wantError(w.at(h.URL+"/header"+signed), errcode.ContentUnavailable, "no answer came: no answer within 50ms")
+		w.wantError(w.at(h.URL+"/header"+signed), errcode.ContentUnavailable, "no answer: no answer within 50ms")
 		w.use(content.Options{IdleTimeout: 200 * time.Millisecond})
 		_, data, err := w.open(w.at(h.URL+"/body"+signed), content.Request{})
 		if len(data) > 1000 || errcode.CodeOf(err) != errcode.ContentUnavailable || errors.Is(err, io.EOF) {

@@ -22,7 +22,7 @@ type stream struct {
 
 // newStream takes ownership of body and of cancel, which ends the body's request.
 func newStream(body io.ReadCloser, cancel context.CancelCauseFunc, idle time.Duration, fail func(error) error) *stream {
-	timer := time.AfterFunc(idle, func() { cancel(fmt.Errorf("nothing came for %s", idle)) })
+	timer := time.AfterFunc(idle, func() { cancel(fmt.Errorf("no data for %s", idle)) })
 	timer.Stop()
 	return &stream{body: body, cancel: cancel, idle: idle, timer: timer, fail: fail}
 }

@@ -29,7 +29,7 @@ func TestStreamEndsAStalledBody(t *testing.T) {
 		s := newStream(silence{ctx}, cancel, time.Minute, same)
 		start := time.Now()
 		_, err := s.Read(make([]byte, 1))
-		if took := time.Since(start); took != time.Minute || err == nil || err.Error() != "nothing came for 1m0s" {
+		if took := time.Since(start); took != time.Minute || err == nil || err.Error() != "no data for 1m0s" {
 			t.Errorf("after %s: %v", took, err)
 		}
 		if err := s.Close(); err != nil {

@@ -33,7 +33,7 @@ func (w *walk) open(ctx context.Context) (*File, error) {
 	address := w.place.URL
 	if address == "" {
 		if w.place.Path == "" || w.place.Endpoint == nil {
-			return nil, errcode.New(errcode.ContentUnavailable, "the task names no place of its content")
+			return nil, errcode.New(errcode.ContentUnavailable, "the task has no content URL")
 		}
 		address = w.place.Endpoint.URL(w.place.Path)
 	}
@@ -138,13 +138,13 @@ func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, *time.Time
 	resp, err := w.send(callCtx, u)
 	if err != nil {
 		late.Stop()
-		err = w.broken(ctx, callCtx, u, "no answer came", err)
+		err = w.broken(ctx, callCtx, u, "no answer", err)
 		cancel(errClosed)
 		return nil, nil, err
 	}
 	late.Reset(limit)
 	resp.Body = newStream(resp.Body, cancel, w.reader.opts.IdleTimeout, func(err error) error {
-		return w.broken(ctx, callCtx, u, "the content broke off", err)
+		return w.broken(ctx, callCtx, u, "the content was cut off", err)
 	})
 	return resp, late, nil
 }
@@ -155,7 +155,7 @@ func (w *walk) send(ctx context.Context, u *url.URL) (*http.Response, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, errors.New("the URL cannot be used")
+		return nil, errors.New("the URL is invalid")
 	}
 	req.Header.Set("User-Agent", "genbus")
 	w.asked.setHeader(req.Header)

@@ -116,7 +116,7 @@ func TestPrivateAddressesAreBlocked(t *testing.T) {
 		to := "http://" + host + port + "/file" + signed
 		p := w.at(to)
 		p.PrivateOK = false
-		w.wantError(p, errcode.ContentBlocked, "host "+host+port+": it is at a private address")
+		w.wantError(p, errcode.ContentBlocked, "host "+host+port+": it has a private address")
 		w.own.mux.Handle("/base/v1/redirect/"+host, redirect(302, to))
 		w.own.mux.Handle("/base/v1/json/"+host, answer(200, "application/json", `{"url":"`+to+`"}`))
 		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/redirect/" + host}, errcode.ContentBlocked)

@@ -17,13 +17,13 @@ type message struct {
 
 // payloads has all messages by name.
 var payloads = map[string]message{
-	"VideoRequest": {"Asks for one video task.", "RequestHeaders", []string{"genbus.v1.VideoRequest"}},
+	"VideoRequest": {"Requests one video task.", "RequestHeaders", []string{"genbus.v1.VideoRequest"}},
 	"VideoRequestJSON": {
-		"Asks for one video task, with the HTTP body of the model's protocol.", "JSONRequestHeaders",
+		"Requests one video task, with the HTTP body of the model's protocol.", "JSONRequestHeaders",
 		[]string{"GenerationRequest", "VideoObjectRequest", "KlingRequest", "JimengRequest"},
 	},
-	"ChatRequest":        {"Asks for one chat completion.", "RequestHeaders", []string{"genbus.v1.ChatRequest"}},
-	"ChatRequestJSON":    {"Asks for one chat completion, with the HTTP body.", "JSONRequestHeaders", []string{"ChatCompletionRequest"}},
+	"ChatRequest":        {"Requests one chat completion.", "RequestHeaders", []string{"genbus.v1.ChatRequest"}},
+	"ChatRequestJSON":    {"Requests one chat completion, with the HTTP body.", "JSONRequestHeaders", []string{"ChatCompletionRequest"}},
 	"VideoAccepted":      {"The accepted task.", "ReplyHeaders", []string{"genbus.v1.CreateVideoTaskResponse"}},
 	"VideoAcceptedJSON":  {"The accepted task.", "ReplyHeaders", []string{"GenerationCreated"}},
 	"ChatAccepted":       {"The accepted chat.", "ReplyHeaders", []string{"genbus.v1.SubmitChatCompletionResponse"}},
@@ -36,10 +36,10 @@ var payloads = map[string]message{
 	"ChatEventJSON":      {"One change of a chat, with the whole chat after it.", "EventHeaders", []string{"ChatEvent"}},
 	"ChatChunk":          {"One or more blocks of a streamed chat.", "CloudEventHeaders", []string{"genbus.v1.ChatChunk"}},
 	"ChatChunkJSON":      {"One or more blocks of a streamed chat.", "CloudEventHeaders", []string{"ChatChunk"}},
-	"UsageEvent":         {"What one ended job consumed.", "CloudEventHeaders", []string{"genbus.v1.UsageEvent"}},
-	"UsageEventJSON":     {"What one ended job consumed.", "CloudEventHeaders", []string{"UsageEvent"}},
-	"AuditRecord":        {"What an operator did.", "AuditHeaders", []string{"genbus.v1.AuditRecord"}},
-	"DeadLetter":         {"What could not be processed, with the reason.", "DeadLetterHeaders", []string{"genbus.v1.DeadLetter"}},
+	"UsageEvent":         {"Usage of one ended job.", "CloudEventHeaders", []string{"genbus.v1.UsageEvent"}},
+	"UsageEventJSON":     {"Usage of one ended job.", "CloudEventHeaders", []string{"UsageEvent"}},
+	"AuditRecord":        {"Operator action.", "AuditHeaders", []string{"genbus.v1.AuditRecord"}},
+	"DeadLetter":         {"A job or request that could not be processed, with the reason.", "DeadLetterHeaders", []string{"genbus.v1.DeadLetter"}},
 	"WorkItem":           {"An accepted, unfinished job.", "WorkHeaders", []string{"genbus.v1.WorkItem"}},
 }
 
@@ -95,11 +95,11 @@ func asyncSchemas() (object, error) {
 		return nil, err
 	}
 	for _, event := range []string{"VideoTaskEvent", "ChatEvent", "ChatChunk", "UsageEvent"} {
-		at(all, event, "properties")["protobuf"] = object{"type": "string", "format": "byte", "description": "The same as Protobuf, which genbus reads back; readers ignore it."}
+		at(all, event, "properties")["protobuf"] = object{"type": "string", "format": "byte", "description": "The same data as Protobuf, which genbus reads back. Readers ignore it."}
 	}
 	// HTTP answers include long replies, so the HTTP schema lacks this field.
 	at(schemas, "ChatJob", "properties")["reply_ref"] = object{
-		"allOf": []any{object{"$ref": "#/components/schemas/BlobRef"}}, "description": "Where the reply is, when it is larger than 256 KiB.",
+		"allOf": []any{object{"$ref": "#/components/schemas/BlobRef"}}, "description": "Reference to a reply above 256 KiB.",
 	}
 	for name, set := range headerSets {
 		all[name] = set.schema()
@@ -160,7 +160,7 @@ func (c channel) addTo(document object) {
 	all := at(document, "channels")
 	all[c.id] = c.object()
 	if c.replies != nil {
-		all[c.id+"Reply"] = object{"address": nil, "title": c.title + ": the reply", "messages": messageRefs(c.replies), "description": "The inbox that the request names."}
+		all[c.id+"Reply"] = object{"address": nil, "title": c.title + ": the reply", "messages": messageRefs(c.replies), "description": "Reply inbox of the request."}
 	}
 	for action := range strings.FieldsSeq(c.action) {
 		operation := object{"action": action, "title": c.title, "channel": object{"$ref": "#/channels/" + c.id}, "messages": channelRefs(c.id, c.messages)}
@@ -208,13 +208,13 @@ func streams(n subject.Space) []any {
 		{n.Requests(), "The durable inbox. Publish to it; only genbus reads it."},
 		{n.Tasks(), "The log of every job, and the feed of finished ones; seven days."},
 		{n.Chunks(), "Chunks of streamed chats; in memory, 15 minutes."},
-		{n.UsageStream(), "What ended jobs consumed; 31 days."},
+		{n.UsageStream(), "Usage of ended jobs; 31 days."},
 		{n.Dead(), "Accepted jobs that could not be processed."},
-		{n.Ops(), "What operators did; 90 days. genbus's own."},
-		{n.Rejected(), "Requests that were never accepted."},
-		{n.Work(), "Accepted, unfinished jobs. genbus's own."},
-		{n.Wait(), "Accepted jobs that wait for their turn. genbus's own."},
-		{n.Bodies(aTenant), "Object store of one tenant: bodies that are too large for a message, and copies of results."},
+		{n.Ops(), "Operator actions; 90 days. Internal."},
+		{n.Rejected(), "Rejected requests."},
+		{n.Work(), "Accepted, unfinished jobs. Internal."},
+		{n.Wait(), "Accepted jobs waiting for their turn. Internal."},
+		{n.Bodies(aTenant), "Object store of one tenant: bodies too large for a message, and copies of results."},
 	} {
 		out = append(out, object{"name": s.name, "description": s.means})
 	}

@@ -34,14 +34,14 @@ var statuses = []any{"queued", "in_progress", "completed", "failed", "cancelled"
 
 // parameters describes the placeholders.
 var parameters = map[string]object{
-	"slot":   {"description": "A number, or \"large\" for letters above 4 KiB. It keeps the letters of a tenant few."},
+	"slot":   {"description": "A number, or \"large\" for dead letters above 4 KiB. It limits the dead letters kept per tenant."},
 	"kind":   {"description": "Kind of the job.", "enum": []any{"video", "chat"}},
-	"tenant": {"description": "Tenant that owns the job: 1 to 64 of [A-Za-z0-9_-]."},
+	"tenant": {"description": "Tenant of the job: 1 to 64 characters of [A-Za-z0-9_-]."},
 	"route":  {"description": "Name of the route that serves the job."},
 	"status": {"description": "Terminal status of the job.", "enum": []any{"completed", "failed", "cancelled"}},
 	"id":     {"description": "Job id."},
 
-	"sequence": {"description": "Sequence of the dead letter, in decimal; 0 for an action that names nothing that could be."},
+	"sequence": {"description": "Sequence of the dead letter, in decimal; 0 for an action without a valid one."},
 }
 
 // channels returns all channels. Where messages differ by kind, each kind has its own.
@@ -56,37 +56,37 @@ func channels(n subject.Space) []channel {
 			description: "The blocks of a streamed chat, in order, each with its attempt and index; in memory, for 15 minutes.", messages: both("ChatChunk"),
 		},
 		{
-			id: "liveChunk", address: n.LiveChunk(aTenant, anID), title: "Chunks as they come", action: "send",
-			description: "A copy of each chunk, by core NATS. What is lost is read from the stream.", messages: both("ChatChunk"),
+			id: "liveChunk", address: n.LiveChunk(aTenant, anID), title: "Live chunks", action: "send",
+			description: "A copy of each chunk over core NATS. Read lost chunks from the stream.", messages: both("ChatChunk"),
 		},
 		{
 			id: "usage", address: n.Usage(aKind, aTenant, anID), title: "Usage", stream: n.UsageStream(), action: "send",
-			description: "What each ended job consumed, for billing.", messages: both("UsageEvent"),
+			description: "Usage of each ended job, for billing.", messages: both("UsageEvent"),
 		},
 		{
 			id: "dead", address: withTenant(n.DeadLetter(aKind, "tenant", anID)), title: "Dead letters", stream: n.Dead(), action: "send",
-			description: "Accepted jobs that could not be processed, whole, with the reason.", messages: []string{"DeadLetter"},
+			description: "Accepted jobs that could not be processed, complete, with the reason.", messages: []string{"DeadLetter"},
 		},
 		{
 			id: "rejected", address: withTenant(n.RejectedLetter(aKind, "tenant", aSlot)), title: "Rejected requests", stream: n.Rejected(), action: "send",
-			description: "What came into the inbox and was never accepted, with the reason; of a large one the beginning. " +
-				"The latest of each tenant are kept. An illegal tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
+			description: "Rejected inbox messages with the reason; only the beginning of a large one. " +
+				"The latest of each tenant are kept. An invalid tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
 		},
 		{
-			id: "auditRoute", address: n.AuditRoute(aKind, aRoute), title: "What was done to a route", stream: n.Ops(), action: "send",
-			description: "What operators did to the route. Only genbus writes it.", messages: []string{"AuditRecord"},
+			id: "auditRoute", address: n.AuditRoute(aKind, aRoute), title: "Operator actions on a route", stream: n.Ops(), action: "send",
+			description: "Operator actions on the route. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
-			id: "auditJob", address: n.AuditJob(aKind, aTenant, anID), title: "What was done to a job", stream: n.Ops(), action: "send",
-			description: "What operators did to the job. Only genbus writes it.", messages: []string{"AuditRecord"},
+			id: "auditJob", address: n.AuditJob(aKind, aTenant, anID), title: "Operator actions on a job", stream: n.Ops(), action: "send",
+			description: "Operator actions on the job. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
-			id: "auditLetter", address: n.AuditLetter(aSequence), title: "What was done to a dead letter", stream: n.Ops(), action: "send",
-			description: "What operators did to the letter, by its sequence. Only genbus writes it.", messages: []string{"AuditRecord"},
+			id: "auditLetter", address: n.AuditLetter(aSequence), title: "Operator actions on a dead letter", stream: n.Ops(), action: "send",
+			description: "Operator actions on the dead letter, by its sequence. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
-			id: "auditBulk", address: n.AuditBulk(anAction), title: "What was done to many jobs or letters", stream: n.Ops(), action: "send",
-			description: "That operators ran the action, such as CancelJobs, with its filter and counts. Only genbus writes it.", messages: []string{"AuditRecord"},
+			id: "auditBulk", address: n.AuditBulk(anAction), title: "Bulk actions", stream: n.Ops(), action: "send",
+			description: "A bulk action that an operator ran, such as CancelJobs, with its filter and counts. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
 			id: "work", address: n.WorkItem(aKind, aRoute, aTenant, anID), title: "Work", stream: n.Work(), action: "send receive",
@@ -94,7 +94,7 @@ func channels(n subject.Space) []channel {
 		},
 		{
 			id: "wait", address: n.WaitItem(aKind, aRoute, aTenant, anID), title: "Waiting work", stream: n.Wait(), action: "send receive",
-			description: "Accepted jobs that wait for their turn. Only genbus writes and reads it.", messages: []string{"WorkItem"},
+			description: "Accepted jobs waiting for their turn. Only genbus writes and reads it.", messages: []string{"WorkItem"},
 		},
 	}...)
 }
@@ -117,25 +117,25 @@ func ofKind(n subject.Space, k subject.Kind) []channel {
 	return []channel{
 		{
 			id: kind + "Request", address: n.Request(k, aTenant), title: "Inbox for " + kind + "s", stream: n.Requests(), action: "receive",
-			description: "Publish by JetStream: the PubAck says that the request is stored for admission; the event queued is its acceptance. What is invalid becomes a dead letter.",
+			description: "Publish with JetStream: the PubAck confirms that the request is stored for admission; the queued event confirms its acceptance. An invalid request becomes a dead letter.",
 			messages:    both(request),
 		},
 		{
 			id: kind + "Call", address: n.Call(k, aTenant), title: "Request-reply for " + kind + "s", action: "receive",
-			description: "The reply is the accepted job, or the error, in the form of the request.",
+			description: "The reply is the accepted job or the error, in the encoding of the request.",
 			messages:    both(request), replies: append(both(reply), both("Refused")...),
 		},
 		{
 			id: kind + "Task", address: n.Task(k, aTenant, anID), title: "Log of a " + kind, stream: n.Tasks(), action: "send",
-			description: "Every event of the job, in order: the last one is its state, all of them are its history.", messages: both(event),
+			description: "Every event of the job, in order. The last one is its state; together they are its history.", messages: both(event),
 		},
 		{
 			id: kind + "Done", address: n.Done(k, aTenant, aStatus, anID), title: "Feed of finished " + kind + "s", stream: n.Tasks(), action: "send",
-			description: "For each finished job a copy of its terminal event, with the same ce-id.", messages: both(event),
+			description: "A copy of each finished job's terminal event, with the same ce-id.", messages: both(event),
 		},
 		{
-			id: kind + "Live", address: n.LiveTask(k, aTenant, anID), title: "Events of " + kind + "s as they come", action: "send",
-			description: "A copy of each event, just after it was stored, by core NATS. What is lost is read from the log.", messages: both(event),
+			id: kind + "Live", address: n.LiveTask(k, aTenant, anID), title: "Events of " + kind + "s, live", action: "send",
+			description: "A copy of each event over core NATS, just after it was stored. Read lost events from the log.", messages: both(event),
 		},
 	}
 }

@@ -77,7 +77,7 @@ func merge(into, from object) error {
 		case !both:
 			into[name] = value
 		case !ok || !also:
-			return fmt.Errorf("%s stands in another file too", name)
+			return fmt.Errorf("%s is also in another file", name)
 		default:
 			if err := merge(left, right); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -99,7 +99,7 @@ func expand(listed []any) ([]errcode.Code, error) {
 			set, ok = []errcode.Code{code}, true
 		}
 		if !ok {
-			return nil, fmt.Errorf("there is no error %v", name)
+			return nil, fmt.Errorf("no error %v in the table", name)
 		}
 		codes = append(codes, set...)
 	}
@@ -139,7 +139,7 @@ func refusal(codes []errcode.Code, surface string) object {
 		headers["Www-Authenticate"] = object{"schema": object{"type": "string"}}
 	}
 	headers["Genbus-Error-Code"] = object{
-		"description": "What the error means; see x-genbus-errors.",
+		"description": "Error code; see x-genbus-errors.",
 		// Jimeng reports a failed task with HTTP 400, which is not an error of the request.
 		"required": surface != "jimeng",
 		"schema":   object{"type": "string", "enum": enum},
@@ -170,7 +170,7 @@ func errorTable() []any {
 	var rows []any
 	for _, m := range errcode.Table() {
 		rows = append(rows, object{
-			"code": string(m.Code), "status": m.HTTP, "grpc": m.GRPC.String(), "type": m.Type, "retry": m.Retry, "means": m.Means, "do": m.Do,
+			"code": string(m.Code), "status": m.HTTP, "grpc": m.GRPC.String(), "type": m.Type, "retry": m.Retry, "means": m.Means(), "do": m.Do,
 		})
 	}
 	return rows

@@ -58,21 +58,21 @@ func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 		return d.PutUnfound(ctx, item, job, end)
 	}
 	return d.PutJob(ctx, item, job, errcode.New(errcode.SubmissionUnknown,
-		"job %s ended (%s) while it could not be known whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
+		"job %s ended (%s) while it was unknown whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
 }
 
 // PutUnfound restores the dead letter from which an attached job was made, with the upstream ID
 // that it named then. end is the code with which the job ends.
 func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
 	code := job.GetExecution().GetUnconfirmed()
-	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s); no poll is known to have found that task there",
+	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s and ended (%s); no recorded poll found that task",
 		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), end)
 	letter := Letter(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()
 	if err := d.Put(ctx, letter, item.GetId(), "unfound"); err != nil {
 		return err
 	}
-	d.Logger.Warn("an attached task was never found; its dead letter is there again", telemetry.JobAttrs(joblog.NameOf(item), item.GetRoute(), "code", code)...)
+	d.Logger.Warn("restored dead letter, attached task was never found", telemetry.JobAttrs(joblog.NameOf(item), item.GetRoute(), "code", code)...)
 	return nil
 }
 

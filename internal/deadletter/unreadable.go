@@ -24,7 +24,7 @@ func (d Store) FailUnreadable(ctx context.Context, log *joblog.Log, n subject.Wo
 	if err := d.Put(ctx, letter, n.ID, "item"); err != nil {
 		return err
 	}
-	d.Logger.Warn("a work item that cannot be read is a dead letter; its job fails", "subject", subj, telemetry.KeyError, cause)
+	d.Logger.Warn("moved unreadable work item to dead letters, failing job", "subject", subj, telemetry.KeyError, cause)
 	return d.failItem(ctx, log, &genbusv1.WorkItem{
 		Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Route: n.Route, AcceptedAt: timestamppb.Now(),
 	}, f)

@@ -3,6 +3,7 @@
 package errcode
 
 import (
+	"cmp"
 	"net/http"
 
 	"google.golang.org/grpc/codes"
@@ -14,82 +15,172 @@ type Code string
 
 // Errors of requests.
 const (
-	InvalidRequest       Code = "invalid_request"
-	InvalidJSON          Code = "invalid_json"
-	BodyTooLarge         Code = "body_too_large"
-	UnsupportedMedia     Code = "unsupported_media_type"
-	InvalidAPIKey        Code = "invalid_api_key"
-	ModelNotFound        Code = "model_not_found"
-	WrongProtocol        Code = "wrong_protocol"
-	TaskNotFound         Code = "task_not_found"
-	ChatNotFound         Code = "chat_not_found"
-	NotFound             Code = "not_found"
-	MethodNotAllowed     Code = "method_not_allowed"
+	// InvalidRequest means that a request field is missing or invalid, or the body is too deeply
+	// nested or has too many values.
+	InvalidRequest Code = "invalid_request"
+	// InvalidJSON means that the body is not a single JSON object.
+	InvalidJSON Code = "invalid_json"
+	// BodyTooLarge means that the body exceeds the size limit.
+	BodyTooLarge Code = "body_too_large"
+	// UnsupportedMedia means that the path does not accept this content type.
+	UnsupportedMedia Code = "unsupported_media_type"
+	// InvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
+	// to a tenant method.
+	InvalidAPIKey Code = "invalid_api_key"
+	// ModelNotFound means that no route serves the model, or its route is draining.
+	ModelNotFound Code = "model_not_found"
+	// WrongProtocol means that the model's route uses a different protocol from the path.
+	WrongProtocol Code = "wrong_protocol"
+	// TaskNotFound means that the tenant has no video task with this ID.
+	TaskNotFound Code = "task_not_found"
+	// ChatNotFound means that the tenant has no chat with this ID.
+	ChatNotFound Code = "chat_not_found"
+	// NotFound means that the path does not exist or, in operator calls, no job has the ID.
+	NotFound Code = "not_found"
+	// MethodNotAllowed means that the path does not support this method.
+	MethodNotAllowed Code = "method_not_allowed"
+	// IdempotencyKeyReused means that the request_id was already used with a different body.
 	IdempotencyKeyReused Code = "idempotency_key_reused"
-	InvalidPageToken     Code = "invalid_page_token"
-	ResumeExpired        Code = "resume_expired"
-	SlowReader           Code = "slow_reader"
-	StillHeld            Code = "still_held"
-	CallerGone           Code = "caller_gone"
-	CallerDeadline       Code = "caller_deadline"
-	NotTerminal          Code = "not_terminal"
+	// InvalidPageToken means that the page token does not belong to this list.
+	InvalidPageToken Code = "invalid_page_token"
+	// ResumeExpired means that the position to resume from is no longer stored.
+	ResumeExpired Code = "resume_expired"
+	// SlowReader means that the reader fell more than 1 MiB behind and was disconnected.
+	SlowReader Code = "slow_reader"
+	// StillHeld means that a replica still holds the cancelled job or still serves the route, so
+	// nothing was erased, resubmitted or ended.
+	StillHeld Code = "still_held"
+	// CallerGone means that the caller disconnected before the reply was complete.
+	CallerGone Code = "caller_gone"
+	// CallerDeadline means that the caller's own deadline passed before the answer; an accepted job
+	// continues.
+	CallerDeadline Code = "caller_deadline"
+	// NotTerminal means that the job has not ended, so it was not erased or resubmitted.
+	NotTerminal Code = "not_terminal"
 )
 
 // Errors of the operator's methods.
 const (
+	// OperatorRequired means that the method needs an operator key that may act, but the key belongs
+	// to a tenant or is read-only, or no operator key is configured.
 	OperatorRequired Code = "operator_required"
-	RouteNotFound    Code = "route_not_found"
-	LetterNotFound   Code = "letter_not_found"
-	LetterUnusable   Code = "letter_unusable"
-	LetterResolved   Code = "letter_resolved"
+	// RouteNotFound means that no route of this kind has this name.
+	RouteNotFound Code = "route_not_found"
+	// LetterNotFound means that the dead letter does not exist or was already removed.
+	LetterNotFound Code = "letter_not_found"
+	// LetterUnusable means that the dead letter lacks the data that the action needs, or does not
+	// support it.
+	LetterUnusable Code = "letter_unusable"
+	// LetterResolved means that another job was already made from this dead letter or another one of
+	// its job, or the job has completed after all.
+	LetterResolved Code = "letter_resolved"
+	// LetterUnresolved means that the job has a dead letter, so its upstream has or may have its task,
+	// and a retry could be charged twice.
 	LetterUnresolved Code = "letter_unresolved"
-	RequestNotKept   Code = "request_not_kept"
-	BodiesPrivate    Code = "bodies_private"
+	// RequestNotKept means that the job's request is no longer stored.
+	RequestNotKept Code = "request_not_kept"
+	// BodiesPrivate means that operators may not read request and reply bodies.
+	BodiesPrivate Code = "bodies_private"
 )
 
 // Errors of genbus and its broker.
 const (
-	QueueFull         Code = "queue_full"
-	RateLimited       Code = "rate_limited"
-	TenantFull        Code = "tenant_full"
-	StreamEnded       Code = "stream_ended"
-	RoutePaused       Code = "route_paused"
-	StorageFull       Code = "storage_full"
-	DeadLettersFull   Code = "dead_letters_full"
+	// QueueFull means that the route's queue or the whole queue is full.
+	QueueFull Code = "queue_full"
+	// RateLimited means that the tenant exceeded its request rate.
+	RateLimited Code = "rate_limited"
+	// TenantFull means that the tenant has reached its limit of unfinished jobs; nothing was accepted.
+	TenantFull Code = "tenant_full"
+	// StreamEnded means that the stream reached its maximum lifetime (`limits.stream_time`); the job
+	// continues.
+	StreamEnded Code = "stream_ended"
+	// RoutePaused means that an operator paused the route, and this chat cannot wait for it on its
+	// connection.
+	RoutePaused Code = "route_paused"
+	// StorageFull means that 80 % of the task log is used or reserved, the tenant's object store is
+	// full, NATS has no storage left, or its account allows no more streams.
+	StorageFull Code = "storage_full"
+	// DeadLettersFull means that the tenant has reached its limit of dead letters, or their stream is
+	// nearly full, so the video was not submitted.
+	DeadLettersFull Code = "dead_letters_full"
+	// BrokerUnavailable means that JetStream is unreachable and nothing was accepted; an accepted chat
+	// with a request_id continues.
 	BrokerUnavailable Code = "broker_unavailable"
-	ClockWrong        Code = "clock_wrong"
-	IndexCatchingUp   Code = "index_catching_up"
+	// ClockWrong means that the replica's clock is wrong or not yet compared with the broker's;
+	// nothing was accepted.
+	ClockWrong Code = "clock_wrong"
+	// IndexCatchingUp means that no replica has the job index ready, which lists need; jobs keep
+	// running.
+	IndexCatchingUp Code = "index_catching_up"
+	// AcceptanceUnknown means that JetStream did not confirm the request, which may have been
+	// accepted.
 	AcceptanceUnknown Code = "acceptance_unknown"
-	ShuttingDown      Code = "shutting_down"
-	Internal          Code = "internal"
+	// ShuttingDown means that the replica is shutting down and accepted nothing; an accepted chat with
+	// a request_id continues, and an interrupted chat without one may be charged.
+	ShuttingDown Code = "shutting_down"
+	// Internal means that genbus has a bug.
+	Internal Code = "internal"
 )
 
 // Errors of jobs and their upstreams.
 const (
-	SubmissionUnknown     Code = "submission_outcome_unknown"
-	OrphanedSubmission    Code = "orphaned_submission"
-	QueueTimeout          Code = "queue_timeout"
-	DeadlineExceeded      Code = "deadline_exceeded"
-	Expired               Code = "expired"
-	Cancelled             Code = "cancelled"
-	Poisoned              Code = "poisoned"
-	LogLost               Code = "log_lost"
-	NotEnqueued           Code = "not_enqueued"
-	InputLost             Code = "input_lost"
-	ContentNotReady       Code = "content_not_ready"
-	ContentExpired        Code = "content_expired"
-	ContentBlocked        Code = "content_blocked"
-	ContentUnavailable    Code = "content_unavailable"
-	ArchiveFailed         Code = "archive_failed"
-	UpstreamFailed        Code = "upstream_failed"
-	UpstreamRefused       Code = "upstream_refused"
-	UpstreamRemoved       Code = "upstream_removed"
-	UpstreamUnavailable   Code = "upstream_unavailable"
-	UpstreamRateLimited   Code = "upstream_rate_limited"
-	UpstreamTimeout       Code = "upstream_timeout"
-	StreamTruncated       Code = "stream_truncated"
+	// SubmissionUnknown means that the upstream may have accepted the submission, so genbus did not
+	// repeat it.
+	SubmissionUnknown Code = "submission_outcome_unknown"
+	// OrphanedSubmission means that the upstream has a task that its job could no longer record; only
+	// dead letters have this code.
+	OrphanedSubmission Code = "orphaned_submission"
+	// QueueTimeout means that the job was not submitted within the route's queue timeout.
+	QueueTimeout Code = "queue_timeout"
+	// DeadlineExceeded means that the upstream did not finish within the route's deadline.
+	DeadlineExceeded Code = "deadline_exceeded"
+	// Expired means that the job's expires_at passed before it was submitted.
+	Expired Code = "expired"
+	// Cancelled means that the job was cancelled.
+	Cancelled Code = "cancelled"
+	// Poisoned means that the job was delivered more than 10 times without progress.
+	Poisoned Code = "poisoned"
+	// LogLost means that the work item outlived the job's log, so the job's past is unknown and it was
+	// not submitted.
+	LogLost Code = "log_lost"
+	// NotEnqueued means that the job lost its work item while it was accepted, because it was erased
+	// or the queue was lost, and does not run.
+	NotEnqueued Code = "not_enqueued"
+	// InputLost means that the stored request body is missing or damaged.
+	InputLost Code = "input_lost"
+	// ContentNotReady means that the video has not completed, so it has no content.
+	ContentNotReady Code = "content_not_ready"
+	// ContentExpired means that the upstream no longer has the content, or its URL expired.
+	ContentExpired Code = "content_expired"
+	// ContentBlocked means that genbus does not fetch content from this address, which is private or
+	// neither http nor https.
+	ContentBlocked Code = "content_blocked"
+	// ContentUnavailable means that the content could not be read from the upstream.
+	ContentUnavailable Code = "content_unavailable"
+	// ArchiveFailed means that the result could not be copied, although the task completed; only a
+	// task's archive field has this code.
+	ArchiveFailed Code = "archive_failed"
+	// UpstreamFailed means that the upstream reported that the job failed.
+	UpstreamFailed Code = "upstream_failed"
+	// UpstreamRefused means that the upstream rejected the request permanently, or its reply exceeds
+	// the size limit.
+	UpstreamRefused Code = "upstream_refused"
+	// UpstreamRemoved means that the job's route or upstream is no longer configured.
+	UpstreamRemoved Code = "upstream_removed"
+	// UpstreamUnavailable means that the upstream could not be reached or returned an error.
+	UpstreamUnavailable Code = "upstream_unavailable"
+	// UpstreamRateLimited means that the upstream asked genbus to slow down.
+	UpstreamRateLimited Code = "upstream_rate_limited"
+	// UpstreamTimeout means that the upstream did not answer, or stopped sending, within the route's
+	// timeout.
+	UpstreamTimeout Code = "upstream_timeout"
+	// StreamTruncated means that the upstream ended the stream early.
+	StreamTruncated Code = "stream_truncated"
+	// ChatAttemptsExhausted means that every attempt at the chat was interrupted.
 	ChatAttemptsExhausted Code = "chat_attempts_exhausted"
-	ReplyNotStored        Code = "reply_not_stored"
+	// ReplyNotStored means that the upstream replied to the chat, but a NATS server or account limit
+	// is too small to store the reply.
+	ReplyNotStored Code = "reply_not_stored"
 )
 
 // Meaning is a row of the table.
@@ -103,11 +194,17 @@ type Meaning struct {
 	Type string
 	// Retry is true if the same request may succeed later.
 	Retry bool
-	// Means says what happened.
-	Means string
-	// Do says what the reader can do about it.
+	// Do says what the caller can do about it.
 	Do string
+	// Operate says what an operator can do about it; empty where Do holds for operators too.
+	Operate string
 }
+
+// Means says what happened, in the sentence of the code's declaration.
+func (m Meaning) Means() string { return means[m.Code] }
+
+// ForOperators says what an operator can do about it.
+func (m Meaning) ForOperators() string { return cmp.Or(m.Operate, m.Do) }
 
 const (
 	typeRequest = "invalid_request_error"
@@ -118,73 +215,73 @@ const (
 
 // table is in the order of docs/errors.md.
 var table = []Meaning{
-	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "A field of the request is missing or wrong, or the body has more levels or values than are taken.", "Correct what the message names."},
-	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The body is not one JSON object.", "Send valid JSON without duplicate names."},
-	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "The body is larger than the limit.", "Send a URL instead of the data, or raise the limit."},
-	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "The content type is not one that this path reads.", "Send application/json."},
-	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "The API key is missing, unknown or no longer valid, or it is an operator's and the method is for tenants.", "Send `Authorization: Bearer <key>` with a configured key: a tenant's, or for the operator's methods an operator's."},
-	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route serves the model, or the one that does is draining.", "Choose a model from GET /v1/models, or add a route."},
-	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The model's route speaks another protocol than the path.", "Use the path that the message names."},
-	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no video task with this id.", "Check the id and the key; tasks are kept for nats.streams.tasks.max_age."},
-	{ChatNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no chat with this id.", "Check the id and the key; chats are kept for nats.streams.tasks.max_age."},
-	{NotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no such path; to an operator, also: no job has the id that was looked for.", "See the paths in README.md, or list the jobs."},
-	{MethodNotAllowed, codes.Unimplemented, http.StatusMethodNotAllowed, typeRequest, false, "The path exists, but not with this method.", "Use a method from the Allow header."},
-	{IdempotencyKeyReused, codes.InvalidArgument, http.StatusUnprocessableEntity, typeRequest, false, "The request_id was used before with another body.", "Use a new request_id for a new body."},
-	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The page token is not one of this list.", "Start again without a token."},
-	{ResumeExpired, codes.OutOfRange, http.StatusGone, typeRequest, false, "The place to resume from is gone.", "Go on from the current state, which follows this notice."},
-	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The reader was more than 1 MiB behind and was cut off.", "Resume from the last event that was handled."},
-	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "A replica has not let go yet: of the job that was cancelled, so that it was not erased, or not submitted again, or of the route, so that its jobs were not touched.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
-	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
-	{CallerDeadline, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The deadline that the caller set for its call passed before the answer; a job that was accepted goes on.", "Send the same request again, with a longer deadline: with its request_id it attaches."},
-	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has not ended, so it was not erased, or not submitted again.", "Cancel it, or wait for its end."},
+	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "Correct the field that the message names.", ""},
+	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "Send one valid JSON object without duplicate names.", ""},
+	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "Send a URL instead of inline data.", "Raise the limit if the message names one."},
+	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json.", ""},
+	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "Send `Authorization: Bearer <key>` with a tenant key, or with an operator key for operator methods.", "Check the key and its not_after in api_keys or operator_keys."},
+	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a model from GET /v1/models.", "Add a route for the model."},
+	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Use the path that the message names.", ""},
+	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps tasks for nats.streams.tasks.max_age.", ""},
+	{ChatNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps chats for nats.streams.tasks.max_age.", ""},
+	{NotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Look up the path in the OpenAPI document.", "List the jobs to find the ID."},
+	{MethodNotAllowed, codes.Unimplemented, http.StatusMethodNotAllowed, typeRequest, false, "Use a method from the Allow header.", ""},
+	{IdempotencyKeyReused, codes.InvalidArgument, http.StatusUnprocessableEntity, typeRequest, false, "Use a new request_id for a new body.", ""},
+	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "List again without a page token.", ""},
+	{ResumeExpired, codes.OutOfRange, http.StatusGone, typeRequest, false, "Continue from the current state, which follows this error.", ""},
+	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Resume after the last event you handled.", ""},
+	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again; after a crash this can take up to the route's ack_wait.", ""},
+	{CallerGone, codes.Canceled, 499, typeRequest, false, "Nothing; genbus cancelled the upstream call.", ""},
+	{CallerDeadline, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send the same request with a longer deadline; with its request_id it attaches to the job.", ""},
+	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Cancel the job, or wait until it ends.", ""},
 
-	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "The method is the operator's, and the key is a tenant's or only reads, or no operator key is configured.", "Send an operator's key that may do it, one without read_only; set one with GENBUS_OPERATOR_KEY, or operator_keys."},
-	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route of this kind has this name.", "Choose one from the list of routes."},
-	{LetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no dead letter of this number, or not any more.", "List the letters again; one that was redriven or attached is a job whose retry_of names the old one."},
-	{LetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The dead letter does not say enough for what was asked, or is not of a kind for it.", "See the message; what cannot be recovered can be dropped."},
-	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Another job was made already of the dead letter, or of another letter of its job, and this one was not removed yet; or its job has completed after all.", "Look at the job that the message names; then drop the letter."},
-	{LetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has a dead letter: its upstream may have its task, or has it, and a retry might be paid for twice.", "Redrive, attach or drop the letter that the message names."},
-	{RequestNotKept, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The request of the job does not exist any more.", "Give the whole request, or have the caller send it again; set keep_requests on its route for later jobs."},
-	{BodiesPrivate, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Operators do not read the requests and the replies of jobs here.", "Set operators_read_bodies, if they are to."},
+	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Send an operator key without read_only.", "Configure a key with operator_keys or GENBUS_OPERATOR_KEY."},
+	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a route from the list of routes.", ""},
+	{LetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "List the dead letters again; a redriven or attached one became a job whose retry_of names the old job.", ""},
+	{LetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "See the message; drop the dead letter if it cannot be recovered.", ""},
+	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Check the job that the message names, then drop the dead letter.", ""},
+	{LetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Redrive, attach or drop the dead letter that the message names.", ""},
+	{RequestNotKept, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Provide the whole request, or ask the caller to send it again.", "Set keep_requests on the route to keep the requests of later jobs."},
+	{BodiesPrivate, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Set operators_read_bodies to allow it.", ""},
 
-	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
-	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant sends more requests a second than it may.", "Wait as long as Retry-After says, then send the same request."},
-	{TenantFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant has as many unfinished jobs as it may have; nothing was accepted.", "Wait until some have ended, then send the same request."},
-	{StreamEnded, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The stream has reached its longest life (`limits.stream_time`); the job goes on.", "Resume after the last event that was handled, or send the same request again: with its request_id it attaches."},
-	{RoutePaused, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "An operator has paused the route, and the chat cannot wait for it on its connection.", "Wait as long as Retry-After says, or send the chat with a request_id: it is queued then."},
-	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Storage is used up: 80 % of the task log is used or reserved, the tenant's object store is full, NATS has no storage left, or its account allows no more streams.", "Wait, or raise the limit in the message: nats.streams.tasks.max_bytes, limits.bodies_bytes, limits.bodies_messages, or one of NATS."},
-	{DeadLettersFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The tenant has as many dead letters as it may have, or their stream is nearly full: the video was not submitted, because its letter might have no room.", "An operator resolves letters (operator dead list), or raises max_dead_letters or nats.streams.dead.max_bytes; then send the same request, under a new request_id if its job failed."},
-	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "JetStream could not be reached; nothing was accepted, except a chat with a request_id that was waited for, which goes on.", "Send the same request again."},
-	{ClockWrong, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The clock of this replica is wrong, or was not compared with the broker's yet; nothing was accepted.", "Send the same request again: other replicas take it."},
-	{IndexCatchingUp, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "No replica has the index of jobs ready, which lists need; jobs run meanwhile.", "Send the list again after Retry-After; a single job can be read by its id."},
-	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "JetStream did not confirm; the request may have been accepted.", "With a request_id: send it again, it attaches. Without one: do not repeat it blindly."},
-	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "This replica is going down; nothing was accepted, except a chat with a request_id that was waited for, which goes on. A chat without one that is cut off may be charged for.", "Send the same request again."},
-	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "A bug in genbus.", "Report it with the X-Request-Id."},
+	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Raise max_queued on the route, or its max_in_flight if the upstream has capacity."},
+	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Raise requests_per_second for the tenant."},
+	{TenantFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait until some jobs end, then send the same request.", "Raise max_jobs for the tenant."},
+	{StreamEnded, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Resume after the last event you handled, or send the same request again; with its request_id it attaches to the job.", ""},
+	{RoutePaused, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Wait for Retry-After, or send the chat with a request_id to queue it.", "Resume the route."},
+	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Wait, then send the same request.", "Raise the limit that the message names: nats.streams.tasks.max_bytes, limits.bodies_bytes, limits.bodies_messages, or a NATS limit."},
+	{DeadLettersFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request later, with a new request_id if its job failed.", "Resolve dead letters (operator dead list), or raise max_dead_letters or nats.streams.dead.max_bytes."},
+	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again.", "Check the NATS servers and the connections to them."},
+	{ClockWrong, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again; other replicas can accept it.", "Synchronize the clocks of the replica and the NATS servers."},
+	{IndexCatchingUp, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Wait for Retry-After, then list again; a single job can be read by its ID.", ""},
+	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "With a request_id, send it again: it attaches to the job. Without one, do not repeat it blindly.", ""},
+	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again.", ""},
+	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "Report it with the X-Request-Id.", "Find the X-Request-Id in the logs, and report the bug."},
 
-	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "It cannot be known whether the upstream accepted the submission, so it was not repeated.", "Look at the upstream's own list of tasks; then send a new request with retry_of."},
-	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Only in dead letters: the upstream has a task that its job could no longer record.", "An operator attaches it to a new job, or cancels it at the upstream, by the id in the dead letter."},
-	{QueueTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The job was not submitted within the route's queue timeout.", "Send it again as a new job, or raise max_in_flight."},
-	{DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The upstream did not finish within the route's deadline.", "The upstream's id is kept in the task; ask there."},
-	{Expired, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The job's own expires_at passed before it was submitted.", "Send it again with a later expires_at."},
-	{Cancelled, codes.Canceled, http.StatusConflict, typeRequest, false, "The job was cancelled.", "Nothing; after the submission the upstream may still charge."},
-	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "The job was delivered more than 10 times without any progress.", "See the dead letter, and the logs of the replicas that held it."},
-	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The work item outlived its log, so the job's past is unknown and it was not submitted.", "Send it again as a new job after a look at the upstream's list."},
-	{NotEnqueued, codes.Aborted, http.StatusInternalServerError, typeServer, false, "The job lost its work item while it was accepted: it was erased, or the queue was lost. It is not run.", "Send it again as a new job, unless you erased it."},
-	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The request's body is gone from the object store, or damaged.", "Send it again as a new job."},
-	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The video has not completed, so it has no content.", "Poll the task until it has ended; a failed or cancelled one has none."},
-	{ContentExpired, codes.NotFound, http.StatusNotFound, typeRequest, false, "The upstream no longer has the content, or its URL has expired.", "Set `archive: true` in the route to keep the results of later tasks."},
-	{ContentBlocked, codes.PermissionDenied, http.StatusForbidden, typeRequest, false, "The content lies at an address that genbus does not read: another scheme than http and https, or a private address.", "Allow it with private_results in the upstream, if the address is meant."},
-	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The content could not be read from the upstream.", "Try again."},
-	{ArchiveFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "Only in a task's archive: the copy of the result could not be made. The task has completed all the same.", "Download the content from the upstream while its URL is valid."},
-	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream reports that the job failed.", "See upstream_code and the message."},
-	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "The upstream refused the request for good, or its reply is longer than genbus takes.", "See upstream_code and the message, and correct the request."},
-	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "The route or upstream that holds the job is no longer configured.", "The upstream's id is kept in the task; ask there."},
-	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The upstream could not be reached, or failed.", "Try again."},
-	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The upstream asks to slow down.", "Wait as long as Retry-After says."},
-	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The upstream did not answer, or fell silent, within the route's timeout.", "Try again, or raise the timeout that the message names."},
-	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream ended the stream early.", "Try again; what arrived is not the whole reply."},
-	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "All attempts at the chat were cut off.", "Send it again as a new job."},
-	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "The upstream replied to the chat, but a NATS server or account limit is too small to store the reply.", "An operator takes the reply from the dead letter and raises the limit in the message. Sending the chat again calls the upstream again."},
+	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "Ask the operator whether the upstream has the task, then send a new request with retry_of.", "Check the upstream's task list, then attach, redrive or drop the dead letter (operator dead list)."},
+	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Nothing; an operator resolves the dead letter.", "Attach the task to a new job, or cancel it at the upstream, by the ID in the dead letter."},
+	{QueueTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send it again as a new job.", "Raise max_in_flight or timeouts.queue on the route."},
+	{DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; raise timeouts.deadline if the upstream is slow."},
+	{Expired, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Send it again with a later expires_at.", ""},
+	{Cancelled, codes.Canceled, http.StatusConflict, typeRequest, false, "Nothing; the upstream may still charge for a submitted job.", ""},
+	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "Ask the operator, who has the dead letter.", "Read the dead letter, and the logs of the replicas that held the job."},
+	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "Check the upstream's task list, then send it again as a new job.", ""},
+	{NotEnqueued, codes.Aborted, http.StatusInternalServerError, typeServer, false, "Send it again as a new job, unless you erased it.", ""},
+	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "Send it again as a new job.", ""},
+	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Poll the task until it ends; a failed or cancelled task has no content.", ""},
+	{ContentExpired, codes.NotFound, http.StatusNotFound, typeRequest, false, "Send a new request if you still need the video.", "Set `archive: true` on the route to keep the results of later tasks."},
+	{ContentBlocked, codes.PermissionDenied, http.StatusForbidden, typeRequest, false, "Ask the operator to allow the address.", "Set private_results on the upstream if the address is trusted."},
+	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", ""},
+	{ArchiveFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "Download the content from the upstream before its URL expires.", ""},
+	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "See upstream_code and the message.", ""},
+	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", ""},
+	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; drain a route before you remove it."},
+	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", "Check the upstream (operator upstreams)."},
+	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Lower max_in_flight, or add an upstream key."},
+	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Try again.", "Raise the timeout that the message names."},
+	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "Try again; the received part is incomplete.", ""},
+	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "Send it again as a new job.", ""},
+	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "Ask the operator for the reply; sending the chat again calls the upstream again.", "Take the reply from the dead letter, and raise the limit that the message names."},
 }
 
 var byCode = func() map[Code]Meaning {

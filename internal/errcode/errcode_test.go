@@ -6,6 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -19,12 +23,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-var update = flag.Bool("update", false, "write docs/errors.md")
+var update = flag.Bool("update", false, "write means.gen.go and docs/errors.md")
 
-func TestDocsAreTheTable(t *testing.T) {
-	const path = "../../docs/errors.md"
+// TestDeclarationsAreTheTexts: means.gen.go holds the comments of the declarations of codes.
+func TestDeclarationsAreTheTexts(t *testing.T) {
+	want, err := generated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	isFile(t, "means.gen.go", want)
+}
+
+// TestDocsAreTheTable: docs/errors.md is the table. Update means.gen.go first.
+func TestDocsAreTheTable(t *testing.T) { isFile(t, "../../docs/errors.md", markdown()) }
+
+func isFile(t *testing.T, path, want string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(markdown()), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,29 +48,77 @@ func TestDocsAreTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(markdown(), string(got)); diff != "" {
-		t.Errorf("docs/errors.md is not the table; run `go test ./internal/errcode -update`:\n%s", diff)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is out of date; run `go test ./internal/errcode -update` twice:\n%s", path, diff)
 	}
+}
+
+// generated returns the content of means.gen.go.
+func generated() (string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "code.go", nil, parser.ParseComments)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("// Code generated from the comments in code.go by go test -update. DO NOT EDIT.\n\n" +
+		"package errcode\n\nvar means = map[Code]string{\n")
+	for _, d := range file.Decls {
+		group, ok := d.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, s := range group.Specs {
+			spec := s.(*ast.ValueSpec)
+			if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Code" {
+				continue
+			}
+			name := spec.Names[0].Name
+			doc := strings.Join(strings.Fields(spec.Doc.Text()), " ")
+			text, ok := strings.CutPrefix(doc, name+" means that ")
+			if !ok || !strings.HasSuffix(text, ".") {
+				return "", fmt.Errorf("the comment of %s is %q; want one sentence that begins with %q", name, doc, name+" means that ")
+			}
+			fmt.Fprintf(&b, "\t%s: %q,\n", name, strings.ToUpper(text[:1])+text[1:])
+		}
+	}
+	b.WriteString("}\n")
+	out, err := format.Source([]byte(b.String()))
+	return string(out), err
 }
 
 // markdown returns the content of docs/errors.md.
 func markdown() string {
 	var b strings.Builder
 	b.WriteString("# Errors\n\n" +
-		"With this page a client decides what to do about an error. Generated from the table in `internal/errcode`; do not edit.\n\n" +
-		"The same code is in HTTP answers (`error.code`), in gRPC (`google.rpc.ErrorInfo.reason`, domain `genbus`), in events\n" +
-		"(`task.error.code`), in dead letters and in NATS replies (header `genbus-error-code`). Codes are never renamed.\n" +
-		"A refusal of a chat's upstream that is passed on by HTTP keeps the upstream's status, type and code in the body; our\n" +
-		"code is in the header `Genbus-Error-Code` of every HTTP error.\n" +
-		"*Retry* says whether the same request may succeed later; HTTP errors say it in `X-Should-Retry`, which the SDKs of OpenAI obey. A request of\n" +
-		"unknown acceptance that has an `Idempotency-Key` may be sent again, and the error of a job that has ended is final whatever its code.\n\n" +
-		"| code | HTTP | gRPC | retry | what happened | what to do |\n|---|---|---|---|---|---|\n")
+		"This page tells callers and operators what each error code means and what to do about it.\n" +
+		"It is generated from `internal/errcode`; do not edit it.\n\n" +
+		"Every interface reports the same codes, and codes are never renamed.\n\n" +
+		"| interface | where the code is |\n|---|---|\n" +
+		"| HTTP | the header `Genbus-Error-Code`, and `error.code` in the body |\n" +
+		"| gRPC | `google.rpc.ErrorInfo.reason`, domain `genbus` |\n" +
+		"| NATS replies | the header `genbus-error-code` |\n" +
+		"| events | `task.error.code` |\n" +
+		"| dead letters | `error.code` |\n\n" +
+		"Over HTTP, genbus passes on a chat upstream's refusal with the upstream's status, type and code in the body.\n" +
+		"The header still has the genbus code.\n\n" +
+		"*Retry* says whether the same request may succeed later.\n" +
+		"HTTP errors say the same in the header `X-Should-Retry`, which the OpenAI SDKs obey.\n" +
+		"Exception: a request of unknown acceptance may be sent again if it has an `Idempotency-Key`.\n" +
+		"The error of a job that has ended is final, whatever its code.\n\n" +
+		"| code | HTTP | gRPC | retry | what happened | what the caller can do |\n|---|---|---|---|---|---|\n")
 	for _, m := range Table() {
 		retry := "final"
 		if m.Retry {
 			retry = "retry"
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, m.GRPC, retry, m.Means, m.Do)
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, m.GRPC, retry, m.Means(), m.Do)
+	}
+	b.WriteString("\n## For operators\n\nCodes that are not listed here need nothing else from an operator.\n\n" +
+		"| code | what the operator can do |\n|---|---|\n")
+	for _, m := range Table() {
+		if m.Operate != "" {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", m.Code, m.Operate)
+		}
 	}
 	return b.String()
 }
@@ -67,7 +131,7 @@ func TestEveryRowIsWhole(t *testing.T) {
 			t.Errorf("%s stands twice", m.Code)
 		}
 		seen[m.Code] = true
-		if m.GRPC == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means == "" || m.Do == "" {
+		if m.GRPC == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means() == "" || m.Do == "" {
 			t.Errorf("%s is not whole: %+v", m.Code, m)
 		}
 	}

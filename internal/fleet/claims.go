@@ -68,7 +68,7 @@ func NewClaims(o ClaimsOptions) *Claims {
 func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 	sub, err := c.o.Conn.Subscribe(c.o.Subject, c.heard)
 	if err != nil { // the connection is closed
-		logger.Error("who holds which lease cannot be agreed on with other replicas", telemetry.KeySubject, c.o.Subject, telemetry.KeyError, err)
+		logger.Error("cannot exchange lease claims with other replicas", telemetry.KeySubject, c.o.Subject, telemetry.KeyError, err)
 		return
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection, which has no subscriptions

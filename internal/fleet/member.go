@@ -151,7 +151,7 @@ func (m *Member) heard(msg *nats.Msg) {
 		err = msg.Respond(data)
 	}
 	if err != nil {
-		m.o.Logger.Debug("another replica's question was not answered", "replica", id, telemetry.KeyError, err)
+		m.o.Logger.Debug("could not answer query from replica", "replica", id, telemetry.KeyError, err)
 	}
 }
 

@@ -100,10 +100,10 @@ func fitsCall(c admission.Checked, streamed bool) error {
 		return nil
 	}
 	if !streamed {
-		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true where the whole reply is asked for"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true if the call wants the whole reply"}})
 	}
 	if c.StreamSet {
-		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false where a stream is asked for"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false if the call wants a stream"}})
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (r *Runner) begin(c *call, events, streamed bool) error {
 		if c.rec != nil {
 			c.rec.cancel(errPatience)
 		}
-		return errcode.New(errcode.ShuttingDown, "this replica is going down; send the chat again")
+		return errcode.New(errcode.ShuttingDown, "this replica is shutting down; send the chat again")
 	}
 	if c.rec != nil {
 		r.records[c.rec] = struct{}{}

@@ -30,7 +30,7 @@ func (r *Runner) keepChecking(ctx context.Context, period time.Duration) {
 		case <-r.reconnected:
 		}
 		if err := r.check(ctx); err != nil && ctx.Err() == nil {
-			r.o.Logger.Debug("running inline chats could not be checked with the log; they are checked the next time", telemetry.KeyError, err)
+			r.o.Logger.Debug("could not check running inline chats, retrying", telemetry.KeyError, err)
 		}
 	}
 }

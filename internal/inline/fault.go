@@ -16,11 +16,11 @@ func (c *call) explain(err error) *errcode.Error {
 	cause := context.Cause(c.ctx)
 	switch {
 	case errors.Is(cause, errShutdown):
-		return errcode.New(errcode.ShuttingDown, "the chat was cut off: %w", errShutdown)
+		return errcode.New(errcode.ShuttingDown, "the chat was interrupted: %w", errShutdown)
 	case errors.Is(cause, errCancelled):
 		return errcode.New(errcode.Cancelled, "%w", errCancelled)
 	case cause != nil:
-		return errcode.New(errcode.CallerGone, "the upstream call was given up: %w", errGone)
+		return errcode.New(errcode.CallerGone, "the upstream call was abandoned: %w", errGone)
 	default:
 		return passOn(err)
 	}

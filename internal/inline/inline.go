@@ -32,7 +32,7 @@ const maxRecordBytes = 64 << 20
 var (
 	errShutdown  = errors.New("the service is shutting down")
 	errCancelled = errors.New("the chat was cancelled")
-	errGone      = errors.New("the caller went away")
+	errGone      = errors.New("the caller disconnected")
 )
 
 // Options are the dependencies of a Runner. Tracing may be zero.
@@ -168,7 +168,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	if !within(done, cutGrace) {
 		r.cutRecords()
 		if !within(done, cutGrace) {
-			return fmt.Errorf("inline chats do not end: %w", context.Cause(ctx))
+			return fmt.Errorf("inline chats did not end: %w", context.Cause(ctx))
 		}
 	}
 	return fmt.Errorf("the grace period ended with running calls: inline chats were cut off: %w", context.Cause(ctx))

@@ -33,10 +33,10 @@ const (
 const eventsOfRecord = 2
 
 // errPatience is the cause of a step's timeout.
-var errPatience = errors.New("the events of an inline chat are not waited for any longer")
+var errPatience = errors.New("waited too long for the events of an inline chat")
 
 // errMemory reports that a reply was not kept.
-var errMemory = errors.New("the events of inline chats hold too much memory")
+var errMemory = errors.New("the events of inline chats use too much memory")
 
 type outcome struct {
 	from  pool.UpstreamKey // the upstream key that served it
@@ -191,5 +191,5 @@ func (c *record) awaitEnd(most time.Duration) {
 func (c *record) drop(events int, err error) {
 	c.err = err
 	c.r.o.Metrics.InlineDropped(events)
-	c.r.o.Logger.Debug("events of an inline chat dropped", telemetry.KeyJobID, c.first.Job.GetId(), "events", events, telemetry.KeyError, err)
+	c.r.o.Logger.Debug("dropped inline chat events", telemetry.KeyJobID, c.first.Job.GetId(), "events", events, telemetry.KeyError, err)
 }

@@ -102,7 +102,7 @@ func (c *record) flush(ctx context.Context) uint64 {
 func (c *record) terminal(ctx context.Context, chunks uint64) (task.Event, error) {
 	job, ok := c.entry.Job.(*genbusv1.Chat)
 	if !ok {
-		return task.Event{}, fmt.Errorf("the log of %s holds no chat", c.entry.Job.GetId())
+		return task.Event{}, fmt.Errorf("the log of %s has no chat", c.entry.Job.GetId())
 	}
 	now := time.Now()
 	switch fault := c.outcome.fault; {
@@ -129,7 +129,7 @@ func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply
 	if err != nil {
 		c.err = err
 		c.r.o.Metrics.InlineDropped(1)
-		c.r.o.Logger.Warn("the reply of an inline chat is missing in its event", telemetry.KeyJobID, id, telemetry.KeyError, err)
+		c.r.o.Logger.Warn("could not store inline chat reply, omitted from event", telemetry.KeyJobID, id, telemetry.KeyError, err)
 	}
 	return out
 }
@@ -179,7 +179,7 @@ func (c *record) discardReply(ctx context.Context, event task.Event, current job
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	if err := c.r.o.Bodies.Delete(ctx, publisher.BodyOf(ours.GetReplyRef())); err != nil {
-		c.r.o.Logger.Warn("a stored reply that no event names stays until it expires", "object", ours.GetReplyRef().GetName(), "error", err)
+		c.r.o.Logger.Warn("could not delete unreferenced reply, left to expire", "object", ours.GetReplyRef().GetName(), "error", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *Stream) Next() (Block, error) {
 		return Block{}, s.err
 	}
 	if s.c.gone() {
-		s.err = errcode.New(errcode.CallerGone, "the chat goes on for its subscribers: %w", errGone).ForJob(s.JobID())
+		s.err = errcode.New(errcode.CallerGone, "the chat continues for its subscribers: %w", errGone).ForJob(s.JobID())
 		return Block{}, s.err
 	}
 	data, err := s.read()

@@ -47,7 +47,7 @@ func (k *keeper) run(ctx context.Context) {
 	}()
 	for ctx.Err() == nil {
 		if err := k.read(ctx); err != nil && ctx.Err() == nil {
-			k.logger.Warn("the index of jobs cannot be read from the log; this is repeated", telemetry.KeyError, err)
+			k.logger.Warn("could not read job index from log, retrying", telemetry.KeyError, err)
 			_ = broker.Wait(ctx, readAgain) // the loop checks ctx
 		}
 	}
@@ -62,7 +62,7 @@ func (k *keeper) read(ctx context.Context) error {
 	r := newReading(k.log, h.LogCreated, k.size, k.observers)
 	k.current.Store(r)
 	stop, err := h.Each(r.hear, r.catchUp, func(err error) {
-		k.logger.Debug("the index: a part of the log is read again", telemetry.KeyError, err)
+		k.logger.Debug("rereading part of the log for the job index", telemetry.KeyError, err)
 	})
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (k *keeper) read(ctx context.Context) error {
 		next, reason := r.probe(ctx)
 		k.report()
 		if reason != "" {
-			k.logger.Warn("the index of jobs is read from the beginning of the log again; lists are those of another replica that keeps it meanwhile, where there is one", "reason", reason)
+			k.logger.Warn("rebuilding job index from start of log", "reason", reason)
 			return nil
 		}
 		timer.Reset(next)

@@ -147,7 +147,7 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 			case a.Error == "" && (!current || a.AsOf >= q.Upto):
 				return a, nil
 			case a.Error != "" && asking.Err() == nil: // a request cut off by the deadline says nothing about the replica
-				p.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
+				p.logger.Debug("could not query job index of replica", "replica", a.replica, "error", a.Error)
 				p.failed(a.replica, time.Now())
 			}
 		case <-hedge.C:
@@ -165,7 +165,7 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 	case asking.Err() == nil: // the replicas have stopped or are no longer ready
 		return answer{}, ErrCatchingUp
 	}
-	return answer{}, fmt.Errorf("the replicas that keep the index of jobs: %w", broker.ErrNoAnswer)
+	return answer{}, fmt.Errorf("query the job index of other replicas: %w", broker.ErrNoAnswer)
 }
 
 // search asks one replica that has the index ready, and the next one only if it does not answer. It

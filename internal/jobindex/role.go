@@ -182,14 +182,14 @@ func (k *keeping) begin(ctx context.Context) {
 	reading.Go(func() { k.keeper.run(ctx) })
 	k.end = func() { cancel(); reading.Wait() }
 	k.able = time.Now()
-	k.logger.Info("this replica keeps the index of jobs")
+	k.logger.Info("started serving the job index")
 }
 
 func (k *keeping) stop() {
 	if k.end != nil {
 		k.end()
 		k.end, k.from = nil, time.Time{}
-		k.logger.Info("this replica keeps the index of jobs no more")
+		k.logger.Info("stopped serving the job index")
 	}
 }
 

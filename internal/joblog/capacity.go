@@ -27,9 +27,9 @@ type FullError struct {
 func (e *FullError) Error() string {
 	limit := fmt.Sprintf("%d, which is %.0f %% of %d (nats.streams.tasks.max_bytes)", e.AdmitLimit(), 100*admitBelow, e.Max)
 	if e.Short > 0 {
-		limit += fmt.Sprintf(" less %d for which the disk has no room (nats.max_store_bytes)", e.Short)
+		limit += fmt.Sprintf(" minus %d that the disk cannot hold (nats.max_store_bytes)", e.Short)
 	}
-	return fmt.Sprintf("the task log has used %d bytes, %d are reserved for accepted jobs, and this job would take %d; together they may take %s",
+	return fmt.Sprintf("the task log has used %d bytes, %d are reserved for accepted jobs, and this job needs %d; the limit is %s",
 		e.Used, e.Reserved+e.Granted, e.Job, limit)
 }
 
@@ -115,7 +115,7 @@ func (c *Capacity) Check(ctx context.Context) error {
 	figures, err := c.Figures(ctx)
 	const least = 1 << 10 // of an event
 	if err == nil && figures.Max > 0 && figures.left(toSubmit) < least {
-		return fmt.Errorf("the task log has used %d of the %d bytes that it may have; no job is submitted", figures.Used, max(figures.Max-figures.Short, 0))
+		return fmt.Errorf("the task log has used %d of its %d bytes; no job is submitted", figures.Used, max(figures.Max-figures.Short, 0))
 	}
 	return nil
 }

@@ -89,6 +89,6 @@ func (t *notifier) notify(before string, e task.Event) {
 	m.Header[subject.HeaderStatus] = []string{n.Status}
 	m.Header[subject.HeaderWriter] = []string{n.Writer}
 	if err := t.b.WriteConn().PublishMsg(m); err != nil {
-		t.log.Debug("a notice could not be sent", telemetry.KeyJobID, n.Name.ID, telemetry.KeyError, err)
+		t.log.Debug("could not send peer notification", telemetry.KeyJobID, n.Name.ID, telemetry.KeyError, err)
 	}
 }

@@ -47,7 +47,7 @@ type figuresRead struct {
 	err    error
 }
 
-var errNoCapacity = errors.New("there is no room in the task log")
+var errNoCapacity = errors.New("the task log is full")
 
 // Release ends a reservation. Call it when the bytes are stored, so that the next figures include
 // them, or will never be. Until that call they count in addition to all figures.

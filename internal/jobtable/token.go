@@ -9,7 +9,7 @@ import (
 )
 
 // ErrPageToken reports a page token that is malformed or belongs to another list.
-var ErrPageToken = errors.New("the page token is not one of this list")
+var ErrPageToken = errors.New("the page token does not belong to this list")
 
 type pageToken struct {
 	Created int64  `json:"c"`

@@ -48,4 +48,4 @@ func Open(ctx context.Context, o Options) (net.Listener, error) {
 	return l, nil
 }
 
-var errNoAuthority = errors.New("the file holds no certificate in PEM")
+var errNoAuthority = errors.New("the file contains no PEM certificate")

@@ -189,7 +189,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}{
 		"no file":          {listener.Files{Cert: cert + "x", Key: key}, "no such file"},
 		"another's key":    {listener.Files{Cert: cert, Key: other}, "private key does not match public key"},
-		"no authority":     {listener.Files{Cert: cert, Key: key, ClientCA: key}, "holds no certificate"},
+		"no authority":     {listener.Files{Cert: cert, Key: key, ClientCA: key}, "contains no PEM certificate"},
 		"authority absent": {listener.Files{Cert: cert, Key: key, ClientCA: key + "x"}, "no such file"},
 	} {
 		if _, err := listener.Open(t.Context(), listener.Options{Addr: "127.0.0.1:0", TLS: tc.files, Logger: logger(t)}); err == nil || !strings.Contains(err.Error(), tc.want) {

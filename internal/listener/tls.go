@@ -115,7 +115,7 @@ func (s *secured) readAgain() {
 		s.trouble = ""
 	case err.Error() != s.trouble:
 		s.trouble = err.Error()
-		s.log.Warn("tls: the changed files cannot be used; what was read before goes on", "error", err)
+		s.log.Warn("could not load changed TLS files, keeping previous ones", "error", err)
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *secured) read() error {
 		config.SessionTicketsDisabled = true
 	}
 	s.config, s.states = config, states
-	s.log.Info("tls: certificate read", "file", s.files.Cert, "not_after", certificate.Leaf.NotAfter)
+	s.log.Info("loaded TLS certificate", "file", s.files.Cert, "not_after", certificate.Leaf.NotAfter)
 	return nil
 }
 

@@ -39,7 +39,7 @@ func TestBrokenFilesAreNotTaken(t *testing.T) {
 			t.Error("half a certificate is taken")
 		}
 	}
-	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
+	if n := strings.Count(log.String(), "could not load changed TLS files"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, log.String())
 	}
 	if strings.Contains(log.String(), "PRIVATE") {

@@ -44,7 +44,7 @@ func parseLabel(pair string) (key, value string, err error) {
 		value, err = url.PathUnescape(strings.TrimSpace(value))
 	}
 	if err != nil {
-		return "", "", invalidLabels("has a percent sign that begins no escape; write %%25")
+		return "", "", invalidLabels("has a percent sign that does not start an escape; write %%25")
 	}
 	return key, value, nil
 }

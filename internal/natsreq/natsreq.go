@@ -107,7 +107,7 @@ func IsJSON(header nats.Header) (bool, error) {
 	case subject.ContentTypeProtobuf, "application/x-protobuf", "application/vnd.google.protobuf":
 		return false, nil
 	}
-	return false, errcode.New(errcode.UnsupportedMedia, "content-type %q is not read here; send %s or %s",
+	return false, errcode.New(errcode.UnsupportedMedia, "content-type %q is not supported; send %s or %s",
 		errcode.Clip(value, 64), subject.ContentTypeProtobuf, subject.ContentTypeJSON)
 }
 
@@ -194,7 +194,7 @@ func addLabels(r *admission.Request, labels map[string]string) error {
 	}
 	for k, v := range labels {
 		if old, ok := r.Labels[k]; ok && old != v {
-			return invalidLabels("%q has one value in the message and another in the header", errcode.Clip(k, 64))
+			return invalidLabels("%q differs between the message and the header", errcode.Clip(k, 64))
 		}
 		r.Labels[k] = v
 	}

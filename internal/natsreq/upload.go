@@ -39,7 +39,7 @@ func uploadOf(bucket string, m message) (*Upload, error) {
 		return nil, errcode.Invalid(v)
 	}
 	if ref.GetSize() > MaxUpload {
-		return nil, errcode.New(errcode.BodyTooLarge, "the upload has %d bytes; at most %d are read", ref.GetSize(), MaxUpload)
+		return nil, errcode.New(errcode.BodyTooLarge, "the upload has %d bytes; the limit is %d", ref.GetSize(), MaxUpload)
 	}
 	b := publisher.BodyOf(ref)
 	b.Bucket = bucket
@@ -51,7 +51,7 @@ func uploadOf(bucket string, m message) (*Upload, error) {
 func setWithStored(m message) (out []errcode.Violation) {
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if f.Name() != "stored" {
-			out = append(out, errcode.Violation{Field: string(f.Name()), Description: "must be empty beside stored; say it in the request that is stored"})
+			out = append(out, errcode.Violation{Field: string(f.Name()), Description: "must be empty if stored is set; put it into the stored request"})
 		}
 		return true
 	})

@@ -68,7 +68,7 @@ func (u *Uploads) place(ctx context.Context, wait time.Duration) error {
 	case <-timer.C:
 		return errcode.New(errcode.QueueFull, "this replica is reading %d stored requests; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
 	case <-ctx.Done():
-		return notRead("the call ended before it had a place", context.Cause(ctx))
+		return notRead("the call ended before it got a slot", context.Cause(ctx))
 	}
 }
 
@@ -82,7 +82,7 @@ func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
 		return data, nil
 	case errors.Is(err, broker.ErrBodyLost):
 		return nil, errcode.New(errcode.InputLost,
-			"%s in %s is gone, or is not the object that the message names by size and sha256; upload the request again, and send a message that names it", up.Object.Name, up.Object.Bucket)
+			"%s in %s is missing, or differs from the size and sha256 in the message; upload the request again, and send a new message", up.Object.Name, up.Object.Bucket)
 	case ctx.Err() != nil:
 		return nil, notRead("the call ended before it was", err)
 	default:
@@ -103,7 +103,7 @@ func (in *Incoming) complete(data []byte) error {
 		return errcode.New(errcode.InvalidRequest, "%s is not a %s in Protobuf", in.Upload.Object.Name, m.ProtoReflect().Descriptor().FullName())
 	}
 	if m.GetStored() != nil {
-		return errcode.Invalid([]errcode.Violation{{Field: "stored", Description: "names a request that names another one; store the request itself"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "stored", Description: "refers to a stored request that refers to another one; store the request itself"}})
 	}
 	requestID, labels := in.RequestID, in.Labels
 	if err := in.fill(m); err != nil {
@@ -123,6 +123,6 @@ func (u *Uploads) Remove(ctx context.Context, up *Upload) {
 		return
 	}
 	if err := u.bodies.Delete(context.WithoutCancel(ctx), up.Object); err != nil {
-		u.log.Warn("an upload stays until its time is over", "object", up.Object.Name, "bucket", up.Object.Bucket, telemetry.KeyError, err)
+		u.log.Warn("could not delete upload, left to expire", "object", up.Object.Name, "bucket", up.Object.Bucket, telemetry.KeyError, err)
 	}
 }

@@ -109,7 +109,7 @@ func TestWrongReferences(t *testing.T) {
 		"no size":            {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = 0 })), errcode.InvalidRequest, "stored.size"},
 		"no digest":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Sha256 = nil })), errcode.InvalidRequest, "stored.sha256"},
 		"too large":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = natsreq.MaxUpload + 1 })), errcode.BodyTooLarge, "34603009"},
-		"fields beside":      {extra, errcode.InvalidRequest, "must be empty beside stored"},
+		"fields beside":      {extra, errcode.InvalidRequest, "must be empty if stored is set"},
 		"an empty reference": {storedChat(&genbusv1.BlobRef{}), errcode.InvalidRequest, "stored.name"},
 	} {
 		kind := subject.Video

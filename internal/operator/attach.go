@@ -43,7 +43,7 @@ func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID strin
 			return joblog.Entry{}, err
 		}
 		if found.GetResult() != genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND {
-			return joblog.Entry{}, wrongTaskID("is missing, and the upstream was asked for the task by our ID: " + task.LookUpText(found))
+			return joblog.Entry{}, wrongTaskID("is missing; the look-up by our ID says: " + task.LookUpText(found))
 		}
 		taskID = found.GetUpstreamTaskId()
 	}
@@ -60,14 +60,14 @@ func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID strin
 func taskOf(l letter, given string) (string, error) {
 	if !l.attachable() {
 		return "", errcode.New(errcode.LetterUnusable,
-			"dead letter %d (%s) is not of a video that was submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, l.GetError().GetCode())
+			"dead letter %d (%s) has no video submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, l.GetError().GetCode())
 	}
 	id := cmp.Or(given, l.GetUpstreamTaskId())
 	if id == "" {
-		return "", wrongTaskID("is missing, and the dead letter names none; look for the task in the upstream's own list")
+		return "", wrongTaskID("is missing, and the dead letter has none; find the task in the upstream's own list")
 	}
 	if len(id) > upstream.MaxTaskID || !printable(id) {
-		return "", wrongTaskID(fmt.Sprintf("must be the upstream's id of the task: at most %d printable ASCII characters without spaces", upstream.MaxTaskID))
+		return "", wrongTaskID(fmt.Sprintf("must be an upstream task ID: at most %d printable ASCII characters without spaces", upstream.MaxTaskID))
 	}
 	return id, nil
 }
@@ -126,7 +126,7 @@ func (l letter) task() *genbusv1.VideoTask {
 
 // unreadable returns the error for a task that no route can poll.
 func unreadable(l letter) *errcode.Error {
-	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure a route with that upstream, protocol and key again, then call again",
+	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure a route with that upstream, protocol and key, then call again",
 		l.seq, pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 
@@ -141,5 +141,5 @@ func ticket(l letter, home *routes.Video, model string, data []byte) (string, er
 	if found := t.Ticket(sent); sent.Err() == nil && found != "" {
 		return found, nil
 	}
-	return "", errcode.New(errcode.LetterUnusable, "dead letter %d: protocol %s reads a task by more than its id, and the request that says it is gone", l.seq, home.Wire.Name)
+	return "", errcode.New(errcode.LetterUnusable, "dead letter %d: protocol %s needs the original request to read a task, and the request is gone", l.seq, home.Wire.Name)
 }

@@ -45,7 +45,7 @@ type stored struct {
 func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBodiesResponse, error) {
 	cfg := p.Config.Now()
 	if !cfg.OperatorsReadBodies {
-		return nil, errcode.New(errcode.BodiesPrivate, "operators do not read the requests and the replies of jobs here; set operators_read_bodies, if they are to")
+		return nil, errcode.New(errcode.BodiesPrivate, "reading request and reply bodies is disabled; set operators_read_bodies: true")
 	}
 	request, err := p.find(ctx, e)
 	if err != nil {

@@ -61,10 +61,10 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 	}
 	var wrong []errcode.Violation
 	if f.GetOldestFirst() || f.GetPageSize() != 0 || f.GetPageToken() != "" {
-		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "must have no oldest_first, page_size or page_token: it is about all jobs that match"})
+		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "must not set oldest_first, page_size or page_token: it applies to all matching jobs"})
 	}
 	if s := f.GetStatus(); s != "" && s != jobtable.Unfinished && task.TerminalWord(s) {
-		wrong = append(wrong, errcode.Violation{Field: "filter.status", Description: "must be a status of jobs that have not ended: the others cannot be cancelled"})
+		wrong = append(wrong, errcode.Violation{Field: "filter.status", Description: "must be the status of unfinished jobs: others cannot be cancelled"})
 	}
 	if _, err := searchOf(f); err != nil {
 		return Action{}, err
@@ -198,7 +198,7 @@ func checkEverything(m BulkRequest, everything, all bool) []errcode.Violation {
 	if !all || everything || m.GetDryRun() {
 		return nil
 	}
-	return []errcode.Violation{{Field: "everything", Description: "must be true (--all on the command line) where the filter chooses all there are, of all tenants"}}
+	return []errcode.Violation{{Field: "everything", Description: "must be true (--all on the command line) if the filter selects everything of all tenants"}}
 }
 
 func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {
@@ -267,7 +267,7 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 			break
 		}
 		if time.Since(begin) > indexWait {
-			return nil, "", errcode.New(errcode.IndexCatchingUp, "the index of jobs is more than %s behind and may lack jobs that match", indexWait).WithRetryAfter(indexWait)
+			return nil, "", errcode.New(errcode.IndexCatchingUp, "the job index is more than %s behind and may lack matching jobs", indexWait).WithRetryAfter(indexWait)
 		}
 		if err := broker.Wait(ctx, indexPoll); err != nil {
 			return nil, "", err

@@ -74,13 +74,13 @@ type Action struct {
 // without token, dry_run and everything.
 func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
 	if !isKnown(m.ProtoReflect()) {
-		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "has a field that this version of genbus does not know, and would leave out"})
+		wrong = append(wrong, errcode.Violation{Field: "filter", Description: "has a field that this version of genbus does not know"})
 	}
 	if m.GetToken() != "" && m.GetDryRun() {
-		wrong = append(wrong, errcode.Violation{Field: "token", Description: "must be empty with dry_run, which answers with a new one"})
+		wrong = append(wrong, errcode.Violation{Field: "token", Description: "must be empty with dry_run, which returns a new one"})
 	}
 	if m.GetToken() == "" && !m.GetDryRun() {
-		wrong = append(wrong, errcode.Violation{Field: "token", Description: "is required: take it from the answer to the same request with dry_run"})
+		wrong = append(wrong, errcode.Violation{Field: "token", Description: "is required: send the same request with dry_run first and use its token"})
 	}
 	if len(wrong) > 0 {
 		return Action{}, errcode.Invalid(wrong)
@@ -91,7 +91,7 @@ func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w 
 		return Action{}, err
 	}
 	if len(text) > maxFilterJSON {
-		return Action{}, errcode.New(errcode.BodyTooLarge, "the filter or list has %d bytes as JSON; at most %d are recorded, so split it", len(text), maxFilterJSON)
+		return Action{}, errcode.New(errcode.BodyTooLarge, "the filter or list has %d bytes as JSON; the limit is %d, so split it", len(text), maxFilterJSON)
 	}
 	a.Filter = string(text)
 	a.request, err = hashOf(asked)
@@ -129,7 +129,7 @@ func (a Action) token(ctx context.Context) (bulkToken, error) {
 	}
 	t, err := parseBulkToken(a.given)
 	if err == nil && t.request != a.request {
-		err = wrongToken("is of a dry run of another action, filter or list")
+		err = wrongToken("belongs to a dry run of another action, filter or list")
 	}
 	return t, err
 }
@@ -225,8 +225,8 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.With(s.about()).Error("panic in a step of a bulk action", telemetry.KeyError, p, "stack", string(debug.Stack()))
-			changed, err = false, errcode.New(errcode.Internal, "a bug in genbus stopped this step")
+			r.log.With(s.about()).Error("panic in bulk action step", telemetry.KeyError, p, "stack", string(debug.Stack()))
+			changed, err = false, errcode.New(errcode.Internal, "a bug in genbus stopped this step; see the log")
 		}
 	}()
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime,
@@ -246,7 +246,7 @@ func (r *run) add(done result) error {
 	switch {
 	case done.err != nil:
 		addFailure(r.progress, done.step, code, done.err)
-		r.log.With(done.step.about()).Warn("bulk action left a job or dead letter", telemetry.KeyCode, string(code))
+		r.log.With(done.step.about()).Warn("skipped item in bulk action", telemetry.KeyCode, string(code))
 	case done.changed:
 		r.progress.Changed++
 	}

@@ -41,7 +41,7 @@ func (t bulkToken) String() string {
 func parseBulkToken(text string) (bulkToken, error) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(data) != 32 {
-		return bulkToken{}, wrongToken("is not one of a dry run")
+		return bulkToken{}, wrongToken("does not come from a dry run")
 	}
 	at := time.Unix(0, int64(binary.BigEndian.Uint64(data)))
 	return bulkToken{

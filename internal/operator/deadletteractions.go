@@ -60,7 +60,7 @@ func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, err
 	}
 	m, err := p.Streams.At(ctx, seq)
 	if errors.Is(err, broker.ErrNoMessage) || err == nil && p.stored != nil && !p.stored.Has(m) {
-		return letter{}, errcode.New(errcode.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
+		return letter{}, errcode.New(errcode.LetterNotFound, "dead letter %d not found: it never existed, or was redriven, attached, dropped or expired", seq)
 	}
 	if err != nil {
 		return letter{}, fmt.Errorf("dead letter %d: %w", seq, err)
@@ -85,7 +85,7 @@ func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found
 func decode(m broker.Stored) letter {
 	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, message: m.Header.Get(jetstream.MsgIDHeader)}
 	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {
-		f := errcode.New(errcode.Internal, "message %d on %s is no dead letter; it can only be dropped", m.Seq, m.Subject)
+		f := errcode.New(errcode.Internal, "message %d on %s is not a dead letter; it can only be dropped", m.Seq, m.Subject)
 		l.DeadLetter = &genbusv1.DeadLetter{Error: f.TaskError()}
 	}
 	return l
@@ -117,7 +117,7 @@ func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) 
 	}
 	data, err := p.Bodies.Get(ctx, publisher.BodyOf(l.GetDataRef()))
 	if errors.Is(err, broker.ErrBodyLost) {
-		return nil, errcode.New(errcode.InputLost, "dead letter %d: its request is gone from the object store", l.seq)
+		return nil, errcode.New(errcode.InputLost, "dead letter %d: its request is missing from the object store", l.seq)
 	}
 	return data, err
 }

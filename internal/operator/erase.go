@@ -24,7 +24,7 @@ func (p Jobs) Erase(ctx context.Context, n subject.JobName) error {
 		return err
 	}
 	if !e.Terminal() {
-		return errcode.New(errcode.NotTerminal, "%s is %s; only a job that has ended can be erased", n.ID, task.StatusWord(e.Job.GetStatus())).ForJob(n.ID)
+		return errcode.New(errcode.NotTerminal, "%s is %s; only an ended job can be erased", n.ID, task.StatusWord(e.Job.GetStatus())).ForJob(n.ID)
 	}
 	return p.Eraser.Erase(ctx, e)
 }

@@ -68,11 +68,11 @@ func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv
 func searchError(err error) error {
 	switch {
 	case errors.Is(err, jobtable.ErrPageToken):
-		return errcode.New(errcode.InvalidPageToken, "page_token is not one of a list with these filters; start again without it")
+		return errcode.New(errcode.InvalidPageToken, "page_token does not belong to a list with these filters; list again without it")
 	case errors.Is(err, jobindex.ErrCatchingUp):
-		return errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; list them again soon").WithRetryAfter(time.Second)
+		return errcode.New(errcode.IndexCatchingUp, "no replica has the job index ready; list again soon").WithRetryAfter(time.Second)
 	case errors.Is(err, jobindex.ErrBusy):
-		return errcode.New(errcode.IndexCatchingUp, "too many lists of operators are asked for at a time; ask again soon").WithRetryAfter(time.Second)
+		return errcode.New(errcode.IndexCatchingUp, "too many operator lists at once; list again soon").WithRetryAfter(time.Second)
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 		"error_code": m.GetErrorCode(), "id": m.GetId(), "page_token": m.GetPageToken(),
 	} {
 		if len(value) > maxFilter {
-			add(field, "has %d bytes; at most %d are looked for", len(value), maxFilter)
+			add(field, "has %d bytes; the limit is %d", len(value), maxFilter)
 		}
 	}
 	labels, err := labelsOf(m.GetLabels())
@@ -119,7 +119,7 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 		"created_after": m.GetCreatedAfter(), "created_before": m.GetCreatedBefore(), "updated_after": m.GetUpdatedAfter(), "updated_before": m.GetUpdatedBefore(),
 	} {
 		if at != nil && at.CheckValid() != nil {
-			add(field, "is no legal time")
+			add(field, "is not a valid time")
 		}
 	}
 	if m.GetPageSize() < 0 {
@@ -157,7 +157,7 @@ func idsOf(tenant, id string) []string {
 
 func labelsOf(pairs []string) (map[string]string, error) {
 	if len(pairs) > maxFilterLabels {
-		return nil, fmt.Errorf("there are %d; at most %d are looked for", len(pairs), maxFilterLabels)
+		return nil, fmt.Errorf("has %d entries; the limit is %d", len(pairs), maxFilterLabels)
 	}
 	out := map[string]string{}
 	for _, pair := range pairs {
@@ -166,7 +166,7 @@ func labelsOf(pairs []string) (map[string]string, error) {
 			return nil, errors.New(`each must be "key=value"`)
 		}
 		if old, twice := out[k]; twice && old != v {
-			return nil, fmt.Errorf("no job has two values of %q", errcode.Clip(k, 64))
+			return nil, fmt.Errorf("has two values of %q, which no job can match", errcode.Clip(k, 64))
 		}
 		out[k] = v
 	}
@@ -223,13 +223,13 @@ func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobN
 	names := namesOf(found.GetJobs())
 	switch {
 	case len(names) > 1:
-		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "more than one job has it: " + listed(names, found.GetTotal()) + "; name one of them"}})
+		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "matches several jobs: " + listed(names, found.GetTotal()) + "; choose one of them"}})
 	case len(names) == 1:
 		return names[0], nil
 	case m.GetTenant() != "":
 		return p.requested(ctx, m)
 	}
-	return subject.JobName{}, errcode.New(errcode.NotFound, "no job has the id %q, as far as the index of jobs knows; name the tenant too, if it is a request id", errcode.Clip(m.GetId(), 64))
+	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; if it is a request ID, set the tenant too", errcode.Clip(m.GetId(), 64))
 }
 
 // maxNamed bounds the jobs that an error names for an ambiguous id.
@@ -268,7 +268,7 @@ func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject
 			return n, err
 		}
 	}
-	return subject.JobName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the id or the request id %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
+	return subject.JobName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the ID or request ID %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
 }
 
 // Describe combines a job's log and its work item. e has no sequence if the job was accepted but is

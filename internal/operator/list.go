@@ -80,7 +80,7 @@ func (q *Query) check() (seq uint64, err error) {
 		wrong = append(wrong, errcode.Violation{Field: "kind", Description: "must be video, chat or empty"})
 	}
 	if q.Tenant != "" && subject.CheckToken(q.Tenant) != nil {
-		wrong = append(wrong, errcode.Violation{Field: "tenant", Description: "is no legal name; those of illegal names stand under " + subject.InvalidTenant})
+		wrong = append(wrong, errcode.Violation{Field: "tenant", Description: "is not a valid name; requests with invalid names are listed under " + subject.InvalidTenant})
 	}
 	if q.Size < 0 {
 		wrong = append(wrong, errcode.Violation{Field: "page_size", Description: "must be 0 to 100"})
@@ -96,7 +96,7 @@ func (q *Query) check() (seq uint64, err error) {
 		return 1, nil
 	}
 	if seq, err = strconv.ParseUint(q.Token, 10, 64); err != nil || seq == 0 {
-		return 0, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+		return 0, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 	}
 	return seq, nil
 }

@@ -32,7 +32,7 @@ func (p *DeadLetterActions) lookUp(ctx context.Context, l letter, data []byte) (
 	vendor, finds := client.(upstream.Finder)
 	if !finds || !l.attachable() || l.GetOwnTaskId() == "" {
 		return nil, errcode.New(errcode.LetterUnusable,
-			"dead letter %d: this upstream's protocol cannot be searched by our ID, so nothing was looked up; look in the upstream's own list", l.seq)
+			"dead letter %d: this upstream's protocol has no search by our ID; check the upstream's own list", l.seq)
 	}
 	home, _ := p.Routes.Home(submitted)
 	own := upstream.TaskRef{ID: l.GetOwnTaskId()}

@@ -32,18 +32,18 @@ func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest
 	case !kind.Valid():
 		return nil, wrongOrphans("kind", "must be video or chat")
 	case subject.CheckToken(name) != nil:
-		return nil, wrongOrphans("name", "is no legal name of a route")
+		return nil, wrongOrphans("name", "is not a valid route name")
 	case p.Table.Has(kind, name):
-		return nil, wrongOrphans("name", "is a route that is configured: it serves its jobs")
+		return nil, wrongOrphans("name", "is a configured route, which serves its jobs")
 	case !m.GetNoReplicaServesIt():
-		return nil, wrongOrphans("no_replica_serves_it", "must be true: the jobs are taken away from every replica that serves the route")
+		return nil, wrongOrphans("no_replica_serves_it", "must be true: replicas that serve the route lose its jobs")
 	}
 	if err := p.unserved(ctx, kind, name); err != nil {
 		return nil, err
 	}
 	settled, err := p.Settler.Fail(ctx, kind, name, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
-		return nil, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+		return nil, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 	}
 	return settled, err
 }
@@ -62,7 +62,7 @@ func (p *Routes) unserved(ctx context.Context, kind subject.Kind, name string) e
 	case err != nil:
 		return err
 	case info.NumWaiting > 0:
-		return errcode.New(errcode.StillHeld, "a replica serves %s route %s: it waits for its jobs; stop it, or let it serve them", kind, name)
+		return errcode.New(errcode.StillHeld, "a replica serves %s route %s; stop it, or let it serve the jobs", kind, name)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) er
 	case !task.SameRequest(l.GetWork(), e.Job.GetExecution()):
 		return nil
 	case !e.Terminal():
-		return errcode.New(errcode.NotTerminal, "dead letter %d was not sent again: its job %s is %s; wait for its end, or cancel it", l.seq, l.GetId(), task.StatusWord(e.Job.GetStatus())).ForJob(l.GetId())
+		return errcode.New(errcode.NotTerminal, "dead letter %d was not sent again: its job %s is %s; cancel the job, or wait until it ends", l.seq, l.GetId(), task.StatusWord(e.Job.GetStatus())).ForJob(l.GetId())
 	case e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED:
 		return nil
 	}
@@ -79,13 +79,13 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 	}
 	if f := errcode.From(err); f != nil {
 		if f.Code == errcode.IdempotencyKeyReused {
-			f = errcode.New(errcode.LetterResolved, "dead letter %d was made job %s already, and not in this way; look at that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
+			f = errcode.New(errcode.LetterResolved, "dead letter %d already became job %s by another action; check that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
 		}
 		return joblog.Entry{}, f
 	}
 	if err := p.remove(ctx, l); err != nil {
 		return joblog.Entry{}, errcode.New(errcode.BrokerUnavailable,
-			"job %s was accepted, but dead letter %d could not be removed; call again, it makes no second job: %s", entry.Job.GetId(), l.seq, broker.Reason(err)).
+			"job %s was accepted, but dead letter %d could not be removed; call again (makes no second job): %s", entry.Job.GetId(), l.seq, broker.Reason(err)).
 			Because(err).ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
 	}
 	return entry, nil
@@ -131,7 +131,7 @@ func (l letter) source() admission.Source {
 func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
 		return r, func() {}, errcode.New(errcode.LetterUnusable,
-			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the dead letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
+			"dead letter %d: only %d of %d bytes of its request are stored; ask the caller to send it again, then drop the dead letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
 	}
 	data, err := p.data(ctx, l)
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.
 		return p.messageOf(ctx, l, data)
 	}
 	if l.GetWork() == nil || len(data) == 0 {
-		return r, func() {}, errcode.New(errcode.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
+		return r, func() {}, errcode.New(errcode.LetterUnusable, "dead letter %d has no request to send again", l.seq)
 	}
 	r.Request = accepted(l, data)
 	return r, func() {}, nil
@@ -184,8 +184,8 @@ func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 		return err
 	}
 	return errcode.New(errcode.LetterUnusable,
-		"dead letter %d names a stored request that is gone from the tenant's object store, where it stays as long as the log keeps a job (nats.streams.tasks.max_age); "+
-			"have it uploaded and sent again, and drop the dead letter", l.seq)
+		"dead letter %d refers to a stored request that the tenant's object store no longer has (kept for nats.streams.tasks.max_age); "+
+			"ask the caller to upload and send it again, then drop the dead letter", l.seq)
 }
 
 // accepted returns the request of an accepted job.

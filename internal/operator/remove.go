@@ -29,7 +29,7 @@ func (p *DeadLetterActions) remove(ctx context.Context, l letter) error {
 		return err
 	}
 	if err := p.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {
-		p.Logger.WarnContext(ctx, "the body of a removed dead letter stays until it expires",
+		p.Logger.WarnContext(ctx, "could not delete dead letter body, left to expire",
 			"sequence", l.seq, "object", l.GetDataRef().GetName(), telemetry.KeyError, err)
 	}
 	return nil

@@ -25,7 +25,7 @@ const maxRetryKey = 255
 func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJobRequest) (joblog.Entry, error) {
 	if n := len(m.GetIdempotencyKey()); n > maxRetryKey {
 		return joblog.Entry{}, errcode.Invalid([]errcode.Violation{{
-			Field: "idempotency_key", Description: fmt.Sprintf("has %d bytes; at most %d are taken", n, maxRetryKey),
+			Field: "idempotency_key", Description: fmt.Sprintf("has %d bytes; the limit is %d", n, maxRetryKey),
 		}})
 	}
 	source := admission.ByRetry(e.Job.GetId(), e.Job.GetCreatedAt().AsTime(), m.GetIdempotencyKey())
@@ -43,7 +43,7 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 		}
 		if data = own.data; len(data) == 0 {
 			return joblog.Entry{}, errcode.New(errcode.RequestNotKept,
-				"the request of job %s is not kept; give the whole request, or have the caller send it again, and set keep_requests on its route for later jobs", e.Job.GetId())
+				"the request of job %s is not stored; provide the whole request, or ask the caller to send it again; set keep_requests on the route to keep later requests", e.Job.GetId())
 		}
 	}
 	r := retryOfJob(e.Job, data)
@@ -88,7 +88,7 @@ func (p Requests) madeBy(ctx context.Context, e joblog.Entry, source admission.S
 
 func keyReused(e joblog.Entry, made string) error {
 	return errcode.New(errcode.IdempotencyKeyReused,
-		"job %s was submitted again with this idempotency_key already, as job %s, which has another request; use another key for another job", e.Job.GetId(), made).ForJob(made)
+		"job %s was already submitted again with this idempotency_key, as job %s with another request; use another key for another job", e.Job.GetId(), made).ForJob(made)
 }
 
 // removePatience bounds a retry's wait for the holder of the old job. The holder usually finishes
@@ -100,7 +100,7 @@ const removePatience = 2 * time.Second
 // its task. A dead letter makes a job itself, so it must be resolved first.
 func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	if !e.Terminal() {
-		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it before, or wait for its end", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
+		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it, or wait until it ends", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
 	}
 	// Dead letters are also written after the end, for a late answer or an attached task that was
 	// never found. The work item goes once they are stored. A job that was never submitted gets
@@ -116,7 +116,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	}
 	l := letters[0]
 	return errcode.New(errcode.LetterUnresolved,
-		"job %s has dead letter %d (%s): its upstream may have its task, and charge for both; redrive, attach or drop the letter", e.Job.GetId(), l.seq, l.GetError().GetCode())
+		"job %s has dead letter %d (%s): its upstream may have its task and charge for both; redrive, attach or drop the dead letter", e.Job.GetId(), l.seq, l.GetError().GetCode())
 }
 
 // retryOfJob returns the request of an ended job with the given body.

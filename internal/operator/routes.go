@@ -103,7 +103,7 @@ func (p *Routes) setPaused(ctx context.Context, kind, name string, until time.Ti
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin,
-		errcode.New(errcode.AcceptanceUnknown, "%s route %s: not all servers know of the change after %s; list the routes, and call again", kind, name, pauseWithin))
+		errcode.New(errcode.AcceptanceUnknown, "%s route %s: not all servers applied the change within %s; list the routes, and call again", kind, name, pauseWithin))
 	defer cancel()
 	if err := p.queue(r).Pause(ctx, until); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (p *Routes) route(kind, name string) (config.Route, error) {
 	if r, ok := p.Config.Now().RouteNamed(kind, name); ok {
 		return r, nil
 	}
-	return config.Route{}, errcode.New(errcode.RouteNotFound, "there is no %s route %q; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
+	return config.Route{}, errcode.New(errcode.RouteNotFound, "%s route %q not found; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
 }
 
 func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {

@@ -61,7 +61,7 @@ func TestRedriveWithoutTheUpload(t *testing.T) {
 		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"),
 		Data: marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}),
 	}, 1)
-	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable || !strings.Contains(err.Error(), "gone from the tenant's object store") {
+	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable || !strings.Contains(err.Error(), "the tenant's object store no longer has") {
 		t.Errorf("%v", err)
 	}
 	if _, err := r.Letter(t.Context(), seq); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Results of a call for a breaker, in addition to nil for a success.
 var (
-	errTrouble = errors.New("the upstream is in trouble")
+	errTrouble = errors.New("the upstream is failing")
 	errNothing = errors.New("the call says nothing about the upstream")
 )
 

@@ -29,7 +29,7 @@ func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
 		chooser: chooser.Among(func(a UpstreamKey) bool { return clients(a) != nil }), clients: clients, total: total,
-		late: fmt.Errorf("the chat was not over within %v: %w", total, context.DeadlineExceeded),
+		late: fmt.Errorf("the chat did not finish within %v: %w", total, context.DeadlineExceeded),
 	}
 }
 
@@ -129,7 +129,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 			return c.noKey(err, last)
 		}
 		if last != nil {
-			c.chooser.pool.logger.Info("chat moves on", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
+			c.chooser.pool.logger.Info("moved chat to another upstream key", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
 				"from", from.String(), "to", slot.id.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyUpstreamCode, last.Code)
 		}
 		last, from = c.try(ctx, req, slot, call), slot.id
@@ -208,7 +208,7 @@ func (c *Chat) noKey(err error, last *upstream.Error) error {
 		return upstream.NotSent(opChat, fmt.Errorf("route %s has no upstream", c.chooser.route.Name))
 	}
 	e := &upstream.Error{
-		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " takes a chat now; try again later",
+		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " accepts a chat now; try again later",
 		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
 	}
 	if busy.told != nil {

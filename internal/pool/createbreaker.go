@@ -76,7 +76,7 @@ func (c *createBreaker) fail(longer bool, now time.Time) {
 		c.wait = min(2*c.wait, max(maxTrialWait, first))
 	}
 	if longer {
-		c.service.logger.Warn("upstream trial create failed", "upstream", c.service.name, "next", c.wait.String(), telemetry.KeyError, c.service.trouble)
+		c.service.logger.Warn("could not create trial task at upstream", "upstream", c.service.name, "next", c.wait.String(), telemetry.KeyError, c.service.trouble)
 	}
 	c.failed, c.until = now, now.Add(jittered(c.wait))
 	if c.wait != before {

@@ -24,5 +24,5 @@ func pauseOf(who UpstreamKey, err *upstream.Error) *pause {
 // the upstream would return.
 func (p *pause) describe(e *upstream.Error, until time.Time) {
 	e.HTTPStatus, e.Scope = p.status, p.scope
-	e.Message = fmt.Sprintf("upstream %s has asked for a pause until %s; try again then", p.who, until.UTC().Format(time.RFC3339))
+	e.Message = fmt.Sprintf("upstream %s asked for a pause until %s; try again then", p.who, until.UTC().Format(time.RFC3339))
 }

@@ -40,7 +40,7 @@ func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
 				if !ok || e.Final || e.Written || e.Said || e.HTTPStatus != status || e.RetryAfter <= 20*time.Second || e.RetryAfter > 30*time.Second {
 					t.Fatalf("got %#v, want a pause", err)
 				}
-				if _, ok := errors.AsType[*pool.BusyError](err); !ok || !strings.HasPrefix(e.Message, "upstream "+who+" has asked for a pause until 20") {
+				if _, ok := errors.AsType[*pool.BusyError](err); !ok || !strings.HasPrefix(e.Message, "upstream "+who+" asked for a pause until 20") {
 					t.Errorf("got %v", err)
 				}
 				if strings.Contains(fmt.Sprintf("%+v %v", *e, e.Err), "secret") {

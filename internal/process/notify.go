@@ -26,11 +26,11 @@ func Notify(state State) (err error) {
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
-		return fmt.Errorf("systemd was not told %s (NOTIFY_SOCKET): %w", state, err)
+		return fmt.Errorf("notify systemd of %s (NOTIFY_SOCKET): %w", state, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if _, err = conn.Write([]byte(state)); err != nil {
-		return fmt.Errorf("systemd was not told %s (NOTIFY_SOCKET): %w", state, err)
+		return fmt.Errorf("notify systemd of %s (NOTIFY_SOCKET): %w", state, err)
 	}
 	return nil
 }

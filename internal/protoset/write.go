@@ -80,7 +80,7 @@ func (s Set) mayWrite(dir, path string, earlier []string) error {
 	case err != nil:
 		return err
 	case !bytes.Equal(have, s[path]):
-		return fmt.Errorf("%s is there already and was not written by this command; name another directory, or move the file away", name)
+		return fmt.Errorf("%s already exists and was not written by this command; name another directory, or move the file", name)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event
 
 func checked(e task.Event, whole bool) (task.Event, error) {
 	if !whole || e.Job.GetExecution() == nil || e.Version() == 0 {
-		return task.Event{}, fmt.Errorf("the event holds no whole job")
+		return task.Event{}, fmt.Errorf("the event has no complete job")
 	}
 	return e, nil
 }

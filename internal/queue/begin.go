@@ -52,7 +52,7 @@ func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error
 	if there, err := s.carries(ctx, e); there || err != nil {
 		return e, err
 	}
-	f := errcode.New(errcode.NotEnqueued, "job %s has no work item: it was erased, or the queue was lost, while it was accepted", e.Job.GetId())
+	f := errcode.New(errcode.NotEnqueued, "job %s has no work item: it was erased or the queue was lost during its acceptance", e.Job.GetId())
 	end, err := task.Failed(e.Job, time.Now(), f.TaskError())
 	if err != nil {
 		return e, err

@@ -14,7 +14,7 @@ import (
 const listAgain = 5 * time.Minute
 
 // errNotListed means that counts do not list consumers at the moment.
-var errNotListed = errors.New("the consumers could not be listed")
+var errNotListed = errors.New("could not list consumers")
 
 // unanswered reports whether a list got no answer although nothing else is known to be wrong. That
 // happens if the NATS user may not list consumers. Other errors are temporary.

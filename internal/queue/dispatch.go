@@ -27,12 +27,12 @@ const (
 )
 
 var (
-	errFull = errors.New("the stream of work is full")
+	errFull = errors.New("the work stream is full")
 	// errNotStored means that the leader of GENBUS_WAIT lags behind the replica that reported the
 	// job.
-	errNotStored = errors.New("the job is not stored by the leader yet")
+	errNotStored = errors.New("the leader has not stored the job yet")
 	// errOutdated means that the index belongs to a previous stream.
-	errOutdated = errors.New("the stream of waiting jobs was created again")
+	errOutdated = errors.New("the backlog stream was recreated")
 )
 
 type jobDispatcher struct {

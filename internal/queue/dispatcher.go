@@ -142,7 +142,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 		d.busy, d.full, d.every = now, now, fastestRead
 		d.waiting, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
 		d.q.claims.Say(d.route.durable)
-		d.logger.Info("this replica dispatches the backlog of a route", "kind", d.route.kind, "route", d.route.name)
+		d.logger.Info("started dispatching backlog", "kind", d.route.kind, "route", d.route.name)
 	}
 	if !d.route.lease.Held() {
 		d.stop()
@@ -157,7 +157,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 		d.failed = now
 	}
 	if err != nil && ctx.Err() == nil {
-		d.logger.Warn("the backlog cannot be followed", "error", err)
+		d.logger.Warn("could not follow backlog", "error", err)
 	}
 	return ok
 }
@@ -378,7 +378,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error)
 	}
 	v, err := d.jobs.dispatch(ctx, j)
 	if err != nil {
-		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", j.seq, "error", err)
+		d.logger.Debug("could not dispatch job", "route", d.route.name, "sequence", j.seq, "error", err)
 	}
 	switch {
 	case v == blocked:

@@ -67,7 +67,7 @@ func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), er
 		r.backlog.end(reading)
 	}
 	consuming, err := c.Consume(func(m jetstream.Msg) { r.add(reading, m) }, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		logger.Debug("the backlog: consumer", "route", r.name, "error", err)
+		logger.Debug("backlog consumer failed", "route", r.name, "error", err)
 	}))
 	if err != nil {
 		return nil, fmt.Errorf("follow the backlog of %s: %w", r.durable, err)

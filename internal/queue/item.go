@@ -151,7 +151,7 @@ func (s Items) AwaitRemoved(ctx context.Context, n subject.JobName, patience tim
 		case err != nil:
 			return fmt.Errorf("look for the work item of %s: %w", n.ID, err)
 		case time.Now().After(deadline):
-			return errcode.New(errcode.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
+			return errcode.New(errcode.StillHeld, "job %s has ended, but a replica still holds it; send the same request again", n.ID).
 				WithRetryAfter(5 * time.Second).ForJob(n.ID)
 		}
 		if err := broker.Wait(ctx, removedPoll); err != nil {

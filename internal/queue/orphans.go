@@ -29,7 +29,7 @@ const orphansWithin = time.Minute
 
 // Orphans returns the unconfigured routes that have jobs, sorted by kind and name.
 func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("jobs without a route were not found within %s", orphansWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("listing jobs of unconfigured routes took longer than %s", orphansWithin))
 	defer cancel()
 	found, err := q.readyOrphans(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64
 }
 
 // ErrPageToken means that a token did not come from Page.
-var ErrPageToken = errors.New("the page token is not one of this list")
+var ErrPageToken = errors.New("the page token does not belong to this list")
 
 // Page returns up to size items of a route, ready ones first. token is "" for the first page, or
 // next of the previous page. next is "" after the last item.

@@ -74,12 +74,12 @@ func (p *pendingFirstEvents) run(ctx context.Context, logger *slog.Logger) {
 		names := p.take()
 		left, err := p.logEach(ctx, names)
 		if len(names) > len(left) {
-			logger.Info("jobs that were accepted while the log did not answer are recorded", "jobs", len(names)-len(left), "left", len(left))
+			logger.Info("recorded jobs accepted during a log outage", "jobs", len(names)-len(left), "left", len(left))
 		}
 		if len(left) == 0 {
 			continue
 		}
-		logger.Warn("accepted jobs are not recorded yet", "jobs", len(left), telemetry.KeyError, err)
+		logger.Warn("could not record accepted jobs, retrying", "jobs", len(left), telemetry.KeyError, err)
 		if broker.Wait(ctx, retryPending) != nil {
 			return
 		}

@@ -35,7 +35,7 @@ func (q *Quota) Request(tenant string) error {
 		return nil
 	}
 	taken.CancelAt(now)
-	return errcode.New(errcode.RateLimited, "the tenant may send %g requests a second, and %d at once", limits.RequestsPerSecond, limits.Burst).WithRetryAfter(wait)
+	return errcode.New(errcode.RateLimited, "the tenant may send %g requests a second and %d at once", limits.RequestsPerSecond, limits.Burst).WithRetryAfter(wait)
 }
 
 // bucket returns the tenant's bucket with the current limits. The caller holds mu.

@@ -31,7 +31,7 @@ const (
 
 // ErrTenantBound reports that a tenant's stored dead letters alone reach its limit, as counted
 // within the last LettersEvery.
-var ErrTenantBound = errors.New("the tenant's stored dead letters reach its bound")
+var ErrTenantBound = errors.New("the tenant's stored dead letters reach its limit")
 
 // errUncounted reports that JetStream did not count the dead letters in time.
 var errUncounted = errors.New("the dead letters were not counted in time")
@@ -133,8 +133,8 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
 	if limit := l.limit(all.size.MaxBytes); all.size.Bytes >= limit {
-		return errcode.New(errcode.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
-			"an operator resolves dead letters (operator dead list), or raises nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(lettersRetry)
+		return errcode.New(errcode.DeadLettersFull, "the dead-letter stream has used %d bytes, and genbus submits nothing new from %d on; "+
+			"an operator must resolve dead letters (operator dead list) or raise nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(lettersRetry)
 	}
 	if most == 0 || all.sum() < most {
 		return nil
@@ -146,8 +146,8 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 	if own.sum() < most {
 		return nil
 	}
-	full := errcode.New(errcode.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
-		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
+	full := errcode.New(errcode.DeadLettersFull, "the tenant has %d of at most %d dead letters (max_dead_letters), so genbus submits none of its videos; "+
+		"an operator must resolve them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
 	if own.size.Letters >= most && own.err == nil && time.Since(own.at) <= LettersEvery {
 		full.Err = ErrTenantBound
 	}

@@ -79,7 +79,7 @@ func (s *slots) acquire(ctx context.Context, tenant string, most int) (release f
 			t.take()
 			return func() { s.release(tenant) }, nil
 		case refused:
-			return nil, errcode.New(errcode.TenantFull, "the tenant has %d unfinished jobs and may have %d; nothing was accepted", t.has(), most).WithRetryAfter(slotWait)
+			return nil, errcode.New(errcode.TenantFull, "the tenant has %d unfinished jobs of at most %d; nothing was accepted", t.has(), most).WithRetryAfter(slotWait)
 		case unknown:
 		}
 		if t.pending == nil {

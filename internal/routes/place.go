@@ -30,11 +30,11 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 	found, ok := now.keyOf(task, key)
 	if !ok {
 		return content.Place{}, errcode.New(errcode.UpstreamRemoved,
-			"upstream %q of task %s is not configured any more, so its content cannot be read", key.Upstream, task.GetId()).ForJob(task.GetId())
+			"upstream %q of task %s is no longer configured, so its content cannot be read", key.Upstream, task.GetId()).ForJob(task.GetId())
 	}
 	if now.cfg.Sandbox.Enabled && key.Upstream == config.SandboxUpstream && ofStoppedSandbox(task.GetUpstreamTaskId(), found.endpoint.BaseURL, url) {
 		return content.Place{}, errcode.New(errcode.ContentExpired,
-			"the sandbox that made task %s has stopped, and the one that runs now does not know the task: its content is gone", task.GetId()).ForJob(task.GetId())
+			"the sandbox that made task %s has stopped, so its content is gone", task.GetId()).ForJob(task.GetId())
 	}
 	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[key.Upstream].PrivateResults}
 	if pather, ok := found.client.(upstream.ContentPather); ok && url == "" {

@@ -147,7 +147,7 @@ func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, er
 func (t *routing) add(r config.Route) error {
 	for _, target := range r.Upstreams {
 		if _, ok := t.cfg.Upstreams[target.Name]; !ok {
-			return fmt.Errorf("there is no upstream %q", target.Name)
+			return fmt.Errorf("upstream %q not found", target.Name)
 		}
 	}
 	if r.Kind == config.KindChat {
@@ -155,14 +155,14 @@ func (t *routing) add(r config.Route) error {
 	}
 	p, ok := registry.Find(r.Protocol)
 	if !ok {
-		return fmt.Errorf("there is no protocol %q", r.Protocol)
+		return fmt.Errorf("protocol %q not found", r.Protocol)
 	}
 	v := &Video{Route: r, Wire: p, clients: map[pool.UpstreamKey]keyClient{}}
 	v.Chooser = t.chooser(r).Among(v.HasKey)
 	for name, u := range t.cfg.Upstreams {
 		if u.Auth == config.AuthSigned && p.Sign == nil {
 			if slices.ContainsFunc(r.Upstreams, func(target config.Target) bool { return target.Name == name }) {
-				return fmt.Errorf("upstream %s has auth: signed, but protocol %s has no signature of its own", name, p.Name)
+				return fmt.Errorf("upstream %s has auth: signed, but protocol %s has no signature", name, p.Name)
 			}
 			continue
 		}
@@ -181,7 +181,7 @@ func (t *routing) addChat(r config.Route) error {
 	for _, target := range r.Upstreams {
 		u := t.cfg.Upstreams[target.Name]
 		if u.Auth == config.AuthSigned {
-			return fmt.Errorf("upstream %s has auth: signed, which chats do not have; want auth: bearer", target.Name)
+			return fmt.Errorf("upstream %s has auth: signed, which chats do not support; set auth: bearer", target.Name)
 		}
 		for _, key := range u.Credentials() {
 			clients[pool.UpstreamKey{Upstream: target.Name, Key: key.Name}] = chat.New(t.endpoint(target.Name, u, key, upstream.Protocol{}), chat.Options{

@@ -93,7 +93,7 @@ func modelNotNamed(w http.ResponseWriter) {
 func writeFull(w http.ResponseWriter) {
 	writeNested(w, http.StatusServiceUnavailable, apiError{
 		code:    "system_memory_overloaded",
-		message: "the sandbox remembers no more tasks or keys; raise MaxTasks or restart it",
+		message: "the sandbox cannot remember more tasks or keys; raise MaxTasks or restart it",
 		kind:    kindNewAPI,
 	})
 }

@@ -61,17 +61,17 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 func (s *Service) logReload(changes config.Changes, err error) {
 	if err != nil {
 		s.metrics.Reloaded(telemetry.ReloadRefused)
-		s.log.Error("the configuration was not reloaded; nothing has changed in this process", telemetry.KeyError, err)
+		s.log.Error("could not reload configuration, nothing changed", telemetry.KeyError, err)
 		return
 	}
 	s.metrics.Reloaded(telemetry.ReloadApplied)
 	if changes.None() {
-		s.log.Info("configuration reloaded; nothing has changed")
+		s.log.Info("reloaded configuration, nothing changed")
 	} else {
-		s.log.Info("configuration reloaded", "added", listed(changes.Added), "removed", listed(changes.Removed), "changed", listed(changes.Changed))
+		s.log.Info("reloaded configuration", "added", listed(changes.Added), "removed", listed(changes.Removed), "changed", listed(changes.Changed))
 	}
 	if len(changes.Restart) > 0 {
-		s.log.Warn("a part of the configuration needs a restart, and is as it was", "keys", changes.Restart)
+		s.log.Warn("some changes need a restart and were not applied", "keys", changes.Restart)
 	}
 	s.warnOfEndedKeys()
 	s.warnOfSmallLog()
@@ -83,7 +83,7 @@ func listed(names []string) []string { return append([]string{}, names...) }
 // warnOfEndedKeys logs the tenants whose API keys have all expired.
 func (s *Service) warnOfEndedKeys() {
 	for _, k := range s.live.Now().EndedKeys() {
-		s.log.Warn("all API keys of a tenant have ended; it is refused", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
+		s.log.Warn("refusing tenant, all its API keys have expired", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *Service) warnOfSmallLog() {
 		inFlight += route.MaxInFlight
 	}
 	if want := s.parts.Log.Capacity.BytesFor(inFlight); want > int64(cfg.NATS.Streams.Tasks.MaxBytes) {
-		s.log.Warn("task log is too small for max_in_flight of all routes",
+		s.log.Warn("task log too small for max_in_flight of all routes",
 			"field", "nats.streams.tasks.max_bytes", "max_bytes", int64(cfg.NATS.Streams.Tasks.MaxBytes), "want", want, "in_flight", inFlight)
 	}
 }
@@ -206,15 +206,15 @@ func (s *Service) sayCapacity(ctx context.Context) {
 		return
 	}
 	if err != nil || figures.Max <= 0 {
-		s.log.Warn("capacity of the task log is unknown", telemetry.KeyError, err)
+		s.log.Warn("could not read task log capacity", telemetry.KeyError, err)
 		return
 	}
 	age, usage := s.cfg.NATS.Streams.Tasks.MaxAge, s.cfg.NATS.Streams.Usage
 	jobs := s.parts.Log.Capacity.JobsPerDay(figures, age)
-	s.log.Info("capacity of the task log in ordinary jobs a day",
+	s.log.Info("estimated task log capacity per day",
 		"jobs", jobs, "max_bytes", figures.Max, "max_age", age.String(), "used", figures.Used, "reserved", figures.Reserved)
 	if need := float64(jobs) * usage.MaxAge.Hours() / 24 * joblog.UsageBytes; need > float64(usage.MaxBytes) {
-		s.log.Warn("usage events of so many jobs do not fit into their stream until they are old enough; the oldest go first",
+		s.log.Warn("usage stream too small to keep events until max_age",
 			"field", "nats.streams.usage.max_bytes", "max_bytes", int64(usage.MaxBytes), "want", int64(need), "max_age", usage.MaxAge.String())
 	}
 }
@@ -279,7 +279,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error {
 		select {
 		case err := <-s.broker.Failed():
-			s.log.Error("embedded NATS server failed", telemetry.KeyError, err)
+			s.log.Error("stopping after embedded NATS server failure", telemetry.KeyError, err)
 			return err
 		case <-serving.Done():
 			return nil

@@ -153,5 +153,5 @@ func parseKind(token string) (Kind, error) {
 	if k := Kind(token); k.Valid() {
 		return k, nil
 	}
-	return "", fmt.Errorf("%q is not a kind of job; the kinds are video and chat", clip(token))
+	return "", fmt.Errorf("%q is not a job kind; use video or chat", clip(token))
 }

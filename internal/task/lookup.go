@@ -8,8 +8,8 @@ func LookUpText(l *genbusv1.LookUp) string {
 	case genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND:
 		return "the upstream has task " + l.GetUpstreamTaskId()
 	case genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE:
-		return "the upstream sees no such task now, which does not prove that there is none"
+		return "the upstream does not find the task now; it may still exist"
 	default:
-		return "not known: " + l.GetDetail()
+		return "unknown: " + l.GetDetail()
 	}
 }

@@ -58,7 +58,7 @@ func NewMetrics(version string) *Metrics {
 	f := promauto.With(registry)
 	f.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info",
-		Help: "Always 1; the labels say which build this is.",
+		Help: "Always 1; the labels name the build.",
 	}, []string{"version", "go_version"}).WithLabelValues(version, runtime.Version()).Set(1)
 	return &Metrics{
 		registry: registry,

@@ -24,9 +24,9 @@ type configMetrics struct {
 func newConfigMetrics(f promauto.Factory) configMetrics {
 	m := configMetrics{
 		reloads: counters(f, "config_reloads_total",
-			"Signals to read the configuration again: applied, or refused because something was wrong.", "outcome"),
+			"Configuration reload signals: applied, or refused because of a mistake.", "outcome"),
 		last: gauges(f, "config_last_success_timestamp_seconds",
-			"Unix time at which the configuration that is in force was read.").WithLabelValues(),
+			"Unix time at which the effective configuration was read.").WithLabelValues(),
 	}
 	for _, outcome := range []ReloadOutcome{ReloadApplied, ReloadRefused} {
 		m.reloads.WithLabelValues(string(outcome))

@@ -33,7 +33,7 @@ type eventMetrics struct {
 
 func newEventMetrics(f promauto.Factory) eventMetrics {
 	took := histograms(f, waitBuckets, "event_publish_duration_seconds",
-		"Time from an event that is ready to be sent until the broker has stored it, repeats included.", "event")
+		"Time from an event being ready until the broker has stored it, retries included.", "event")
 	publish := make(map[Published]prometheus.Observer, len(published))
 	for _, event := range published {
 		publish[event] = took.WithLabelValues(string(event))
@@ -43,13 +43,13 @@ func newEventMetrics(f promauto.Factory) eventMetrics {
 		chunks: counter(f, "chunk_events_published_total",
 			"Chat chunk events that the broker stored."),
 		chunksDropped: counter(f, "chunk_events_dropped_total",
-			"Blocks of queued chats that were given up. A chunk event has up to 256."),
+			"Dropped blocks of queued chats. A chunk event has up to 256."),
 		inlineDropped: counter(f, "inline_events_dropped_total",
-			"Task events and blocks of inline chats that found no room in time, or could not be stored."),
+			"Dropped task events and blocks of inline chats: no capacity in time, or not stored."),
 		readers: gauges(f, "readers_open",
 			"Readers that follow a job on this replica.", "kind", "ingress"),
 		slowReaders: counters(f, "slow_readers_cut_total",
-			"Readers that were cut because their buffer was full or one write to them took too long.", "kind", "ingress"),
+			"Readers disconnected because their buffer was full or a write took too long.", "kind", "ingress"),
 	}
 }
 

@@ -24,7 +24,7 @@ func newLifeMetrics(f promauto.Factory) lifeMetrics {
 		accepted: counters(f, "route_jobs_accepted_total",
 			"Jobs whose first event this replica committed.", "kind", "route"),
 		finished: counters(f, "route_jobs_finished_total",
-			"Jobs whose last event this replica committed; upstream is empty for those that never had one.", "kind", "route", "upstream", "status"),
+			"Jobs whose last event this replica committed; upstream is empty for a job that never had one.", "kind", "route", "upstream", "status"),
 		wait: histograms(f, jobBuckets, "job_wait_seconds",
 			"Time from the acceptance of a queued job to its first submission or attempt.", "kind", "route"),
 		submit: histograms(f, jobBuckets, "job_submit_seconds",

@@ -25,11 +25,11 @@ type serverMetrics struct {
 func newServerMetrics(f promauto.Factory) serverMetrics {
 	return serverMetrics{
 		ready: gauges(f, "ready",
-			"1 while this replica should be sent calls, as /readyz says, else 0.").WithLabelValues(),
+			"1 while this replica is ready for calls (/readyz), else 0.").WithLabelValues(),
 		readyForJobs: gauges(f, "ready_for_jobs",
-			"1 while this replica takes jobs, as /readyz/jobs says, else 0.").WithLabelValues(),
+			"1 while this replica accepts jobs (/readyz/jobs), else 0.").WithLabelValues(),
 		clockOffset: gauges(f, "clock_offset_seconds",
-			"How far this replica's clock is ahead of the broker's; below zero it is behind.").WithLabelValues(),
+			"Offset of this replica's clock from the broker's; negative if it is behind.").WithLabelValues(),
 		http: counters(f, "http_requests_total",
 			"HTTP requests answered, by pattern and status.", "route", "code"),
 		httpDuration: histograms(f, requestBuckets, "http_request_duration_seconds",

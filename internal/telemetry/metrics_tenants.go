@@ -38,7 +38,7 @@ func newTenantMetrics(f promauto.Factory) *tenantMetrics {
 		accepted: counters(f, "tenant_jobs_accepted_total",
 			"Jobs of a tenant whose work item was stored, or inline chats that began.", "tenant"),
 		refused: counters(f, "tenant_refused_total",
-			"Requests of a tenant that were refused because of its limits.", "tenant", "code"),
+			"Requests of a tenant refused because of its limits.", "tenant", "code"),
 		named: map[string]bool{},
 	}
 }

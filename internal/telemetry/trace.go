@@ -141,11 +141,11 @@ func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 		return nil // the process is ending
 	}
 	if err != nil && !e.failing {
-		e.log.WarnContext(ctx, "spans are lost: the trace collector does not take them",
+		e.log.WarnContext(ctx, "lost spans, trace collector unavailable",
 			KeyAddress, e.endpoint, KeyCount, len(spans), KeyError, err)
 	}
 	if err == nil && e.failing {
-		e.log.InfoContext(ctx, "the trace collector takes spans again", KeyAddress, e.endpoint)
+		e.log.InfoContext(ctx, "resumed sending spans to the trace collector", KeyAddress, e.endpoint)
 	}
 	e.failing = err != nil
 	return nil

@@ -133,7 +133,7 @@ func TestTracingWithoutTheCollectorWarnsOnce(t *testing.T) {
 	if err := tracing.Shutdown(ctx); err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
-	if got := strings.Count(logged.String(), "spans are lost"); got != 1 {
+	if got := strings.Count(logged.String(), "lost spans"); got != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", got, &logged)
 	}
 }

@@ -178,7 +178,7 @@ func TestABrokenConnectionWithinGzip(t *testing.T) {
 	})
 	defer close(release)
 	_, _, err := ep.Call(t.Context(), OpPoll, http.MethodGet, "/v1/reset", nil, nil)
-	if e := AsError(OpPoll, err); e == nil || e.Message != "the connection broke within the answer: unexpected EOF" {
+	if e := AsError(OpPoll, err); e == nil || e.Message != "the connection broke during the answer: unexpected EOF" {
 		t.Errorf("reset: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -192,7 +192,7 @@ func TestABrokenConnectionWithinGzip(t *testing.T) {
 	}
 	cancel(errors.New("we stop"))
 	_, err = ep.AppendBody(OpPoll, resp, nil)
-	if e := AsError(OpPoll, err); e == nil || e.Message != "the connection broke within the answer: we stop" {
+	if e := AsError(OpPoll, err); e == nil || e.Message != "the connection broke during the answer: we stop" {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -196,7 +196,7 @@ func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]by
 			return dst, ep.bodyError(op, resp, err.Error(), err)
 		}
 		if err != nil {
-			return dst, ep.bodyError(op, resp, "the connection broke within the answer: "+reason(resp.Request.Context(), err), err)
+			return dst, ep.bodyError(op, resp, "the connection broke during the answer: "+reason(resp.Request.Context(), err), err)
 		}
 	}
 }
@@ -230,9 +230,9 @@ func (ep *Endpoint) transportError(req *http.Request, op string, err error) *Err
 		}
 		e.Repeatable = reused && !e.Written
 	}
-	what := "the upstream was not reached: "
+	what := "could not reach the upstream: "
 	if e.Written {
-		what = "no answer came: "
+		what = "no answer: "
 	}
 	e.Message = ep.clean(what + reason(req.Context(), err))
 	return e
@@ -254,7 +254,7 @@ func Reason(err error) string {
 		if lookup.IsNotFound {
 			return "no such host"
 		}
-		return "the host name could not be looked up"
+		return "host name lookup failed"
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		// The system's error often begins with the same word.

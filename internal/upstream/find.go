@@ -57,7 +57,7 @@ func LookUp(ctx context.Context, vendor Finder, own TaskRef, submitted time.Time
 	}
 	look.UpstreamTaskId = found.Submission.UpstreamID
 	if found.OwnID != own.ID || found.CreatedAt.Before(submitted.Add(-createdSlack)) {
-		look.Detail = CutMessage(fmt.Sprintf("it is another task: it names %q and was created at %s, and the job was submitted at %s",
+		look.Detail = CutMessage(fmt.Sprintf("found another task: it names %q and was created at %s, but the job was submitted at %s",
 			found.OwnID, found.CreatedAt.UTC().Format(time.RFC3339), submitted.UTC().Format(time.RFC3339)))
 		return look, nil
 	}

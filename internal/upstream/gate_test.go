@@ -40,7 +40,7 @@ func TestWhatCountsAsLeaving(t *testing.T) {
 			t.Errorf("%s counts as written: %v, want %v", name, written, c.written)
 		}
 		if n, err := gate.Write(text); !c.begun && (n != 0 || err == nil) {
-			t.Errorf("%s: %d bytes left after the request was given up, %v", name, n, err)
+			t.Errorf("%s: %d bytes left after the request was abandoned, %v", name, n, err)
 		}
 	}
 }

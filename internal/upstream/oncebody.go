@@ -12,7 +12,7 @@ import (
 )
 
 // errSealed is returned to net/http if it reads the body after the request was given up.
-var errSealed = errors.New("the request was given up")
+var errSealed = errors.New("the request was abandoned")
 
 // errTooLate is returned to net/http if it tries to send a request after its deadline.
 var errTooLate = fmt.Errorf("the request came too late to be sent: %w", context.DeadlineExceeded)

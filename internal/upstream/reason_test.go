@@ -21,7 +21,7 @@ func TestReasonNamesNoAddress(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: addr, Err: errors.New("connect: connection refused")}
 	for want, err := range map[string]error{
 		"no such host":                                    &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "inner.example", Server: "10.0.0.53:53", IsNotFound: true}},
-		"the host name could not be looked up":            fmt.Errorf("wrapped: %w", &net.DNSError{Err: "read udp 10.0.0.7:1->10.0.0.53:53: i/o timeout", Name: "inner.example", Server: "10.0.0.53:53", IsTimeout: true}),
+		"host name lookup failed":                         fmt.Errorf("wrapped: %w", &net.DNSError{Err: "read udp 10.0.0.7:1->10.0.0.53:53: i/o timeout", Name: "inner.example", Server: "10.0.0.53:53", IsTimeout: true}),
 		"dial: connect: connection refused":               refused,
 		"proxyconnect: dial: connect: connection refused": fmt.Errorf("net/http: %w", &net.OpError{Op: "proxyconnect", Net: "tcp", Err: refused}),
 		"unexpected EOF":                                  io.ErrUnexpectedEOF,

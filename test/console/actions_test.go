@@ -53,7 +53,7 @@ func TestActionsAreDone(t *testing.T) {
 	b.shows("sandbox-video since")
 	b.goTo("/console/routes")
 	b.leads(chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)))
-	b.shows("The route goes on")
+	b.shows("The route is running again")
 	b.record("ResumeRoute", "sandbox-video")
 }
 

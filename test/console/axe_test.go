@@ -50,9 +50,9 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	d, b := startDemo(t)
 	for _, v := range append(d.views(),
 		view{"job at work", d.working, "order-1013"},
-		view{"no jobs", "/console/jobs?tenant=none", "No job fits"},
+		view{"no jobs", "/console/jobs?tenant=none", "No matching jobs"},
 		view{"error", "/console/jobs?page_token=x", "page_token"},
-		view{"no page", "/console/nothing", "no such page"},
+		view{"no page", "/console/nothing", "Page not found"},
 	) {
 		for i, scheme := range []string{"light", "dark"} {
 			b.scheme(scheme)

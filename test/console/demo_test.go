@@ -99,7 +99,7 @@ func (d *demo) views() []view {
 		{"bodies", d.finished + "/bodies", "paper boat"},
 		{"audit", "/console/audit", "PauseRoute"},
 		{"try", "/console/try", "talk-mini"},
-		{"login", "/console/login", "Operator's key"},
+		{"login", "/console/login", "Operator key"},
 	}
 }
 

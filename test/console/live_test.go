@@ -17,7 +17,7 @@ func TestAJobIsSeenToGoOn(t *testing.T) {
 	w := start(t)
 	b := open(t, w.base)
 	b.goTo("/console/jobs")
-	b.shows("There are no jobs yet")
+	b.shows("No jobs yet")
 	b.live()
 	first := w.video(request{model: "sandbox-video", behaviour: map[string]any{"duration_ms": 1500}})
 	b.until("row of the job", row(first))

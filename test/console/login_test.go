@@ -37,7 +37,7 @@ func TestWhoOnlyReadsIsOfferedNoAction(t *testing.T) {
 			continue
 		}
 		b.goTo(v.path)
-		b.until(v.name, `document.querySelector(".who").innerText.includes("reads only")`)
+		b.until(v.name, `document.querySelector(".who").innerText.includes("read-only")`)
 		if forms := eval[string](b, `[...document.querySelectorAll("form[method=post]")].map((f) => f.action).join(" ")`); forms != b.base+"/console/logout" {
 			t.Errorf("%s offers %s", v.name, forms)
 		}

@@ -53,17 +53,17 @@ func TestEveryViewIsEmpty(t *testing.T) {
 	b := open(t, start(t, func(c *config.Config) { c.Upstreams, c.Routes, c.Sandbox.Enabled = nil, nil, false }).base)
 	for path, text := range map[string]string{
 		"":                "No route is configured",
-		"/jobs":           "There are no jobs yet",
+		"/jobs":           "No jobs yet",
 		"/decisions":      "Nothing needs a decision",
 		"/routes":         "No route is configured",
 		"/upstreams":      "No upstream is configured",
 		"/tenants":        "No tenant has jobs",
 		"/replicas":       "serves",
 		"/streams":        "GENBUS_TASKS",
-		"/bulk?do=cancel": "There is nothing to do",
-		"/audit":          "No record fits",
-		"/try":            "No route is configured",
-		"/login":          "no one who could log in",
+		"/bulk?do=cancel": "Nothing to do",
+		"/audit":          "No matching records",
+		"/try":            "No configured route",
+		"/login":          "login is disabled",
 	} {
 		b.goTo("/console" + path)
 		b.shows(text)
@@ -84,7 +84,7 @@ func TestEveryViewSaysWhatIsWrong(t *testing.T) {
 		"/jobs/video/default/video_none": "video_none",
 		"/decisions/7":                   "dead letter 7",
 		"/bulk?do=odd":                   "must be cancel",
-		"/nothing":                       "There is no such page",
+		"/nothing":                       "Page not found",
 	} {
 		b.goTo("/console" + path)
 		b.shows(text)

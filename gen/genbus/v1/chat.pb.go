@@ -25,17 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChatRequest asks for one chat completion. It is what publishers put on
-// genbus.request.chat.<tenant> and genbus.call.chat.<tenant>, and what the chat
-// RPCs carry.
+// ChatRequest requests one chat completion. Publishers send it on
+// genbus.request.chat.<tenant> and genbus.call.chat.<tenant>, and the chat RPCs carry it.
 type ChatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Idempotency key, 1 to 255 printable ASCII characters. The same key attaches
-	// to the first job for as long as the log keeps it; with another body it is
-	// refused (idempotency_key_reused). A chat with a key is always a queued job.
-	// Empty: every request is a new job.
+	// Idempotency key, 1 to 255 printable ASCII characters. While the log keeps the first job,
+	// the same key attaches to it; with another body it is refused (idempotency_key_reused). A
+	// chat with a key is always queued. Empty: every request is a new job.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The body; exactly one of them.
+	// The body; set exactly one.
 	//
 	// Types that are valid to be assigned to Body:
 	//
@@ -43,13 +41,14 @@ type ChatRequest struct {
 	//	*ChatRequest_RawJson
 	//	*ChatRequest_Stored
 	Body isChatRequest_Body `protobuf_oneof:"body"`
-	// Labels for the caller's own use, copied into the job: up to 16, keys and
-	// values up to 128 bytes. They are no part of the fingerprint.
+	// Labels for the caller's use, copied into the job: up to 16, keys and values up to 128
+	// bytes. The fingerprint ignores them.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The job fails with expired when it was not started by then. Absent: the
-	// route's queue_timeout alone decides.
+	// The job fails with expired if it has not started by this time. Absent: only the route's
+	// queue_timeout applies.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Id of the job that this one repeats; empty for none. Kept, not interpreted.
+	// ID of the job that this one repeats; empty for none. genbus stores it without
+	// interpreting it.
 	RetryOf       string `protobuf:"bytes,6,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -157,20 +156,18 @@ type ChatRequest_Chat struct {
 }
 
 type ChatRequest_RawJson struct {
-	// The body as the JSON object that POST /v1/chat/completions takes; up to
-	// 32 MiB. It reaches the upstream byte for byte, but for the model's name
-	// where the route maps it.
+	// The body as the JSON object of POST /v1/chat/completions; up to 32 MiB. genbus sends
+	// it to the upstream byte for byte, except for a model name that the route maps.
 	RawJson []byte `protobuf:"bytes,3,opt,name=raw_json,json=rawJson,proto3,oneof"`
 }
 
 type ChatRequest_Stored struct {
-	// The whole request, where it is larger than a message: a ChatRequest
-	// (Protobuf) as an object of the tenant's object store, whose name begins
-	// with "upload-": up to 255 printable ASCII characters. Only on NATS; the
-	// other fields of this message stay empty. size and sha256 are required;
-	// bucket may be empty. genbus deletes the object when it has served its
-	// message, so that every message has one of its own, also one that is
-	// published again.
+	// A request larger than a message: a ChatRequest (Protobuf) stored as an object of the
+	// tenant's object store, with a name of up to 255 printable ASCII characters that begins
+	// with "upload-". NATS only; leave the other fields of this message empty. size and
+	// sha256 are required; bucket may be empty. genbus deletes the object after it has
+	// processed the message, so each message, also a republished one, needs a separate
+	// object.
 	Stored *BlobRef `protobuf:"bytes,7,opt,name=stored,proto3,oneof"`
 }
 
@@ -180,16 +177,15 @@ func (*ChatRequest_RawJson) isChatRequest_Body() {}
 
 func (*ChatRequest_Stored) isChatRequest_Body() {}
 
-// ChatCompletionBody is the body of POST /v1/chat/completions. A field that is
-// absent is not sent; 0 is sent as 0; an explicit null can be sent as raw_json
-// only.
+// ChatCompletionBody is the body of POST /v1/chat/completions. Absent fields are not sent; 0
+// is sent as 0. Only raw_json can send an explicit null.
 type ChatCompletionBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Model id. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// The conversation, in order. At least one.
 	Messages []*ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Whether the upstream is asked to stream. Absent: false.
+	// Whether the upstream should stream. Absent: false.
 	Stream *bool `protobuf:"varint,3,opt,name=stream,proto3,oneof" json:"stream,omitempty"`
 	// Randomness; range and default depend on the model.
 	Temperature *float64 `protobuf:"fixed64,4,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
@@ -226,7 +222,7 @@ type ChatCompletionBody struct {
 	TopLogprobs *int32 `protobuf:"varint,19,opt,name=top_logprobs,json=topLogprobs,proto3,oneof" json:"top_logprobs,omitempty"`
 	// Whether several tools may be called at once. Absent: the model's default.
 	ParallelToolCalls *bool `protobuf:"varint,20,opt,name=parallel_tool_calls,json=parallelToolCalls,proto3,oneof" json:"parallel_tool_calls,omitempty"`
-	// The caller's id of its end user. Absent: not sent.
+	// The caller's ID for its end user. Absent: not sent.
 	User *string `protobuf:"bytes,21,opt,name=user,proto3,oneof" json:"user,omitempty"`
 	// Service tier such as "auto". Absent: not sent.
 	ServiceTier *string `protobuf:"bytes,22,opt,name=service_tier,json=serviceTier,proto3,oneof" json:"service_tier,omitempty"`
@@ -237,8 +233,8 @@ type ChatCompletionBody struct {
 	Metadata map[string]string `protobuf:"bytes,24,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// low, medium or high. Absent: not sent.
 	Verbosity *string `protobuf:"bytes,25,opt,name=verbosity,proto3,oneof" json:"verbosity,omitempty"`
-	// Every other member of the body, as one JSON object. A member that is also a
-	// typed field is refused. Empty: none.
+	// All other members of the body, as one JSON object. Members that are also typed fields
+	// are refused. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,26,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -476,10 +472,10 @@ type ChatMessage struct {
 	ToolCallId *string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
 	// The assistant's refusal. Absent: not sent.
 	Refusal *string `protobuf:"bytes,7,opt,name=refusal,proto3,oneof" json:"refusal,omitempty"`
-	// The assistant's reasoning, where the vendor shows it. Absent: not sent.
+	// The assistant's reasoning, if the vendor shows it. Absent: not sent.
 	ReasoningContent *string `protobuf:"bytes,8,opt,name=reasoning_content,json=reasoningContent,proto3,oneof" json:"reasoning_content,omitempty"`
-	// Every other member, as one JSON object. A member that is also a typed field
-	// is refused in requests. Empty: none.
+	// All other members, as one JSON object. Requests with members that are also typed fields
+	// are refused. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,9,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -668,7 +664,7 @@ type ChatContentPart struct {
 	File *ChatFile `protobuf:"bytes,5,opt,name=file,proto3" json:"file,omitempty"`
 	// For type refusal. Absent: not sent.
 	Refusal *string `protobuf:"bytes,6,opt,name=refusal,proto3,oneof" json:"refusal,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,7,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -760,7 +756,7 @@ type ChatImageUrl struct {
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// auto, low or high. Absent: not sent.
 	Detail *string `protobuf:"bytes,2,opt,name=detail,proto3,oneof" json:"detail,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,3,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -817,14 +813,14 @@ func (x *ChatImageUrl) GetExtraJson() []byte {
 	return nil
 }
 
-// ChatInputAudio is sound in a message.
+// ChatInputAudio is audio in a message.
 type ChatInputAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Base64 data. Required.
 	Data string `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	// wav or mp3. Required.
 	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,3,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -888,9 +884,9 @@ type ChatFile struct {
 	Filename *string `protobuf:"bytes,1,opt,name=filename,proto3,oneof" json:"filename,omitempty"`
 	// Base64 data. Absent: not sent.
 	FileData *string `protobuf:"bytes,2,opt,name=file_data,json=fileData,proto3,oneof" json:"file_data,omitempty"`
-	// Id of an uploaded file. Absent: not sent.
+	// ID of an uploaded file. Absent: not sent.
 	FileId *string `protobuf:"bytes,3,opt,name=file_id,json=fileId,proto3,oneof" json:"file_id,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,4,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -961,7 +957,7 @@ type ChatTool struct {
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// For type function. Absent: not sent.
 	Function *ChatFunction `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
-	// Every other member (such as custom), as one JSON object. Empty: none.
+	// All other members (such as custom), as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,3,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1023,13 +1019,13 @@ type ChatFunction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it does, for the model. Absent: not sent.
+	// Description for the model. Absent: not sent.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// JSON Schema of the arguments, as one JSON object. Empty: not sent.
 	ParametersJson []byte `protobuf:"bytes,3,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
 	// Whether the arguments must follow the schema. Absent: not sent.
 	Strict *bool `protobuf:"varint,4,opt,name=strict,proto3,oneof" json:"strict,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,5,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1100,7 +1096,7 @@ func (x *ChatFunction) GetExtraJson() []byte {
 	return nil
 }
 
-// ChatToolChoice says which tool is called.
+// ChatToolChoice selects the tool to call.
 type ChatToolChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exactly one.
@@ -1204,18 +1200,18 @@ func (*ChatToolChoice_Function) isChatToolChoice_Choice() {}
 
 func (*ChatToolChoice_RawJson) isChatToolChoice_Choice() {}
 
-// ChatToolCall is a call that the model asks for; in a chunk, a fragment of one.
+// ChatToolCall is a call that the model requests; in a chunk, a fragment of one.
 type ChatToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the call. In fragments: in the first one only.
+	// ID of the call; only in the first fragment.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// function, custom, or the vendor's word.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// For type function. Absent: not sent.
 	Function *ChatFunctionCall `protobuf:"bytes,3,opt,name=function,proto3" json:"function,omitempty"`
-	// Position of the call; given in chunks, where it joins the fragments.
+	// Position of the call; set in chunks to join the fragments.
 	Index *int32 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// Every other member (such as custom), as one JSON object. Empty: none.
+	// All other members (such as custom), as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,5,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1289,11 +1285,11 @@ func (x *ChatToolCall) GetExtraJson() []byte {
 // ChatFunctionCall is the function and its arguments.
 type ChatFunctionCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name. In fragments: in the first one only.
+	// Name; only in the first fragment.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Arguments as the model wrote them: a JSON text, or a piece of one.
+	// Arguments as the model wrote them: JSON text or a piece of it.
 	Arguments *string `protobuf:"bytes,2,opt,name=arguments,proto3,oneof" json:"arguments,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,3,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1357,7 +1353,7 @@ type ChatResponseFormat struct {
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// For json_schema. Absent: not sent.
 	JsonSchema *ChatJsonSchema `protobuf:"bytes,2,opt,name=json_schema,json=jsonSchema,proto3" json:"json_schema,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,3,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1423,9 +1419,9 @@ type ChatJsonSchema struct {
 	SchemaJson []byte `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
 	// Whether the reply must follow it. Absent: not sent.
 	Strict *bool `protobuf:"varint,3,opt,name=strict,proto3,oneof" json:"strict,omitempty"`
-	// What it is for. Absent: not sent.
+	// Purpose of the schema. Absent: not sent.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,5,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1501,7 +1497,7 @@ type ChatStreamOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the last block carries usage. Absent: not sent.
 	IncludeUsage *bool `protobuf:"varint,1,opt,name=include_usage,json=includeUsage,proto3,oneof" json:"include_usage,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,2,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1551,27 +1547,26 @@ func (x *ChatStreamOptions) GetExtraJson() []byte {
 	return nil
 }
 
-// ChatCompletion is a reply. What genbus does not know is in extra_json at
-// the level where it was.
+// ChatCompletion is a reply. extra_json holds unknown members at each level.
 type ChatCompletion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The upstream's id of the completion.
+	// The upstream's ID of the completion.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// "chat.completion".
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
-	// Unix seconds, as the upstream says.
+	// Unix seconds, as reported by the upstream.
 	Created int64 `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
 	// Model as the upstream names it.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// The choices.
 	Choices []*ChatChoice `protobuf:"bytes,5,rep,name=choices,proto3" json:"choices,omitempty"`
-	// Usage; absent when not told.
+	// Usage; absent if not reported.
 	Usage *Usage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Service tier; absent when not told.
+	// Service tier; absent if not reported.
 	ServiceTier *string `protobuf:"bytes,7,opt,name=service_tier,json=serviceTier,proto3,oneof" json:"service_tier,omitempty"`
-	// Fingerprint of the backend; absent when not told.
+	// Fingerprint of the backend; absent if not reported.
 	SystemFingerprint *string `protobuf:"bytes,8,opt,name=system_fingerprint,json=systemFingerprint,proto3,oneof" json:"system_fingerprint,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,9,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1682,7 +1677,7 @@ type ChatChoice struct {
 	FinishReason *string `protobuf:"bytes,3,opt,name=finish_reason,json=finishReason,proto3,oneof" json:"finish_reason,omitempty"`
 	// Log probabilities; absent when null.
 	Logprobs *ChatLogprobs `protobuf:"bytes,4,opt,name=logprobs,proto3" json:"logprobs,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,5,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1760,7 +1755,7 @@ type ChatLogprobs struct {
 	Content []*ChatTokenLogprob `protobuf:"bytes,1,rep,name=content,proto3" json:"content,omitempty"`
 	// Of the refusal's tokens.
 	Refusal []*ChatTokenLogprob `protobuf:"bytes,2,rep,name=refusal,proto3" json:"refusal,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,3,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1826,9 +1821,9 @@ type ChatTokenLogprob struct {
 	Logprob float64 `protobuf:"fixed64,2,opt,name=logprob,proto3" json:"logprob,omitempty"`
 	// Its UTF-8 bytes; empty when null.
 	Bytes []byte `protobuf:"bytes,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// The most likely tokens at this place.
+	// The most likely tokens at this position.
 	TopLogprobs []*ChatTokenLogprob `protobuf:"bytes,4,rep,name=top_logprobs,json=topLogprobs,proto3" json:"top_logprobs,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,5,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1902,23 +1897,23 @@ func (x *ChatTokenLogprob) GetExtraJson() []byte {
 // ChatCompletionChunk is one block of a streamed reply.
 type ChatCompletionChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The upstream's id of the completion.
+	// The upstream's ID of the completion.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// "chat.completion.chunk".
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
-	// Unix seconds, as the upstream says.
+	// Unix seconds, as reported by the upstream.
 	Created int64 `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
 	// Model as the upstream names it.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// What is new in each choice; may be empty.
+	// New data of each choice; may be empty.
 	Choices []*ChatChunkChoice `protobuf:"bytes,5,rep,name=choices,proto3" json:"choices,omitempty"`
-	// Usage; absent when not told.
+	// Usage; absent if not reported.
 	Usage *Usage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Service tier; absent when not told.
+	// Service tier; absent if not reported.
 	ServiceTier *string `protobuf:"bytes,7,opt,name=service_tier,json=serviceTier,proto3,oneof" json:"service_tier,omitempty"`
-	// Fingerprint of the backend; absent when not told.
+	// Fingerprint of the backend; absent if not reported.
 	SystemFingerprint *string `protobuf:"bytes,8,opt,name=system_fingerprint,json=systemFingerprint,proto3,oneof" json:"system_fingerprint,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,9,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2017,18 +2012,18 @@ func (x *ChatCompletionChunk) GetExtraJson() []byte {
 	return nil
 }
 
-// ChatChunkChoice is what is new in one choice.
+// ChatChunkChoice is the new data of one choice.
 type ChatChunkChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Position, from 0.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// The new piece; its role is in the first one only.
+	// The new piece; only the first one has a role.
 	Delta *ChatMessage `protobuf:"bytes,2,opt,name=delta,proto3" json:"delta,omitempty"`
 	// As in ChatChoice; absent until the choice ends.
 	FinishReason *string `protobuf:"bytes,3,opt,name=finish_reason,json=finishReason,proto3,oneof" json:"finish_reason,omitempty"`
 	// Log probabilities of the new piece; absent when null.
 	Logprobs *ChatLogprobs `protobuf:"bytes,4,opt,name=logprobs,proto3" json:"logprobs,omitempty"`
-	// Every other member, as one JSON object. Empty: none.
+	// All other members, as one JSON object. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,5,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2102,25 +2097,24 @@ func (x *ChatChunkChoice) GetExtraJson() []byte {
 // Chat is a chat job without the body of its request.
 type Chat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id: "chat_" and 26 base32 characters.
+	// Job ID: "chat_" and 26 base32 characters.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What clients see.
+	// Status for clients.
 	Status JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	// Model as the client named it.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// The whole reply as the upstream's JSON, byte for byte (put together from
-	// the blocks where it was streamed); empty before the chat has completed, or
-	// when it is in reply_ref.
+	// The whole reply as the upstream's JSON, byte for byte (assembled from the blocks if
+	// streamed); empty before the chat completes, or if it is in reply_ref.
 	ReplyJson []byte `protobuf:"bytes,4,opt,name=reply_json,json=replyJson,proto3" json:"reply_json,omitempty"`
-	// Where the reply is, when it is larger than 256 KiB.
+	// Reference to a reply above 256 KiB.
 	ReplyRef *BlobRef `protobuf:"bytes,5,opt,name=reply_ref,json=replyRef,proto3" json:"reply_ref,omitempty"`
-	// Why the chat failed; absent unless the status is FAILED or CANCELLED.
+	// Reason of the failure; absent unless the status is FAILED or CANCELLED.
 	Error *TaskError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// When genbus accepted the chat.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When the latest event was written.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// When the chat ended, for whichever reason; absent before.
+	// When the chat ended, for any reason; absent before.
 	CompletedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
 	// Tenant that owns the chat.
 	Tenant string `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -2132,18 +2126,18 @@ type Chat struct {
 	Attempt uint32 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Blocks published in that attempt; set in the terminal event.
 	ChunkCount uint64 `protobuf:"varint,14,opt,name=chunk_count,json=chunkCount,proto3" json:"chunk_count,omitempty"`
-	// Usage; absent when not told.
+	// Usage; absent if not reported.
 	Usage *Usage `protobuf:"bytes,15,opt,name=usage,proto3" json:"usage,omitempty"`
 	// The request's idempotency key; empty for none.
 	RequestId string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Id of the job that this one repeats; empty for none.
+	// ID of the job that this one repeats; empty for none.
 	RetryOf string `protobuf:"bytes,17,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
-	// The caller's own limit for the wait in the queue; absent for none.
+	// The caller's limit for the wait in the queue; absent for none.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// True for a chat that ran on its caller's connection: its events are best
-	// effort, and it cannot be taken over. Default false.
+	// True for a chat that ran on its caller's connection. Its events are best effort, and no
+	// other replica can take it over. Default false.
 	Inline bool `protobuf:"varint,19,opt,name=inline,proto3" json:"inline,omitempty"`
-	// How genbus carries the chat. Not part of any HTTP answer.
+	// Internal state of the chat. Not part of any HTTP answer.
 	Execution     *Execution `protobuf:"bytes,20,opt,name=execution,proto3" json:"execution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2323,7 +2317,7 @@ func (x *Chat) GetExecution() *Execution {
 // genbus.task.chat.<tenant>.<id> and genbus.done.chat.<tenant>.<status>.<id>.
 type ChatEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique: "<chat id>.<version>.<nonce>". Equal in the done feed's copy.
+	// Unique: "<chat id>.<version>.<nonce>". The feed's copy has the same ID.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// 1, 2, 3... without gaps for one chat.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
@@ -2406,18 +2400,18 @@ func (x *ChatEvent) GetChat() *Chat {
 // a streamed reply. Readers drop repeats and older attempts by (attempt, index).
 type ChatChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id of the chat.
+	// Job ID of the chat.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Attempt, from 1.
 	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Index of the first block within the attempt, from 0.
 	Index uint64 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	// The upstream's JSON blocks, byte for byte, in order; at least one, unless
-	// blocks_ref is set. Several only when the publisher was behind.
+	// The upstream's JSON blocks, byte for byte, in order; at least one unless blocks_ref is
+	// set, and several only if the publisher was behind.
 	Blocks [][]byte `protobuf:"bytes,4,rep,name=blocks,proto3" json:"blocks,omitempty"`
 	// When the first block arrived.
 	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	// Where the (single) block is, when it is larger than 256 KiB.
+	// Reference to the single block if it is above 256 KiB.
 	BlocksRef     *BlobRef `protobuf:"bytes,6,opt,name=blocks_ref,json=blocksRef,proto3" json:"blocks_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

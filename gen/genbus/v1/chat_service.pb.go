@@ -76,7 +76,7 @@ type CreateChatCompletionResponse struct {
 	Completion *ChatCompletion `protobuf:"bytes,1,opt,name=completion,proto3" json:"completion,omitempty"`
 	// The upstream's JSON, byte for byte.
 	RawJson []byte `protobuf:"bytes,2,opt,name=raw_json,json=rawJson,proto3" json:"raw_json,omitempty"`
-	// Job id of the chat.
+	// Job ID of the chat.
 	ChatId        string `protobuf:"bytes,3,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -136,7 +136,7 @@ func (x *CreateChatCompletionResponse) GetChatId() string {
 // StreamChatCompletionRequest carries the request.
 type StreamChatCompletionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. A body that says nothing of streaming is streamed.
+	// Required. A body without a stream field is streamed.
 	Request       *ChatRequest `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -188,7 +188,7 @@ type StreamChatCompletionResponse struct {
 	RawJson []byte `protobuf:"bytes,2,opt,name=raw_json,json=rawJson,proto3" json:"raw_json,omitempty"`
 	// Position of the block, from 0.
 	Index uint64 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	// Job id of the chat.
+	// Job ID of the chat.
 	ChatId        string `protobuf:"bytes,4,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,7 +301,7 @@ func (x *SubmitChatCompletionRequest) GetRequest() *ChatRequest {
 // SubmitChatCompletionResponse is the accepted chat.
 type SubmitChatCompletionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The chat; for a repeated request_id, as it is now.
+	// The chat; for a repeated request_id, its current state.
 	Chat          *Chat `protobuf:"bytes,1,opt,name=chat,proto3" json:"chat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -347,7 +347,7 @@ func (x *SubmitChatCompletionResponse) GetChat() *Chat {
 // GetChatCompletionRequest names a chat.
 type GetChatCompletionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -393,7 +393,7 @@ func (x *GetChatCompletionRequest) GetId() string {
 // GetChatCompletionResponse is the chat.
 type GetChatCompletionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The chat as it is now.
+	// The current state of the chat.
 	Chat *Chat `protobuf:"bytes,1,opt,name=chat,proto3" json:"chat,omitempty"`
 	// The reply, field by field; absent before the chat has completed.
 	Completion    *ChatCompletion `protobuf:"bytes,2,opt,name=completion,proto3" json:"completion,omitempty"`
@@ -448,7 +448,7 @@ func (x *GetChatCompletionResponse) GetCompletion() *ChatCompletion {
 // WatchChatCompletionRequest names a chat and where to start.
 type WatchChatCompletionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// resume_token of the last response that was handled. Empty: from the start.
 	ResumeToken   string `protobuf:"bytes,2,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
@@ -603,7 +603,7 @@ type WatchChatCompletionResponse_Chunk struct {
 }
 
 type WatchChatCompletionResponse_Gap struct {
-	// Blocks that are gone; the terminal event has the whole reply.
+	// A gap of blocks that are no longer stored; the terminal event has the whole reply.
 	Gap *ChatGap `protobuf:"bytes,3,opt,name=gap,proto3,oneof"`
 }
 
@@ -613,12 +613,12 @@ func (*WatchChatCompletionResponse_Chunk) isWatchChatCompletionResponse_Item() {
 
 func (*WatchChatCompletionResponse_Gap) isWatchChatCompletionResponse_Item() {}
 
-// ChatGap says that blocks are missing.
+// ChatGap reports missing blocks.
 type ChatGap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// gap, or resume_expired when the token was too old.
+	// gap, or resume_expired if the token was too old.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Attempt that misses blocks.
+	// Attempt with missing blocks.
 	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// First missing block.
 	Index         uint64 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
@@ -680,7 +680,7 @@ func (x *ChatGap) GetIndex() uint64 {
 // CancelChatCompletionRequest names a chat.
 type CancelChatCompletionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -726,7 +726,7 @@ func (x *CancelChatCompletionRequest) GetId() string {
 // CancelChatCompletionResponse is the chat after the call.
 type CancelChatCompletionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The chat; its status is CANCELLED, or the terminal one that it had.
+	// The chat; its status is CANCELLED, or its earlier terminal status.
 	Chat          *Chat `protobuf:"bytes,1,opt,name=chat,proto3" json:"chat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -38,19 +38,18 @@ const (
 type ChatServiceClient interface {
 	// CreateChatCompletion answers with the whole reply.
 	CreateChatCompletion(ctx context.Context, in *CreateChatCompletionRequest, opts ...grpc.CallOption) (*CreateChatCompletionResponse, error)
-	// StreamChatCompletion sends the reply block by block. A stream that ends
-	// without an error is whole.
+	// StreamChatCompletion sends the reply block by block. A stream that ends without an error
+	// is complete.
 	StreamChatCompletion(ctx context.Context, in *StreamChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamChatCompletionResponse], error)
 	// SubmitChatCompletion answers when the chat is stored; follow it with
 	// WatchChatCompletion.
 	SubmitChatCompletion(ctx context.Context, in *SubmitChatCompletionRequest, opts ...grpc.CallOption) (*SubmitChatCompletionResponse, error)
-	// GetChatCompletion reads the chat as it is now.
+	// GetChatCompletion returns the current state of the chat.
 	GetChatCompletion(ctx context.Context, in *GetChatCompletionRequest, opts ...grpc.CallOption) (*GetChatCompletionResponse, error)
-	// WatchChatCompletion sends what there is, then every new event and chunk; it
-	// ends after the terminal event.
+	// WatchChatCompletion sends the stored events and chunks, then every new one. It ends
+	// after the terminal event.
 	WatchChatCompletion(ctx context.Context, in *WatchChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChatCompletionResponse], error)
-	// CancelChatCompletion ends a chat. A chat that has ended stays as it is and
-	// is answered.
+	// CancelChatCompletion ends a chat. It returns an ended chat unchanged.
 	CancelChatCompletion(ctx context.Context, in *CancelChatCompletionRequest, opts ...grpc.CallOption) (*CancelChatCompletionResponse, error)
 }
 
@@ -149,19 +148,18 @@ func (c *chatServiceClient) CancelChatCompletion(ctx context.Context, in *Cancel
 type ChatServiceServer interface {
 	// CreateChatCompletion answers with the whole reply.
 	CreateChatCompletion(context.Context, *CreateChatCompletionRequest) (*CreateChatCompletionResponse, error)
-	// StreamChatCompletion sends the reply block by block. A stream that ends
-	// without an error is whole.
+	// StreamChatCompletion sends the reply block by block. A stream that ends without an error
+	// is complete.
 	StreamChatCompletion(*StreamChatCompletionRequest, grpc.ServerStreamingServer[StreamChatCompletionResponse]) error
 	// SubmitChatCompletion answers when the chat is stored; follow it with
 	// WatchChatCompletion.
 	SubmitChatCompletion(context.Context, *SubmitChatCompletionRequest) (*SubmitChatCompletionResponse, error)
-	// GetChatCompletion reads the chat as it is now.
+	// GetChatCompletion returns the current state of the chat.
 	GetChatCompletion(context.Context, *GetChatCompletionRequest) (*GetChatCompletionResponse, error)
-	// WatchChatCompletion sends what there is, then every new event and chunk; it
-	// ends after the terminal event.
+	// WatchChatCompletion sends the stored events and chunks, then every new one. It ends
+	// after the terminal event.
 	WatchChatCompletion(*WatchChatCompletionRequest, grpc.ServerStreamingServer[WatchChatCompletionResponse]) error
-	// CancelChatCompletion ends a chat. A chat that has ended stays as it is and
-	// is answered.
+	// CancelChatCompletion ends a chat. It returns an ended chat unchanged.
 	CancelChatCompletion(context.Context, *CancelChatCompletionRequest) (*CancelChatCompletionResponse, error)
 	mustEmbedUnimplementedChatServiceServer()
 }

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ListModelsRequest chooses models.
+// ListModelsRequest selects models.
 type ListModelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "video", "chat", or empty for both.

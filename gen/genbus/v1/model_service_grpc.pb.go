@@ -28,7 +28,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ModelService lists what the routes offer.
+// ModelService lists the models that the routes serve.
 type ModelServiceClient interface {
 	// ListModels lists the models of all routes.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
@@ -56,7 +56,7 @@ func (c *modelServiceClient) ListModels(ctx context.Context, in *ListModelsReque
 // All implementations must embed UnimplementedModelServiceServer
 // for forward compatibility.
 //
-// ModelService lists what the routes offer.
+// ModelService lists the models that the routes serve.
 type ModelServiceServer interface {
 	// ListModels lists the models of all routes.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)

@@ -24,19 +24,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ListDeadLettersRequest chooses a page.
+// ListDeadLettersRequest selects a page.
 type ListDeadLettersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "video", "chat", or empty for both.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Only this tenant's; empty for all. "_invalid" means tenants that are no
-	// legal name.
+	// Only this tenant; empty for all. "_invalid" selects invalid tenant names.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Only those with this code, such as "submission_outcome_unknown"; empty: all.
+	// Only this error code, such as "submission_outcome_unknown"; empty: all.
 	Code string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
-	// 1 to 100; more is taken as 100. 0: 20.
+	// 1 to 100; larger values count as 100. 0: 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same filters. Empty: the first.
+	// next_page_token of the previous page, with the same filters. Empty: the first page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -110,9 +109,9 @@ func (x *ListDeadLettersRequest) GetPageToken() string {
 // ListDeadLettersResponse is a page.
 type ListDeadLettersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The letters, without the data of the request.
+	// The dead letters, without request data.
 	Letters []*StoredDeadLetter `protobuf:"bytes,1,rep,name=letters,proto3" json:"letters,omitempty"`
-	// Token of the next page; empty when this is the last.
+	// Token of the next page; empty if this is the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,21 +161,20 @@ func (x *ListDeadLettersResponse) GetNextPageToken() string {
 	return ""
 }
 
-// StoredDeadLetter is a dead letter and its place.
+// StoredDeadLetter is a dead letter and its position.
 type StoredDeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its sequence in its stream: the name by which the other methods know it. Those of
+	// Sequence of the dead letter, which identifies it in other methods. Sequences of
 	// GENBUS_REJECTED begin at 1,000,000,000,000.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The letter.
+	// The dead letter.
 	Letter *DeadLetter `protobuf:"bytes,2,opt,name=letter,proto3" json:"letter,omitempty"`
-	// Size of the letter's request in bytes, also where its data is left out or cut.
+	// Size of the request in bytes, also if its data is left out or truncated.
 	DataSize uint64 `protobuf:"varint,3,opt,name=data_size,json=dataSize,proto3" json:"data_size,omitempty"`
-	// True for a request that was never accepted: nothing was submitted for it. False
-	// for a job.
+	// True for a rejected request, for which nothing was submitted. False for a job.
 	Rejected bool `protobuf:"varint,4,opt,name=rejected,proto3" json:"rejected,omitempty"`
-	// Whether it is about a video that was submitted to an upstream, so that
-	// AttachUpstreamTask may take it.
+	// Whether it concerns a video submitted to an upstream, so that AttachUpstreamTask accepts
+	// it.
 	Attachable    bool `protobuf:"varint,5,opt,name=attachable,proto3" json:"attachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -247,13 +245,13 @@ func (x *StoredDeadLetter) GetAttachable() bool {
 	return false
 }
 
-// GetDeadLetterRequest names a letter.
+// GetDeadLetterRequest names a dead letter.
 type GetDeadLetterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence of the letter. Required.
+	// Sequence of the dead letter. Required.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Whether the data of the request is left out, as ListDeadLetters does. The call is not
-	// recorded then: the data may be a prompt, and the rest is not.
+	// Whether to leave out the request data, like ListDeadLetters. Such a call is not audited,
+	// because it returns no prompt.
 	WithoutData   bool `protobuf:"varint,2,opt,name=without_data,json=withoutData,proto3" json:"without_data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -303,12 +301,11 @@ func (x *GetDeadLetterRequest) GetWithoutData() bool {
 	return false
 }
 
-// GetDeadLetterResponse is the letter.
+// GetDeadLetterResponse is the dead letter.
 type GetDeadLetterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The letter, whole: data in the object store is filled in, and
-	// data_ref is absent, unless it is gone from there or the answer would exceed
-	// grpc.max_message_bytes.
+	// The complete dead letter. Data from the object store is filled in and data_ref is
+	// absent, unless the data is gone or the answer would exceed grpc.max_message_bytes.
 	Letter        *StoredDeadLetter `protobuf:"bytes,1,opt,name=letter,proto3" json:"letter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -351,10 +348,10 @@ func (x *GetDeadLetterResponse) GetLetter() *StoredDeadLetter {
 	return nil
 }
 
-// RedriveDeadLetterRequest names a letter.
+// RedriveDeadLetterRequest names a dead letter.
 type RedriveDeadLetterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence of the letter. Required.
+	// Sequence of the dead letter. Required.
 	Sequence      uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,9 +397,9 @@ func (x *RedriveDeadLetterRequest) GetSequence() uint64 {
 // RedriveDeadLetterResponse names the new job.
 type RedriveDeadLetterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the new job.
+	// ID of the new job.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Status of the new job as it is now.
+	// Current status of the new job.
 	Status        JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,10 +449,10 @@ func (x *RedriveDeadLetterResponse) GetStatus() JobStatus {
 	return JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
-// DropDeadLetterRequest names a letter.
+// DropDeadLetterRequest names a dead letter.
 type DropDeadLetterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence of the letter. Required.
+	// Sequence of the dead letter. Required.
 	Sequence      uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -498,7 +495,7 @@ func (x *DropDeadLetterRequest) GetSequence() uint64 {
 	return 0
 }
 
-// DropDeadLetterResponse is empty: the letter is gone.
+// DropDeadLetterResponse is empty: the dead letter is removed.
 type DropDeadLetterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -535,13 +532,13 @@ func (*DropDeadLetterResponse) Descriptor() ([]byte, []int) {
 	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{8}
 }
 
-// AttachUpstreamTaskRequest names a letter and the upstream's task.
+// AttachUpstreamTaskRequest names a dead letter and the upstream's task.
 type AttachUpstreamTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence of the letter. Required.
+	// Sequence of the dead letter. Required.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The upstream's id of the task. Empty: the one that the letter names, or that the upstream finds
-	// by the ID of ours that the submission named.
+	// The upstream's task ID. Empty: the one in the dead letter, or the one that the upstream
+	// finds by our ID from the submission.
 	UpstreamTaskId string `protobuf:"bytes,2,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -594,9 +591,9 @@ func (x *AttachUpstreamTaskRequest) GetUpstreamTaskId() string {
 // AttachUpstreamTaskResponse names the new job.
 type AttachUpstreamTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the new job.
+	// ID of the new job.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Status of the new job as it is now.
+	// Current status of the new job.
 	Status        JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -646,10 +643,10 @@ func (x *AttachUpstreamTaskResponse) GetStatus() JobStatus {
 	return JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
-// LookUpUpstreamTaskRequest names a letter.
+// LookUpUpstreamTaskRequest names a dead letter.
 type LookUpUpstreamTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence of the letter. Required.
+	// Sequence of the dead letter. Required.
 	Sequence      uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -692,10 +689,10 @@ func (x *LookUpUpstreamTaskRequest) GetSequence() uint64 {
 	return 0
 }
 
-// LookUpUpstreamTaskResponse is what the upstream said.
+// LookUpUpstreamTaskResponse is the upstream's answer.
 type LookUpUpstreamTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The look, and the upstream's id of the task where it has one.
+	// The look-up, with the upstream's task ID if it has the task.
 	LookUp        *LookUp `protobuf:"bytes,1,opt,name=look_up,json=lookUp,proto3" json:"look_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,7 +742,7 @@ type CancelJobRequest struct {
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Tenant of the job. Required.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -805,9 +802,9 @@ func (x *CancelJobRequest) GetId() string {
 // CancelJobResponse is the job after the call.
 type CancelJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the job.
+	// ID of the job.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// CANCELLED, or the terminal status that the job had.
+	// CANCELLED, or the job's earlier terminal status.
 	Status        JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -864,7 +861,7 @@ type EraseJobRequest struct {
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Tenant of the job. Required.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -921,7 +918,7 @@ func (x *EraseJobRequest) GetId() string {
 	return ""
 }
 
-// EraseJobResponse is empty: the job is gone.
+// EraseJobResponse is empty: the job is erased.
 type EraseJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -958,7 +955,7 @@ func (*EraseJobResponse) Descriptor() ([]byte, []int) {
 	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{16}
 }
 
-// ListRoutesRequest is empty: all routes are listed.
+// ListRoutesRequest is empty: genbus lists all routes.
 type ListRoutesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -995,7 +992,7 @@ func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
 	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{17}
 }
 
-// ListRoutesResponse is all routes, by kind and name.
+// ListRoutesResponse lists all routes by kind and name.
 type ListRoutesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The routes.
@@ -1041,38 +1038,38 @@ func (x *ListRoutesResponse) GetRoutes() []*RouteState {
 	return nil
 }
 
-// RouteState is how a route is doing, over all replicas.
+// RouteState is the state of a route over all replicas.
 type RouteState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "video" or "chat".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Name of the route.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether the submission of waiting jobs is stopped.
+	// Whether the route is paused.
 	Paused bool `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Accepted jobs that no replica holds.
 	Waiting uint64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Jobs that replicas hold.
 	InHand uint64 `protobuf:"varint,5,opt,name=in_hand,json=inHand,proto3" json:"in_hand,omitempty"`
-	// Most jobs that replicas hold at once.
+	// Maximum held jobs over all replicas.
 	MaxInFlight uint64 `protobuf:"varint,6,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
-	// When the oldest waiting job was accepted; absent when none waits.
+	// When the oldest waiting job was accepted; absent for none.
 	OldestWaiting *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=oldest_waiting,json=oldestWaiting,proto3" json:"oldest_waiting,omitempty"`
-	// Whether the replica that answers is configured to take no new jobs for it. Such a
-	// route is empty when waiting and in_hand are 0.
+	// Whether the answering replica's configuration drains the route. A draining route is
+	// empty when waiting and in_hand are 0.
 	Draining bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
-	// When it was paused; absent when it is not, or when that is not known any more.
+	// When it was paused; absent if it is not paused, or if the time is no longer known.
 	PausedSince *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
-	// Name of the key of the operator who paused it; empty as paused_since is absent.
+	// Name of the operator key that paused it; empty if paused_since is absent.
 	PausedBy string `protobuf:"bytes,10,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
-	// Jobs whose first submission or attempt began within the last minute that is over; absent
-	// where no replica has the index of jobs ready.
+	// Jobs whose first submission or attempt began within the last complete minute; absent if
+	// no replica has the job index ready.
 	StartsLastMinute *uint32 `protobuf:"varint,11,opt,name=starts_last_minute,json=startsLastMinute,proto3,oneof" json:"starts_last_minute,omitempty"`
-	// How many of the waiting jobs may be ready for the replicas at a time, as the replica that
-	// answers is configured; the others wait in the backlog, in their tenants' order.
+	// Maximum waiting jobs in the ready window, as configured on the answering replica; the
+	// others wait in the backlog, in turn by tenant.
 	ReadyWindow uint64 `protobuf:"varint,12,opt,name=ready_window,json=readyWindow,proto3" json:"ready_window,omitempty"`
-	// Whether the broker did not tell all of this, as a durable consumer of the route is gone or
-	// does not answer. Paused and waiting are then as the replica that answers read them last,
+	// Whether the data is incomplete because a durable consumer of the route is gone or does
+	// not answer. Then paused and waiting are the last values that the answering replica read,
 	// and in_hand and max_in_flight may be 0.
 	Incomplete    bool `protobuf:"varint,13,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1402,7 +1399,7 @@ func (x *ResumeRouteResponse) GetRoute() *RouteState {
 	return nil
 }
 
-// ListOrphansRequest is empty: all are listed.
+// ListOrphansRequest is empty: genbus lists all.
 type ListOrphansRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1439,8 +1436,8 @@ func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
 	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{24}
 }
 
-// ListOrphansResponse is all routes that have jobs and are not configured, by kind and
-// name, as the replica that answers knows them.
+// ListOrphansResponse lists all unconfigured routes that have jobs, by kind and name, as
+// seen by the answering replica.
 type ListOrphansResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The routes.
@@ -1486,18 +1483,18 @@ func (x *ListOrphansResponse) GetRoutes() []*OrphanedRoute {
 	return nil
 }
 
-// OrphanedRoute is a route that has jobs and is not configured.
+// OrphanedRoute is an unconfigured route that has jobs.
 type OrphanedRoute struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "video" or "chat".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Name of the route.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Jobs that are ready for a replica, or held by one.
+	// Ready or held jobs.
 	Ready uint64 `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Jobs behind them, which wait for their turn.
+	// Jobs in the backlog.
 	Waiting uint64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// When the oldest of them was accepted.
+	// When the oldest job was accepted.
 	Oldest        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1573,11 +1570,11 @@ type FailOrphansRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "video" or "chat". Required.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Name of the route that is not configured. Required.
+	// Name of the unconfigured route. Required.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Must be true: the caller knows that no replica serves the route any more.
+	// Must be true: confirms that no replica serves the route.
 	NoReplicaServesIt bool `protobuf:"varint,3,opt,name=no_replica_serves_it,json=noReplicaServesIt,proto3" json:"no_replica_serves_it,omitempty"`
-	// next_page_token of the call before. Empty: the first job.
+	// next_page_token of the previous call. Empty: the first job.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1641,10 +1638,10 @@ func (x *FailOrphansRequest) GetPageToken() string {
 	return ""
 }
 
-// FailOrphansResponse says what became of some jobs.
+// FailOrphansResponse is the result for some jobs.
 type FailOrphansResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of them.
+	// The result.
 	Settled       *OrphansSettled `protobuf:"bytes,1,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1687,17 +1684,17 @@ func (x *FailOrphansResponse) GetSettled() *OrphansSettled {
 	return nil
 }
 
-// OrphansSettled says what became of some jobs of a route that is not configured.
+// OrphansSettled is the result for some jobs of an unconfigured route.
 type OrphansSettled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Jobs that ended.
 	Ended uint64 `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
-	// Work items that were removed because their jobs need none: they had ended, were
-	// erased, or go on by another item.
+	// Work items removed because their jobs do not need them: the jobs had ended, were erased,
+	// or continue with another work item.
 	Removed uint64 `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Jobs that were left where they are.
+	// Jobs left unchanged.
 	Left []*OrphanLeft `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`
-	// Token of the next call; empty when these were the last jobs.
+	// Token of the next call; empty if these were the last jobs.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1761,14 +1758,14 @@ func (x *OrphansSettled) GetNextPageToken() string {
 	return ""
 }
 
-// OrphanLeft is a job that was left where it is.
+// OrphanLeft is a job that was left unchanged.
 type OrphanLeft struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tenant of the job.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Job id.
+	// Job ID.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Why.
+	// The reason.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1825,19 +1822,19 @@ func (x *OrphanLeft) GetReason() string {
 	return ""
 }
 
-// GetOverviewResponse is how everything is doing, over all replicas.
+// GetOverviewResponse is the overview over all replicas.
 type GetOverviewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was put together.
+	// When the overview was built.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// When the log had no more than is in the minutes and in unfinished; absent where no
-	// replica has the index of jobs ready, and these are empty.
+	// minutes and unfinished include all events up to this time; absent if no replica has the
+	// job index ready, and then these are empty.
 	IndexAsOf *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=index_as_of,json=indexAsOf,proto3" json:"index_as_of,omitempty"`
 	// When the first of the minutes began.
 	MinutesFrom *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=minutes_from,json=minutesFrom,proto3" json:"minutes_from,omitempty"`
-	// The routes, by kind and name. Paused_since and paused_by are up to ten seconds old.
+	// The routes, by kind and name. paused_since and paused_by are up to ten seconds old.
 	Routes []*RouteOverview `protobuf:"bytes,4,rep,name=routes,proto3" json:"routes,omitempty"`
-	// Jobs of all tenants that have not ended, inline chats not included.
+	// Unfinished jobs of all tenants, without inline chats.
 	Unfinished uint64 `protobuf:"varint,5,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
 	// The dead letters, as of some seconds ago.
 	DeadLetters *DeadLetterCounts `protobuf:"bytes,6,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
@@ -1845,10 +1842,10 @@ type GetOverviewResponse struct {
 	Upstreams []*UpstreamHealth `protobuf:"bytes,7,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
 	// Replicas that answered.
 	Replicas uint32 `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// Those that did not, as in ListReplicasResponse.
+	// Replicas that did not answer, as in ListReplicasResponse.
 	Silent []*SilentReplica `protobuf:"bytes,9,rep,name=silent,proto3" json:"silent,omitempty"`
-	// Parts that could not be read, and are left out: "routes"; "index", which is minutes and
-	// unfinished; "dead_letters"; "replicas", and upstreams with them.
+	// Parts that could not be read and are missing: "routes"; "index" (minutes and
+	// unfinished); "dead_letters"; "replicas" (with upstreams).
 	Missing       []string `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1959,7 +1956,7 @@ type RouteOverview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The route.
 	Route *RouteState `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
-	// Its last 60 minutes, the oldest first. The last one is not over.
+	// Its last 60 minutes, oldest first. The last one is still running.
 	Minutes       []*RouteMinute `protobuf:"bytes,2,rep,name=minutes,proto3" json:"minutes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

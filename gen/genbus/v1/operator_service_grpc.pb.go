@@ -54,91 +54,88 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// OperatorService makes failures visible and recoverable, over all tenants. Every
-// method needs an operator's key; a tenant's key is refused, and an operator's key
-// opens no tenant's method. Terminal jobs stay as they are: what is tried again is
-// a new job, whose retry_of names the old one.
+// OperatorService shows and recovers failures, over all tenants. Every method needs an
+// operator key; tenant keys are refused, and operator keys do not work for tenant methods.
+// Terminal jobs never change: a retry is a new job whose retry_of names the old one.
 type OperatorServiceClient interface {
-	// ListJobs lists the jobs of all tenants, as the index of jobs has them.
+	// ListJobs lists the jobs of all tenants from the job index.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
-	// GetJob gives a job of any tenant as the log has it, with its history, and without its
-	// request and its result.
+	// GetJob returns a job of any tenant from the log, with its history, without its request
+	// and result.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
-	// ListDeadLetters lists what could not be processed: first accepted jobs, then
-	// requests that were never accepted, each oldest first.
+	// ListDeadLetters lists dead letters: first of accepted jobs, then of rejected requests,
+	// each oldest first.
 	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
-	// GetDeadLetter gives one dead letter, whole.
+	// GetDeadLetter returns one complete dead letter.
 	GetDeadLetter(ctx context.Context, in *GetDeadLetterRequest, opts ...grpc.CallOption) (*GetDeadLetterResponse, error)
-	// RedriveDeadLetter sends the letter's request again, as a new job, and removes
-	// the letter. Called twice for one letter it makes one job. The upstream may
-	// charge for both: look for the first one there before.
+	// RedriveDeadLetter sends the dead letter's request again as a new job, and removes the
+	// dead letter. Two calls for one dead letter make one job. The upstream may charge for
+	// both jobs: look for the first one there before.
 	RedriveDeadLetter(ctx context.Context, in *RedriveDeadLetterRequest, opts ...grpc.CallOption) (*RedriveDeadLetterResponse, error)
-	// DropDeadLetter removes a letter and the body that is stored for it.
+	// DropDeadLetter removes a dead letter and its stored body.
 	DropDeadLetter(ctx context.Context, in *DropDeadLetterRequest, opts ...grpc.CallOption) (*DropDeadLetterResponse, error)
-	// AttachUpstreamTask makes a new job of a video task that the upstream already
-	// has, from a letter with submission_outcome_unknown, orphaned_submission,
-	// upstream_removed or poisoned, and removes the letter. Nothing is submitted: the
-	// job begins in phase SUBMITTED and is polled. Called twice for one letter it
-	// makes one job.
+	// AttachUpstreamTask makes a new job for a video task that the upstream already has, from
+	// a dead letter with submission_outcome_unknown, orphaned_submission, upstream_removed or
+	// poisoned, and removes the dead letter. Nothing is submitted: the job begins in phase
+	// SUBMITTED and is polled. Two calls for one dead letter make one job.
 	AttachUpstreamTask(ctx context.Context, in *AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*AttachUpstreamTaskResponse, error)
-	// LookUpUpstreamTask asks the upstream for the task of a letter, by the ID of ours that the
-	// submission named. It changes nothing: AttachUpstreamTask takes what was found. Where the
-	// protocol finds no task by such an ID it is refused with letter_unusable.
+	// LookUpUpstreamTask asks the upstream for the task of a dead letter by our ID from the
+	// submission. It changes nothing; AttachUpstreamTask uses the result. If the protocol
+	// cannot find a task by such an ID, the call is refused with letter_unusable.
 	LookUpUpstreamTask(ctx context.Context, in *LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*LookUpUpstreamTaskResponse, error)
-	// CancelJob ends a job, as its tenant's own cancel does. A job that has ended
-	// stays as it is.
+	// CancelJob ends a job, like a cancel by its tenant. An ended job does not change.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
 	// EraseJob removes a terminal job's events, chunks and stored bodies.
 	EraseJob(ctx context.Context, in *EraseJobRequest, opts ...grpc.CallOption) (*EraseJobResponse, error)
-	// ListRoutes says how each route is doing.
+	// ListRoutes returns the state of each route.
 	ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error)
-	// PauseRoute stops the submission of waiting jobs, on all replicas. Jobs in hand
-	// go on, but one whose replica stops waits for ResumeRoute too; requests are still
-	// accepted and wait; inline chats are refused with route_paused.
+	// PauseRoute stops the submission of waiting jobs, on all replicas. Held jobs continue,
+	// but if the holder stops, they wait for ResumeRoute too. Requests are still accepted and
+	// wait; inline chats are refused with route_paused.
 	PauseRoute(ctx context.Context, in *PauseRouteRequest, opts ...grpc.CallOption) (*PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
 	ResumeRoute(ctx context.Context, in *ResumeRouteRequest, opts ...grpc.CallOption) (*ResumeRouteResponse, error)
-	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
-	// left alone.
+	// ListOrphans lists the unconfigured routes that have jobs. genbus does not touch these
+	// jobs.
 	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
-	// FailOrphans ends jobs of a route that is not configured, with upstream_removed, or with
+	// FailOrphans ends jobs of an unconfigured route, with upstream_removed, or with
 	// submission_outcome_unknown if their upstream may have them. A route without jobs is an
-	// empty success. It is for operators who know that no replica serves the route any more;
-	// where one waits for its jobs, the call is refused with still_held.
+	// empty success. Call it only if you know that no replica serves the route; if a replica
+	// waits for its jobs, the call is refused with still_held.
 	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
-	// ListTenants says how the tenants with the most unfinished jobs are doing.
+	// ListTenants returns the tenants with the most unfinished jobs.
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
-	// ListStreams says what is in each stream, and how full it is.
+	// ListStreams returns the size and fill level of each stream.
 	ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error)
-	// ListUpstreams says what each replica knows of each upstream and its keys: breakers,
-	// pauses, cooldowns, failures of the last minutes.
+	// ListUpstreams returns each upstream and its keys as seen by each replica: breakers,
+	// pauses, cooldowns, and failures of the last minutes.
 	ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error)
-	// ListReplicas says which replicas there are, and what each does.
+	// ListReplicas returns the state of each replica.
 	ListReplicas(ctx context.Context, in *ListReplicasRequest, opts ...grpc.CallOption) (*ListReplicasResponse, error)
-	// ListAuditRecords lists what operators did, the newest first.
+	// ListAuditRecords lists operator actions, newest first.
 	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
-	// GetOverview says how everything is doing, for a console that shows it each second: a
-	// replica puts it together once a second at most, for all callers, and never while no one
-	// asks.
+	// GetOverview returns the overview that the console shows each second. A replica builds it
+	// at most once a second for all callers, and only on request.
 	GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error)
-	// RetryJob submits a job that has ended again, as a new job with its tenant, labels,
-	// protocol and archive, whose retry_of names it. The upstream may charge for both. A job
-	// that has not ended is refused with not_terminal: cancel it before. One that a replica still
-	// holds is refused with still_held: its upstream may still answer. One that has a dead
-	// letter is refused with letter_unresolved: redrive, attach or drop the letter.
+	// RetryJob submits an ended job again, as a new job with its tenant, labels, protocol and
+	// archive, whose retry_of names it. The upstream may charge for both. An unfinished job is
+	// refused with not_terminal: cancel it first. A job that a replica still holds is refused
+	// with still_held: its upstream may still answer. A job with a dead letter is refused with
+	// letter_unresolved: redrive, attach or drop the dead letter.
 	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
-	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
+	// GetJobBodies returns the request of a job, if it is still stored, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
 	GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error)
-	// CancelJobs ends the jobs that have not ended and match a filter, as CancelJob does. The call
-	// that runs it does the work and reports progress: when the stream breaks, the run stops, and a
-	// call with the same token continues it. This holds for the next three methods too.
+	// CancelJobs cancels the unfinished jobs that match a filter, like CancelJob. The call
+	// does the work and reports progress: if the stream breaks, the run stops, and a call with
+	// the same token continues it. This also applies to the next three methods.
 	CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
-	// RedriveDeadLetters submits the requests of the letters that match again, as new jobs.
+	// RedriveDeadLetters submits the requests of matching dead letters again, as new jobs.
 	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
-	// DropDeadLetters removes the letters that match, and their bodies.
+	// DropDeadLetters removes matching dead letters and their bodies.
 	DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
-	// AttachUpstreamTasks makes new jobs of tasks that upstreams have; nothing is submitted.
+	// AttachUpstreamTasks makes new jobs for tasks that upstreams already have, without
+	// submitting them.
 	AttachUpstreamTasks(ctx context.Context, in *AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
 }
 
@@ -460,91 +457,88 @@ type OperatorService_AttachUpstreamTasksClient = grpc.ServerStreamingClient[Bulk
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
 //
-// OperatorService makes failures visible and recoverable, over all tenants. Every
-// method needs an operator's key; a tenant's key is refused, and an operator's key
-// opens no tenant's method. Terminal jobs stay as they are: what is tried again is
-// a new job, whose retry_of names the old one.
+// OperatorService shows and recovers failures, over all tenants. Every method needs an
+// operator key; tenant keys are refused, and operator keys do not work for tenant methods.
+// Terminal jobs never change: a retry is a new job whose retry_of names the old one.
 type OperatorServiceServer interface {
-	// ListJobs lists the jobs of all tenants, as the index of jobs has them.
+	// ListJobs lists the jobs of all tenants from the job index.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
-	// GetJob gives a job of any tenant as the log has it, with its history, and without its
-	// request and its result.
+	// GetJob returns a job of any tenant from the log, with its history, without its request
+	// and result.
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
-	// ListDeadLetters lists what could not be processed: first accepted jobs, then
-	// requests that were never accepted, each oldest first.
+	// ListDeadLetters lists dead letters: first of accepted jobs, then of rejected requests,
+	// each oldest first.
 	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
-	// GetDeadLetter gives one dead letter, whole.
+	// GetDeadLetter returns one complete dead letter.
 	GetDeadLetter(context.Context, *GetDeadLetterRequest) (*GetDeadLetterResponse, error)
-	// RedriveDeadLetter sends the letter's request again, as a new job, and removes
-	// the letter. Called twice for one letter it makes one job. The upstream may
-	// charge for both: look for the first one there before.
+	// RedriveDeadLetter sends the dead letter's request again as a new job, and removes the
+	// dead letter. Two calls for one dead letter make one job. The upstream may charge for
+	// both jobs: look for the first one there before.
 	RedriveDeadLetter(context.Context, *RedriveDeadLetterRequest) (*RedriveDeadLetterResponse, error)
-	// DropDeadLetter removes a letter and the body that is stored for it.
+	// DropDeadLetter removes a dead letter and its stored body.
 	DropDeadLetter(context.Context, *DropDeadLetterRequest) (*DropDeadLetterResponse, error)
-	// AttachUpstreamTask makes a new job of a video task that the upstream already
-	// has, from a letter with submission_outcome_unknown, orphaned_submission,
-	// upstream_removed or poisoned, and removes the letter. Nothing is submitted: the
-	// job begins in phase SUBMITTED and is polled. Called twice for one letter it
-	// makes one job.
+	// AttachUpstreamTask makes a new job for a video task that the upstream already has, from
+	// a dead letter with submission_outcome_unknown, orphaned_submission, upstream_removed or
+	// poisoned, and removes the dead letter. Nothing is submitted: the job begins in phase
+	// SUBMITTED and is polled. Two calls for one dead letter make one job.
 	AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error)
-	// LookUpUpstreamTask asks the upstream for the task of a letter, by the ID of ours that the
-	// submission named. It changes nothing: AttachUpstreamTask takes what was found. Where the
-	// protocol finds no task by such an ID it is refused with letter_unusable.
+	// LookUpUpstreamTask asks the upstream for the task of a dead letter by our ID from the
+	// submission. It changes nothing; AttachUpstreamTask uses the result. If the protocol
+	// cannot find a task by such an ID, the call is refused with letter_unusable.
 	LookUpUpstreamTask(context.Context, *LookUpUpstreamTaskRequest) (*LookUpUpstreamTaskResponse, error)
-	// CancelJob ends a job, as its tenant's own cancel does. A job that has ended
-	// stays as it is.
+	// CancelJob ends a job, like a cancel by its tenant. An ended job does not change.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
 	// EraseJob removes a terminal job's events, chunks and stored bodies.
 	EraseJob(context.Context, *EraseJobRequest) (*EraseJobResponse, error)
-	// ListRoutes says how each route is doing.
+	// ListRoutes returns the state of each route.
 	ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error)
-	// PauseRoute stops the submission of waiting jobs, on all replicas. Jobs in hand
-	// go on, but one whose replica stops waits for ResumeRoute too; requests are still
-	// accepted and wait; inline chats are refused with route_paused.
+	// PauseRoute stops the submission of waiting jobs, on all replicas. Held jobs continue,
+	// but if the holder stops, they wait for ResumeRoute too. Requests are still accepted and
+	// wait; inline chats are refused with route_paused.
 	PauseRoute(context.Context, *PauseRouteRequest) (*PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
 	ResumeRoute(context.Context, *ResumeRouteRequest) (*ResumeRouteResponse, error)
-	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
-	// left alone.
+	// ListOrphans lists the unconfigured routes that have jobs. genbus does not touch these
+	// jobs.
 	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
-	// FailOrphans ends jobs of a route that is not configured, with upstream_removed, or with
+	// FailOrphans ends jobs of an unconfigured route, with upstream_removed, or with
 	// submission_outcome_unknown if their upstream may have them. A route without jobs is an
-	// empty success. It is for operators who know that no replica serves the route any more;
-	// where one waits for its jobs, the call is refused with still_held.
+	// empty success. Call it only if you know that no replica serves the route; if a replica
+	// waits for its jobs, the call is refused with still_held.
 	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
-	// ListTenants says how the tenants with the most unfinished jobs are doing.
+	// ListTenants returns the tenants with the most unfinished jobs.
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
-	// ListStreams says what is in each stream, and how full it is.
+	// ListStreams returns the size and fill level of each stream.
 	ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error)
-	// ListUpstreams says what each replica knows of each upstream and its keys: breakers,
-	// pauses, cooldowns, failures of the last minutes.
+	// ListUpstreams returns each upstream and its keys as seen by each replica: breakers,
+	// pauses, cooldowns, and failures of the last minutes.
 	ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error)
-	// ListReplicas says which replicas there are, and what each does.
+	// ListReplicas returns the state of each replica.
 	ListReplicas(context.Context, *ListReplicasRequest) (*ListReplicasResponse, error)
-	// ListAuditRecords lists what operators did, the newest first.
+	// ListAuditRecords lists operator actions, newest first.
 	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
-	// GetOverview says how everything is doing, for a console that shows it each second: a
-	// replica puts it together once a second at most, for all callers, and never while no one
-	// asks.
+	// GetOverview returns the overview that the console shows each second. A replica builds it
+	// at most once a second for all callers, and only on request.
 	GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error)
-	// RetryJob submits a job that has ended again, as a new job with its tenant, labels,
-	// protocol and archive, whose retry_of names it. The upstream may charge for both. A job
-	// that has not ended is refused with not_terminal: cancel it before. One that a replica still
-	// holds is refused with still_held: its upstream may still answer. One that has a dead
-	// letter is refused with letter_unresolved: redrive, attach or drop the letter.
+	// RetryJob submits an ended job again, as a new job with its tenant, labels, protocol and
+	// archive, whose retry_of names it. The upstream may charge for both. An unfinished job is
+	// refused with not_terminal: cancel it first. A job that a replica still holds is refused
+	// with still_held: its upstream may still answer. A job with a dead letter is refused with
+	// letter_unresolved: redrive, attach or drop the dead letter.
 	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
-	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
+	// GetJobBodies returns the request of a job, if it is still stored, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
 	GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error)
-	// CancelJobs ends the jobs that have not ended and match a filter, as CancelJob does. The call
-	// that runs it does the work and reports progress: when the stream breaks, the run stops, and a
-	// call with the same token continues it. This holds for the next three methods too.
+	// CancelJobs cancels the unfinished jobs that match a filter, like CancelJob. The call
+	// does the work and reports progress: if the stream breaks, the run stops, and a call with
+	// the same token continues it. This also applies to the next three methods.
 	CancelJobs(*CancelJobsRequest, grpc.ServerStreamingServer[BulkProgress]) error
-	// RedriveDeadLetters submits the requests of the letters that match again, as new jobs.
+	// RedriveDeadLetters submits the requests of matching dead letters again, as new jobs.
 	RedriveDeadLetters(*RedriveDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error
-	// DropDeadLetters removes the letters that match, and their bodies.
+	// DropDeadLetters removes matching dead letters and their bodies.
 	DropDeadLetters(*DropDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error
-	// AttachUpstreamTasks makes new jobs of tasks that upstreams have; nothing is submitted.
+	// AttachUpstreamTasks makes new jobs for tasks that upstreams already have, without
+	// submitting them.
 	AttachUpstreamTasks(*AttachUpstreamTasksRequest, grpc.ServerStreamingServer[BulkProgress]) error
 	mustEmbedUnimplementedOperatorServiceServer()
 }

@@ -24,16 +24,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// VideoRequest asks for one video task. It is what publishers put on
-// genbus.request.video.<tenant> and genbus.call.video.<tenant>, and what
-// CreateVideoTask carries.
+// VideoRequest requests one video task. Publishers send it on genbus.request.video.<tenant>
+// and genbus.call.video.<tenant>, and CreateVideoTask carries it.
 type VideoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Idempotency key, 1 to 255 printable ASCII characters. The same key attaches
-	// to the first job for as long as the log keeps it; with another body it is
-	// refused (idempotency_key_reused). Empty: every request is a new job.
+	// Idempotency key, 1 to 255 printable ASCII characters. While the log keeps the first job,
+	// the same key attaches to it; with another body it is refused (idempotency_key_reused).
+	// Empty: every request is a new job.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The body; exactly one of them.
+	// The body; set exactly one.
 	//
 	// Types that are valid to be assigned to Body:
 	//
@@ -41,19 +40,20 @@ type VideoRequest struct {
 	//	*VideoRequest_RawJson
 	//	*VideoRequest_Stored
 	Body isVideoRequest_Body `protobuf_oneof:"body"`
-	// Labels for the caller's own use, copied into the task: up to 16, keys and
-	// values up to 128 bytes. They are no part of the fingerprint.
+	// Labels for the caller's use, copied into the task: up to 16, keys and values up to 128
+	// bytes. The fingerprint ignores them.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The task fails with expired when it was not submitted by then. Absent: the
-	// route's queue_timeout alone decides.
+	// The task fails with expired if it was not submitted by this time. Absent: only the
+	// route's queue_timeout applies.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Id of the job that this one repeats; empty for none. Kept, not interpreted.
+	// ID of the job that this one repeats; empty for none. genbus stores it without
+	// interpreting it.
 	RetryOf string `protobuf:"bytes,6,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
-	// Protocol that the caller expects the model's route to speak, such as
-	// "primary"; another one is refused. Empty: any.
+	// Protocol that the caller expects of the model's route, such as "primary"; genbus refuses
+	// the request if the route speaks another one. Empty: any.
 	Protocol string `protobuf:"bytes,7,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// Whether the result is copied to the object store before the upstream's URL
-	// expires. Absent: the route decides.
+	// Whether to copy the result to the object store before the upstream's URL expires.
+	// Absent: the route decides.
 	Archive       *bool `protobuf:"varint,8,opt,name=archive,proto3,oneof" json:"archive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -170,27 +170,25 @@ type isVideoRequest_Body interface {
 }
 
 type VideoRequest_Video struct {
-	// The body, field by field. Where the model's route speaks another protocol
-	// than "primary" it is written in that protocol; what the protocol cannot
-	// express is refused.
+	// The body, field by field. If the model's route speaks a protocol other than "primary",
+	// genbus translates the body and refuses fields that the protocol cannot express.
 	Video *VideoGeneration `protobuf:"bytes,2,opt,name=video,proto3,oneof"`
 }
 
 type VideoRequest_RawJson struct {
-	// The body as the JSON object that the create path of the model's protocol
-	// takes, such as POST /v1/video/generations; up to 32 MiB. It reaches the
-	// upstream byte for byte, but for the model's name where the route maps it.
+	// The body as the JSON object of the create path of the model's protocol, such as POST
+	// /v1/video/generations; up to 32 MiB. genbus sends it to the upstream byte for byte,
+	// except for a model name that the route maps.
 	RawJson []byte `protobuf:"bytes,3,opt,name=raw_json,json=rawJson,proto3,oneof"`
 }
 
 type VideoRequest_Stored struct {
-	// The whole request, where it is larger than a message: a VideoRequest
-	// (Protobuf) as an object of the tenant's object store, whose name begins
-	// with "upload-": up to 255 printable ASCII characters. Only on NATS; the
-	// other fields of this message stay empty. size and sha256 are required;
-	// bucket may be empty. genbus deletes the object when it has served its
-	// message, so that every message has one of its own, also one that is
-	// published again.
+	// A request larger than a message: a VideoRequest (Protobuf) stored as an object of the
+	// tenant's object store, with a name of up to 255 printable ASCII characters that begins
+	// with "upload-". NATS only; leave the other fields of this message empty. size and
+	// sha256 are required; bucket may be empty. genbus deletes the object after it has
+	// processed the message, so each message, also a republished one, needs a separate
+	// object.
 	Stored *BlobRef `protobuf:"bytes,9,opt,name=stored,proto3,oneof"`
 }
 
@@ -200,14 +198,14 @@ func (*VideoRequest_RawJson) isVideoRequest_Body() {}
 
 func (*VideoRequest_Stored) isVideoRequest_Body() {}
 
-// VideoGeneration is the body of POST /v1/video/generations. A field that is
-// absent is not sent; 0 is sent as 0.
+// VideoGeneration is the body of POST /v1/video/generations. Absent fields are not sent; 0
+// is sent as 0.
 type VideoGeneration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Model or style id. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// Text description. Required without an image where the model's route speaks
-	// another protocol than "primary"; else the model decides. Empty: not sent.
+	// Text description. Required without an image if the model's route speaks a protocol other
+	// than "primary"; otherwise the model decides. Empty: not sent.
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Image URL or Base64 data, for image-to-video. Absent: text-to-video.
 	Image *string `protobuf:"bytes,3,opt,name=image,proto3,oneof" json:"image,omitempty"`
@@ -226,8 +224,8 @@ type VideoGeneration struct {
 	// Extension parameters such as negative_prompt, as one JSON object. Empty:
 	// not sent.
 	MetadataJson []byte `protobuf:"bytes,10,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
-	// Every other member of the body, as one JSON object. A member that is also a
-	// typed field is refused. Empty: none.
+	// All other members of the body, as one JSON object. Members that are also typed fields
+	// are refused. Empty: none.
 	ExtraJson     []byte `protobuf:"bytes,11,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -343,9 +341,9 @@ func (x *VideoGeneration) GetExtraJson() []byte {
 // VideoTask is a video job without the body of its request.
 type VideoTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id: "video_" and 26 base32 characters.
+	// Job ID: "video_" and 26 base32 characters.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What clients see.
+	// Status for clients.
 	Status JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	// 0 to 100; 100 when completed. It never goes back.
 	Progress int32 `protobuf:"varint,3,opt,name=progress,proto3" json:"progress,omitempty"`
@@ -353,13 +351,13 @@ type VideoTask struct {
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// Results, in the upstream's order; empty before the task has completed.
 	Videos []*Video `protobuf:"bytes,5,rep,name=videos,proto3" json:"videos,omitempty"`
-	// Why the task failed; absent unless the status is FAILED or CANCELLED.
+	// Reason of the failure; absent unless the status is FAILED or CANCELLED.
 	Error *TaskError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// When genbus accepted the task.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When the latest event was written.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// When the task ended, for whichever reason; absent before.
+	// When the task ended, for any reason; absent before.
 	CompletedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
 	// Tenant that owns the task.
 	Tenant string `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -367,31 +365,31 @@ type VideoTask struct {
 	Version uint64 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	// The caller's labels.
 	Labels map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The upstream's id of the task; empty before it has answered.
+	// The upstream's task ID; empty before it answers.
 	UpstreamTaskId string `protobuf:"bytes,13,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
-	// The upstream's own word for the status, unchanged; empty before it gave one.
+	// The upstream's word for the status, unchanged; empty before it gives one.
 	UpstreamStatus string `protobuf:"bytes,14,opt,name=upstream_status,json=upstreamStatus,proto3" json:"upstream_status,omitempty"`
-	// The upstream's metadata object as JSON; empty when it gave none.
+	// The upstream's metadata object as JSON; empty if it gave none.
 	MetadataJson []byte `protobuf:"bytes,15,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
 	// The request's idempotency key; empty for none.
 	RequestId string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Protocol that the upstream speaks, such as "primary".
 	Protocol string `protobuf:"bytes,17,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// Id of the job that this one repeats; empty for none.
+	// ID of the job that this one repeats; empty for none.
 	RetryOf string `protobuf:"bytes,18,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
-	// The caller's own limit for the wait in the queue; absent for none.
+	// The caller's limit for the wait in the queue; absent for none.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// What the upstream says that the task consumed; absent when not told.
+	// Usage reported by the upstream; absent if not reported.
 	Usage *Usage `protobuf:"bytes,20,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Copy of the result in the object store; absent when none was asked for.
+	// Copy of the result in the object store; absent if none was requested.
 	Archive *Archive `protobuf:"bytes,21,opt,name=archive,proto3" json:"archive,omitempty"`
-	// How genbus carries the task. Not part of any HTTP answer.
+	// Internal state of the task. Not part of any HTTP answer.
 	Execution *Execution `protobuf:"bytes,22,opt,name=execution,proto3" json:"execution,omitempty"`
-	// Size that the request asked for, as it said it, such as "1280x720" or "16:9",
-	// or, where it left that out, what the upstream says; empty while neither did.
+	// Requested size, as written in the request, such as "1280x720" or "16:9". If the request
+	// had none, the size reported by the upstream; empty while unknown.
 	Size string `protobuf:"bytes,23,opt,name=size,proto3" json:"size,omitempty"`
-	// Length in seconds that the request asked for, as it said it, or, where it left
-	// that out, what the upstream says; empty while neither did.
+	// Requested length in seconds, as written in the request. If the request had none, the
+	// length reported by the upstream; empty while unknown.
 	Seconds       string `protobuf:"bytes,24,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -598,7 +596,7 @@ func (x *VideoTask) GetSeconds() string {
 // Video is one result file.
 type Video struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the file is. It may need the upstream's key, and may expire.
+	// URL of the file. It may need the upstream's key and may expire.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// Container format such as "mp4"; empty when unknown.
 	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
@@ -610,7 +608,7 @@ type Video struct {
 	Height int32 `protobuf:"varint,5,opt,name=height,proto3" json:"height,omitempty"`
 	// When the URL stops working; absent when unknown.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// The copy in the object store; absent when there is none.
+	// The copy in the object store; absent if there is none.
 	Archived      *BlobRef `protobuf:"bytes,7,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -695,14 +693,14 @@ func (x *Video) GetArchived() *BlobRef {
 	return nil
 }
 
-// Archive is what the object store has of a task's result: the copies of its
-// videos, and metadata that is too large for an event.
+// Archive lists a task's stored results: the copies of its videos, and metadata too large
+// for an event.
 type Archive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All stored files. Videos name their own in archived.
+	// All stored files. Each video refers to its copy in archived.
 	Files []*BlobRef `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
-	// Why the latest copy failed; absent when all is copied. The copy is tried
-	// again while the task is in progress; a completed task stays without it.
+	// Reason why the latest copy failed; absent if everything is copied. genbus retries while
+	// the task is in progress; a completed task stays without its copy.
 	Error         *TaskError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -756,7 +754,7 @@ func (x *Archive) GetError() *TaskError {
 // genbus.task.video.<tenant>.<id> and genbus.done.video.<tenant>.<status>.<id>.
 type VideoTaskEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique: "<task id>.<version>.<nonce>". Equal in the done feed's copy.
+	// Unique: "<task id>.<version>.<nonce>". The feed's copy has the same ID.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// 1, 2, 3... without gaps for one task.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`

@@ -73,7 +73,7 @@ func (x *CreateVideoTaskRequest) GetRequest() *VideoRequest {
 // CreateVideoTaskResponse is the accepted task.
 type CreateVideoTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task; for a repeated request_id, as it is now.
+	// The task; for a repeated request_id, its current state.
 	Task          *VideoTask `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -119,7 +119,7 @@ func (x *CreateVideoTaskResponse) GetTask() *VideoTask {
 // GetVideoTaskRequest names a task.
 type GetVideoTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -165,7 +165,7 @@ func (x *GetVideoTaskRequest) GetId() string {
 // GetVideoTaskResponse is the task.
 type GetVideoTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task as it is now.
+	// The current state of the task.
 	Task          *VideoTask `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -208,7 +208,7 @@ func (x *GetVideoTaskResponse) GetTask() *VideoTask {
 	return nil
 }
 
-// ListVideoTasksRequest chooses a page.
+// ListVideoTasksRequest selects a page.
 type ListVideoTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only tasks with this status. UNSPECIFIED: all.
@@ -217,9 +217,9 @@ type ListVideoTasksRequest struct {
 	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
 	// Only tasks created before. Absent: no bound.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
-	// 1 to 100; more is taken as 100. 0: 20.
+	// 1 to 100; larger values count as 100. 0: 20.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, with the same filters. Empty: the first.
+	// next_page_token of the previous page, with the same filters. Empty: the first page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -295,7 +295,7 @@ type ListVideoTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tasks, newest first.
 	Tasks []*VideoTask `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// Token of the next page; empty when this is the last.
+	// Token of the next page; empty if this is the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,7 +348,7 @@ func (x *ListVideoTasksResponse) GetNextPageToken() string {
 // CancelVideoTaskRequest names a task.
 type CancelVideoTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -394,7 +394,7 @@ func (x *CancelVideoTaskRequest) GetId() string {
 // CancelVideoTaskResponse is the task after the call.
 type CancelVideoTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task; its status is CANCELLED, or the terminal one that it had.
+	// The task; its status is CANCELLED, or its earlier terminal status.
 	Task          *VideoTask `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -440,7 +440,7 @@ func (x *CancelVideoTaskResponse) GetTask() *VideoTask {
 // WatchVideoTaskRequest names a task and where to start.
 type WatchVideoTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Only events with a higher version. 0: the whole history.
 	AfterVersion  uint64 `protobuf:"varint,2,opt,name=after_version,json=afterVersion,proto3" json:"after_version,omitempty"`
@@ -541,7 +541,7 @@ func (x *WatchVideoTaskResponse) GetEvent() *VideoTaskEvent {
 // DeleteVideoTaskRequest names a task.
 type DeleteVideoTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -584,7 +584,7 @@ func (x *DeleteVideoTaskRequest) GetId() string {
 	return ""
 }
 
-// DeleteVideoTaskResponse is empty: the task is gone.
+// DeleteVideoTaskResponse is empty: the task is erased.
 type DeleteVideoTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -621,16 +621,16 @@ func (*DeleteVideoTaskResponse) Descriptor() ([]byte, []int) {
 	return file_genbus_v1_video_service_proto_rawDescGZIP(), []int{11}
 }
 
-// DownloadVideoRequest names a file and a part of it.
+// DownloadVideoRequest selects a file and a part of it.
 type DownloadVideoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Job id. Required.
+	// Job ID. Required.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Which of the task's videos, from 0. Default 0.
 	Index int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// First byte, from 0. Default 0.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Number of bytes; 0 for all that follow.
+	// Number of bytes; 0 for all to the end.
 	Length        int64 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -694,18 +694,18 @@ func (x *DownloadVideoRequest) GetLength() int64 {
 	return 0
 }
 
-// DownloadVideoResponse is a piece of the content, at most 32 KiB. The fields
-// other than data are set in the first one only.
+// DownloadVideoResponse is a piece of the content, at most 32 KiB. Only the first one sets
+// fields other than data.
 type DownloadVideoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of the content, in order.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	// Media type, such as "video/mp4".
 	ContentType string `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// Size of the whole file in bytes; -1 when the upstream does not say.
+	// Size of the whole file in bytes; -1 if the upstream does not report it.
 	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// First byte of data within the file. It is 0 where the upstream cannot begin
-	// in the middle and does not say how long the file is.
+	// Offset of data within the file. It is 0 if the upstream cannot start in the middle and
+	// does not report the file size.
 	Offset        int64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -39,21 +39,21 @@ const (
 type VideoServiceClient interface {
 	// CreateVideoTask answers when the task is stored. Errors: docs/errors.md.
 	CreateVideoTask(ctx context.Context, in *CreateVideoTaskRequest, opts ...grpc.CallOption) (*CreateVideoTaskResponse, error)
-	// GetVideoTask reads the task as it is now.
+	// GetVideoTask returns the current state of the task.
 	GetVideoTask(ctx context.Context, in *GetVideoTaskRequest, opts ...grpc.CallOption) (*GetVideoTaskResponse, error)
 	// ListVideoTasks lists the tenant's tasks, newest first.
 	ListVideoTasks(ctx context.Context, in *ListVideoTasksRequest, opts ...grpc.CallOption) (*ListVideoTasksResponse, error)
-	// CancelVideoTask ends a task. A task that has ended stays as it is and is
-	// answered. After the submission the upstream may still charge for it.
+	// CancelVideoTask ends a task. It returns an ended task unchanged. The upstream may still
+	// charge for a submitted task.
 	CancelVideoTask(ctx context.Context, in *CancelVideoTaskRequest, opts ...grpc.CallOption) (*CancelVideoTaskResponse, error)
-	// WatchVideoTask sends the history, then every new event; it ends after the
-	// terminal one.
+	// WatchVideoTask sends the history, then every new event. It ends after the terminal
+	// event.
 	WatchVideoTask(ctx context.Context, in *WatchVideoTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchVideoTaskResponse], error)
-	// DeleteVideoTask erases a task: its events, stored bodies and archive. A task
-	// that has not ended is cancelled first.
+	// DeleteVideoTask erases a task: its events, stored bodies and archive. It cancels an
+	// unfinished task first.
 	DeleteVideoTask(ctx context.Context, in *DeleteVideoTaskRequest, opts ...grpc.CallOption) (*DeleteVideoTaskResponse, error)
-	// DownloadVideo sends the content of a completed task, from the archive where
-	// there is one, and else from the upstream.
+	// DownloadVideo sends the content of a completed task, from the archive if there is one,
+	// otherwise from the upstream.
 	DownloadVideo(ctx context.Context, in *DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadVideoResponse], error)
 }
 
@@ -162,21 +162,21 @@ type VideoService_DownloadVideoClient = grpc.ServerStreamingClient[DownloadVideo
 type VideoServiceServer interface {
 	// CreateVideoTask answers when the task is stored. Errors: docs/errors.md.
 	CreateVideoTask(context.Context, *CreateVideoTaskRequest) (*CreateVideoTaskResponse, error)
-	// GetVideoTask reads the task as it is now.
+	// GetVideoTask returns the current state of the task.
 	GetVideoTask(context.Context, *GetVideoTaskRequest) (*GetVideoTaskResponse, error)
 	// ListVideoTasks lists the tenant's tasks, newest first.
 	ListVideoTasks(context.Context, *ListVideoTasksRequest) (*ListVideoTasksResponse, error)
-	// CancelVideoTask ends a task. A task that has ended stays as it is and is
-	// answered. After the submission the upstream may still charge for it.
+	// CancelVideoTask ends a task. It returns an ended task unchanged. The upstream may still
+	// charge for a submitted task.
 	CancelVideoTask(context.Context, *CancelVideoTaskRequest) (*CancelVideoTaskResponse, error)
-	// WatchVideoTask sends the history, then every new event; it ends after the
-	// terminal one.
+	// WatchVideoTask sends the history, then every new event. It ends after the terminal
+	// event.
 	WatchVideoTask(*WatchVideoTaskRequest, grpc.ServerStreamingServer[WatchVideoTaskResponse]) error
-	// DeleteVideoTask erases a task: its events, stored bodies and archive. A task
-	// that has not ended is cancelled first.
+	// DeleteVideoTask erases a task: its events, stored bodies and archive. It cancels an
+	// unfinished task first.
 	DeleteVideoTask(context.Context, *DeleteVideoTaskRequest) (*DeleteVideoTaskResponse, error)
-	// DownloadVideo sends the content of a completed task, from the archive where
-	// there is one, and else from the upstream.
+	// DownloadVideo sends the content of a completed task, from the archive if there is one,
+	// otherwise from the upstream.
 	DownloadVideo(*DownloadVideoRequest, grpc.ServerStreamingServer[DownloadVideoResponse]) error
 	mustEmbedUnimplementedVideoServiceServer()
 }

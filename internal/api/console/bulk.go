@@ -54,7 +54,7 @@ var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
 	for name := range r.values { // ignoring a mistyped filter would select more
 		if !slices.Contains(append([]string{"do", "code", "tasks", "done"}, filters...), name) {
-			return nil, errcode.Invalid([]errcode.Violation{{Field: name, Description: "is no filter of a bulk action"}})
+			return nil, errcode.Invalid([]errcode.Violation{{Field: name, Description: "is not a filter of a bulk action"}})
 		}
 	}
 	p := newBulkPage(r)
@@ -103,7 +103,7 @@ func tasksOf(text string) (tasks []*genbusv1.LetterTask, err error) {
 		}
 		seq, err := strconv.ParseUint(fields[0], 10, 64)
 		if err != nil || len(fields) > 2 {
-			return nil, errcode.Invalid([]errcode.Violation{{Field: "tasks", Description: "line " + strconv.Itoa(i+1) + " must be the number of a letter, and the upstream's ID of its task"}})
+			return nil, errcode.Invalid([]errcode.Violation{{Field: "tasks", Description: "line " + strconv.Itoa(i+1) + " must be a dead letter number and an upstream task ID"}})
 		}
 		t := &genbusv1.LetterTask{Sequence: seq}
 		if len(fields) == 2 {

@@ -307,7 +307,7 @@ func TestOverviewWithMissingParts(t *testing.T) {
 	}
 	b := newBrowser(w)
 	for path, want := range map[string][]string{
-		"/console":        {"is missing: dead_letters.", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
+		"/console":        {"Not available: dead_letters.", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
 		"/console/routes": {`<span class="tag bad">incomplete</span>`},
 	} {
 		page := b.get(path)

@@ -212,7 +212,7 @@ func TestActions(t *testing.T) {
 		{"/console/routes/video/sandbox-video/resume", nil, "/console/routes?done=resumed"},
 		{job + "/erase", nil, "/console/jobs?done=erased"},
 	} {
-		if a := viewer.post(s.path, s.form); a.status != http.StatusForbidden || !strings.Contains(a.body, "viewer only reads") {
+		if a := viewer.post(s.path, s.form); a.status != http.StatusForbidden || !strings.Contains(a.body, "is read-only, so nothing was changed") {
 			t.Errorf("%s by one who only reads: %d %s", s.path, a.status, a.body)
 		}
 		a := ops.post(s.path, s.form)
@@ -252,8 +252,8 @@ func TestErrorsAreShown(t *testing.T) {
 		"/decisions/7":                       {http.StatusNotFound, "dead letter 7"},
 		"/decisions/seven":                   {http.StatusNotFound, "seven"},
 		"/audit?page_token=x":                {http.StatusBadRequest, "page_token"},
-		"/jobs/video/default/video_none/odd": {http.StatusNotFound, "no such page"},
-		"/nothing":                           {http.StatusNotFound, "no such page"},
+		"/jobs/video/default/video_none/odd": {http.StatusNotFound, "Page not found"},
+		"/nothing":                           {http.StatusNotFound, "Page not found"},
 		"/static/../console.go":              {http.StatusTemporaryRedirect, ""},
 	} {
 		if a := b.get("/console" + path); a.status != want.status || !strings.Contains(a.body, want.text) {

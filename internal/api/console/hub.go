@@ -123,7 +123,7 @@ func (h *hub) run(ctx context.Context, key string, fn render) {
 func (h *hub) render(ctx context.Context, v viewer, fn render) (text []byte, ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.ErrorContext(ctx, "panic in a page of the console", telemetry.KeyError, p, "stack", string(debug.Stack()))
+			h.log.ErrorContext(ctx, "panic in console page", telemetry.KeyError, p, "stack", string(debug.Stack()))
 			text, ok = nil, false
 		}
 	}()

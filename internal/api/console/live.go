@@ -21,7 +21,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 	s, leaveFeed, ok := c.live.join(ctx, key, v, fn)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		c.refuse(w, r, http.StatusServiceUnavailable, "Too many pages are open; this one is not kept up to date.")
+		c.refuse(w, r, http.StatusServiceUnavailable, "Too many pages are open; this one does not update.")
 		return
 	}
 	defer leaveFeed()

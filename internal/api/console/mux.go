@@ -56,7 +56,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A stream extends the deadline, and so does content served in parts.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // a test's recorder has no deadline
 	if err := c.origin.Check(r); err != nil {
-		c.refuse(w, r, http.StatusForbidden, "The request came from another site, and nothing was done.")
+		c.refuse(w, r, http.StatusForbidden, "The request came from another site; nothing was done.")
 		return
 	}
 	c.mux.ServeHTTP(w, r)
@@ -84,5 +84,5 @@ func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) missing(w http.ResponseWriter, r *http.Request) {
-	c.refuse(w, r, http.StatusNotFound, "There is no such page.")
+	c.refuse(w, r, http.StatusNotFound, "Page not found.")
 }

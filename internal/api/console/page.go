@@ -93,8 +93,8 @@ func (c *Console) write(w http.ResponseWriter, r *http.Request, code int, name s
 func (c *Console) render(name, part string, p page) []byte {
 	var b bytes.Buffer
 	if err := c.templates[name].ExecuteTemplate(&b, part, p); err != nil {
-		c.Logger.Error("a page of the console cannot be rendered", "page", name, telemetry.KeyError, err)
-		return []byte(`<main id="main"><p class="error">This page cannot be shown; the log of the service says why.</p></main>`)
+		c.Logger.Error("could not render console page", "page", name, telemetry.KeyError, err)
+		return []byte(`<main id="main"><p class="error">This page cannot be shown; see the service log.</p></main>`)
 	}
 	return b.Bytes()
 }
@@ -117,15 +117,15 @@ type message struct{ Code, JobID, Back string }
 // done maps the word in a page's address to the message shown after an action. A link therefore
 // cannot make the page show any other text.
 var done = map[string]string{
-	"cancelled": "The job was cancelled. One that had ended stays as it was.",
+	"cancelled": "The job was cancelled, unless it had already ended.",
 	"erased":    "The job was erased.",
-	"retried":   "The request was submitted again, as this job.",
-	"redriven":  "The request was sent again, as this job.",
-	"found":     "The upstream has the task. Attach it without an id: the upstream is asked again then.",
-	"unseen":    "The upstream sees no such task now. That does not prove that there is none.",
+	"retried":   "The request was submitted again as this job.",
+	"redriven":  "The request was sent again as this job.",
+	"found":     "The upstream has the task. Attach it without an ID; genbus looks it up again.",
+	"unseen":    "The upstream does not find the task now. It may still exist.",
 	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",
-	"attached":  "The upstream's task is followed, as this job.",
+	"attached":  "This job now follows the upstream's task.",
 	"dropped":   "The dead letter was removed.",
-	"paused":    "The route is paused: waiting jobs wait, and held jobs go on.",
-	"resumed":   "The route goes on.",
+	"paused":    "The route is paused: waiting jobs wait, held jobs continue.",
+	"resumed":   "The route is running again.",
 }

@@ -135,7 +135,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	next := localPath(r.PostFormValue("next"))
 	key := strings.TrimSpace(r.PostFormValue("key"))
 	if _, err := c.viewerOf(viewer{}, key); err != nil {
-		p := loginPage{Next: next, Err: "This is no operator's key, or it is not valid any more."}
+		p := loginPage{Next: next, Err: "This is not a valid operator key."}
 		status := http.StatusUnauthorized
 		if !needsLogin(err) {
 			p.Err, status = errcode.From(err).Message, http.StatusServiceUnavailable
@@ -148,7 +148,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	sealing, _ := c.Config.Now().SessionSeal(id) // the key was just accepted
 	sealed, err := seal(sealing, session{Key: key, Expires: expires})
 	if err != nil {
-		c.refuse(w, r, http.StatusInternalServerError, "No session could be made.")
+		c.refuse(w, r, http.StatusInternalServerError, "Could not create a session.")
 		return
 	}
 	cookie := c.cookie(r, id+"."+sealed)
@@ -231,7 +231,7 @@ func (c *Console) form(w http.ResponseWriter, r *http.Request) (who viewer, ok b
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		c.refuse(w, r, http.StatusBadRequest, "The form cannot be read, and nothing was done: it may be too large.")
+		c.refuse(w, r, http.StatusBadRequest, "The form could not be read, so nothing was done. It may be too large.")
 		return who, false
 	}
 	return who, true

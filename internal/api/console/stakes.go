@@ -22,19 +22,19 @@ func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 	s := stakes{
 		Paid: "Nothing was submitted for it.", Redrive: letter.GetCut() == nil, RedriveCost: "It costs one job.",
 		Attach:     l.GetAttachable(),
-		AttachCost: "It costs nothing more: nothing is submitted.",
+		AttachCost: "It costs nothing, because nothing is submitted.",
 	}
 	switch code := errcode.Code(letter.GetError().GetCode()); {
 	case code == errcode.SubmissionUnknown:
-		s.Paid = "A submission was sent and no answer came: the upstream may have a task, and may charge for it."
-		s.RedriveCost = "It may be paid twice. Look for the task at the upstream first, and attach it if it is there."
+		s.Paid = "A submission got no answer: the upstream may have a task and charge for it."
+		s.RedriveCost = "It may be paid twice. First look for the task at the upstream, and attach it if it exists."
 	case code == errcode.OrphanedSubmission:
-		s.Paid = "The upstream has a task that no job follows, and charges for it."
-		s.RedriveCost = "It is a second task: both are paid."
+		s.Paid = "The upstream has a task that no job follows and charges for it."
+		s.RedriveCost = "It makes a second task; both are paid."
 	case l.GetRejected():
 	case letter.GetAttempt() > 0:
-		s.Paid = "It was submitted before it failed: the upstream may have a task."
-		s.RedriveCost = "It may be paid twice, if the upstream has a task of it."
+		s.Paid = "It was submitted before it failed; the upstream may have a task."
+		s.RedriveCost = "It may be paid twice if the upstream has its task."
 	}
 	return s
 }

@@ -63,7 +63,7 @@ func (b *blocks) chunk(chunk *genbusv1.ChatChunk) error {
 	}
 	if chunk.GetAttempt() > b.attempt {
 		if b.next > 0 {
-			return b.torn("attempt %d of %s was cut off after %d blocks and is repeated", b.attempt, b.name.ID, b.next)
+			return b.torn("attempt %d of %s was interrupted after %d blocks and is retried", b.attempt, b.name.ID, b.next)
 		}
 		b.attempt, b.missing = chunk.GetAttempt(), false
 	}
@@ -91,7 +91,7 @@ func (b *blocks) end(ctx context.Context, e joblog.Entry) error {
 	case whole && b.next > 0:
 		return nil
 	case b.next > 0:
-		return b.torn("blocks of %s from %d on are gone", b.name.ID, b.next)
+		return b.torn("blocks of %s from %d on are no longer stored", b.name.ID, b.next)
 	default:
 		return b.whole(ctx, job)
 	}
@@ -118,7 +118,7 @@ func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
 
 func (b *blocks) torn(format string, args ...any) error {
 	f := errcode.New(errcode.StreamTruncated, format, args...).ForJob(b.name.ID)
-	f.Message += "; send the same request again, or read the whole reply by its id"
+	f.Message += "; send the same request again, or read the whole reply by its ID"
 	return f
 }
 

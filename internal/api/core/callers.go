@@ -68,9 +68,9 @@ func (c *Callers) Tenant(authorization string) (string, error) {
 		return tenant, nil
 	}
 	if _, ok := cfg.Operator(key); ok {
-		return "", errcode.New(errcode.InvalidAPIKey, "the key is an operator's, which opens the operator's methods only; send a tenant's key")
+		return "", errcode.New(errcode.InvalidAPIKey, "this is an operator key, which works only for operator methods; send a tenant key")
 	}
-	return "", errcode.New(errcode.InvalidAPIKey, "the API key is missing, unknown or no longer valid; send Authorization: Bearer <key>")
+	return "", errcode.New(errcode.InvalidAPIKey, "the API key is missing, unknown or expired; send Authorization: Bearer <key>")
 }
 
 // bearer returns the key in an Authorization value, or an empty key.
@@ -92,7 +92,7 @@ func (c *Callers) Signer(s upstream.Signature) (string, error) {
 	case !known && s.AccessKey != "":
 		return "", errcode.New(errcode.InvalidAPIKey, "the access key of the signature is unknown")
 	default: // a malformed signature names no access key
-		return "", errcode.New(errcode.InvalidAPIKey, "the signature does not fit: %w", err)
+		return "", errcode.New(errcode.InvalidAPIKey, "invalid signature: %w", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *Callers) Operator(authorization string, acts bool) (string, error) {
 		return "", err
 	}
 	if acts && o.ReadOnly {
-		return "", errcode.New(errcode.OperatorRequired, "the key of operator %s only reads (read_only), and nothing was changed; send one that may act", o.Name)
+		return "", errcode.New(errcode.OperatorRequired, "operator key %q is read-only, so nothing was changed; use a key without read_only", o.Name)
 	}
 	if err := c.log.Trouble(); err != nil {
 		return "", errcode.New(errcode.BrokerUnavailable, "nothing was read or changed: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
@@ -129,10 +129,10 @@ func (c *Callers) operator(authorization string) (config.Operator, error) {
 	tenants = tenants && len(cfg.APIKeys) > 0 // without tenant keys, no key is a tenant's
 	switch {
 	case len(cfg.OperatorKeys) == 0:
-		return config.Operator{}, errcode.New(errcode.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
+		return config.Operator{}, errcode.New(errcode.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and restart genbus")
 	case tenants:
-		return config.Operator{}, errcode.New(errcode.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
+		return config.Operator{}, errcode.New(errcode.OperatorRequired, "this method needs an operator key, not a tenant key")
 	default:
-		return config.Operator{}, errcode.New(errcode.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")
+		return config.Operator{}, errcode.New(errcode.InvalidAPIKey, "the operator key is missing or unknown; send Authorization: Bearer <key>")
 	}
 }

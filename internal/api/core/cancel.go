@@ -94,11 +94,11 @@ func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer stop()
 	if err := j.log.Finish(ctx, e); err != nil {
-		j.logger.WarnContext(ctx, "cancelled job is not in the feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
+		j.logger.WarnContext(ctx, "could not add cancelled job to feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 		return
 	}
 	if err := j.queue.RemoveEnded(ctx, e); err != nil {
-		j.logger.WarnContext(ctx, "cancelled job is in the queue until its turn comes", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
+		j.logger.WarnContext(ctx, "could not remove cancelled job from queue", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 	}
 }
 

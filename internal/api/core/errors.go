@@ -23,9 +23,9 @@ func Explain(ctx context.Context, n subject.JobName, err error) *errcode.Error {
 	case errors.Is(err, joblog.ErrNotFound):
 		return notFound(n)
 	case errors.Is(err, chatlog.ErrToken):
-		f = errcode.Invalid([]errcode.Violation{{Field: "resume_token", Description: "is not one of this chat"}})
+		f = errcode.Invalid([]errcode.Violation{{Field: "resume_token", Description: "does not belong to this chat"}})
 	case errors.Is(err, joblog.ErrSlowReader):
-		f = errcode.New(errcode.SlowReader, "the reader of %s was too far behind; resume from the last event", n.ID)
+		f = errcode.New(errcode.SlowReader, "the reader of %s fell too far behind; resume from the last event", n.ID)
 	case errors.Is(err, joblog.ErrUncertain):
 		f = errcode.New(errcode.AcceptanceUnknown, "the change of %s may have been stored: %s", n.ID, broker.Reason(err)).Because(err)
 	case errors.Is(err, joblog.ErrFull):
@@ -35,7 +35,7 @@ func Explain(ctx context.Context, n subject.JobName, err error) *errcode.Error {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):
 		// A deadline without a cause is the caller's. The error it caused says nothing about the
 		// broker.
-		f = errcode.New(errcode.CallerDeadline, "the deadline of the call passed before %s was read or changed; call again with a longer one", describe(n)).Because(err)
+		f = errcode.New(errcode.CallerDeadline, "the call's deadline passed before %s was read or changed; call again with a longer one", describe(n)).Because(err)
 	case broker.Unavailable(err):
 		f = errcode.New(errcode.BrokerUnavailable, "%s could not be read or changed: %s", describe(n), broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	default:
@@ -56,9 +56,9 @@ func describe(n subject.JobName) string {
 
 func notFound(n subject.JobName) *errcode.Error {
 	if n.Kind == subject.Chat {
-		return errcode.New(errcode.ChatNotFound, "there is no chat %q", errcode.Clip(n.ID, 64))
+		return errcode.New(errcode.ChatNotFound, "chat %q not found", errcode.Clip(n.ID, 64))
 	}
-	return errcode.New(errcode.TaskNotFound, "there is no video task %q", errcode.Clip(n.ID, 64))
+	return errcode.New(errcode.TaskNotFound, "video task %q not found", errcode.Clip(n.ID, 64))
 }
 
 // FinalError marks the error of an ended job. Repeating the request does not change it.
@@ -88,8 +88,8 @@ func shutdownFault(cause error) *errcode.Error {
 	case errors.As(cause, &f):
 		return f
 	case cause != nil:
-		return errcode.New(errcode.ShuttingDown, "this replica is going down: %w", cause).WithRetryAfter(time.Second)
+		return errcode.New(errcode.ShuttingDown, "this replica is shutting down: %w", cause).WithRetryAfter(time.Second)
 	default:
-		return errcode.New(errcode.ShuttingDown, "this replica is going down; resume from the last event, and send again a request that was not answered").WithRetryAfter(time.Second)
+		return errcode.New(errcode.ShuttingDown, "this replica is shutting down; resume from the last event, and resend unanswered requests").WithRetryAfter(time.Second)
 	}
 }

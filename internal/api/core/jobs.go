@@ -132,9 +132,9 @@ func (j *Jobs) List(ctx context.Context, q jobtable.Query) (jobindex.Page, error
 	case err == nil:
 		return page, nil
 	case errors.Is(err, jobtable.ErrPageToken):
-		return jobindex.Page{}, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+		return jobindex.Page{}, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 	case errors.Is(err, jobindex.ErrCatchingUp):
-		return jobindex.Page{}, errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; jobs run meanwhile").WithRetryAfter(time.Second)
+		return jobindex.Page{}, errcode.New(errcode.IndexCatchingUp, "no replica has the job index ready; jobs keep running").WithRetryAfter(time.Second)
 	case errors.Is(err, joblog.ErrNotFound):
 		return jobindex.Page{}, notFound(after)
 	default:

@@ -41,7 +41,7 @@ func (w *Watcher) Count(kind subject.Kind, ingress telemetry.Ingress, run func()
 func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) {
 	most := w.cfg.Now().Limits.StreamTime
 	ctx, stop := context.WithTimeoutCause(ctx, most,
-		errcode.New(errcode.StreamEnded, "no stream lives longer than %s here; resume after the last event", most))
+		errcode.New(errcode.StreamEnded, "the stream reached its maximum lifetime of %s; resume after the last event", most))
 	ctx, left := w.drain.watch(ctx)
 	return ctx, func() {
 		left()
@@ -145,6 +145,6 @@ func following(f *errcode.Error) *errcode.Error {
 		return f
 	}
 	out := *f
-	out.Message = "job " + f.JobID + " was accepted and goes on, but can no longer be followed here; send the same request again (" + f.Message + ")"
+	out.Message = "job " + f.JobID + " was accepted and continues, but this call can no longer follow it; send the same request again (" + f.Message + ")"
 	return &out
 }

@@ -55,7 +55,7 @@ func (s operatorService) bulk(m operator.BulkRequest, record *genbusv1.AuditReco
 			}
 			p, err := action.Run(ctx, log, tell)
 			if errcode.CodeOf(err) == errcode.ShuttingDown {
-				err = errcode.New(errcode.ShuttingDown, "this replica is going down; call again with the same token to continue")
+				err = errcode.New(errcode.ShuttingDown, "this replica is shutting down; call again with the same token to continue")
 			}
 			r.Bulk.Total, r.Bulk.Done, r.Bulk.Changed, r.Bulk.Failed = p.GetTotal(), p.GetDone(), p.GetChanged(), p.GetFailed()
 			return err

@@ -141,7 +141,7 @@ func counted(ctx context.Context, code codes.Code) codes.Code {
 }
 
 func (i *interceptor) panicked(ctx context.Context, c *call, p any) {
-	i.log.ErrorContext(ctx, "panic in a gRPC handler", telemetry.KeyRequestID, c.id[0],
+	i.log.ErrorContext(ctx, "panic in gRPC handler", telemetry.KeyRequestID, c.id[0],
 		telemetry.KeyOp, string(c.method), telemetry.KeyError, p, "stack", string(debug.Stack()))
 }
 

@@ -34,7 +34,7 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 		return nil, err
 	}
 	if req.Body.Head().Stream {
-		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true here; call StreamChatCompletion"}})
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true in this call; use StreamChatCompletion"}})
 	}
 	id, raw, err := s.core.Chats.Complete(ctx, req)
 	if id != "" {
@@ -76,7 +76,7 @@ func asStream(d body.Document) (body.Document, error) {
 	case head.Stream:
 		return d, nil
 	case head.StreamSet:
-		return body.Document{}, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false here; call CreateChatCompletion"}})
+		return body.Document{}, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false in this call; use CreateChatCompletion"}})
 	}
 	return d.With("stream", []byte("true")), nil
 }

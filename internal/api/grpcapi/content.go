@@ -76,7 +76,7 @@ func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.Do
 	start, _, _ := strings.Cut(from, "-")
 	n, err := strconv.ParseInt(start, 10, 64)
 	if err != nil {
-		return nil, errcode.New(errcode.ContentUnavailable, "the upstream sent a part of the file and does not say which")
+		return nil, errcode.New(errcode.ContentUnavailable, "the upstream sent an unidentified part of the file")
 	}
 	out.Offset = n
 	return out, nil
@@ -99,7 +99,7 @@ func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func
 		n, err := fillPiece(from, buf)
 		over := errors.Is(err, io.EOF)
 		if err != nil && !over {
-			return errcode.New(errcode.ContentUnavailable, "the file broke off: %w", err)
+			return errcode.New(errcode.ContentUnavailable, "the file was cut off: %w", err)
 		}
 		if n > 0 || first {
 			piece.Data = buf[:n]

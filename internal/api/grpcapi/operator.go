@@ -57,13 +57,13 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	var f *errcode.Error
 	switch {
 	case err == nil:
-		s.log.InfoContext(ctx, "operator's call", attrs...)
+		s.log.InfoContext(ctx, "completed operator call", attrs...)
 	case errors.As(err, &f) && r.GetOutcome() != genbusv1.AuditRecord_OUTCOME_FAILED:
-		s.log.WarnContext(ctx, "operator's call was refused", append(attrs, telemetry.KeyCode, string(f.Code))...)
+		s.log.WarnContext(ctx, "refused operator call", append(attrs, telemetry.KeyCode, string(f.Code))...)
 	case f != nil:
-		s.log.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyCode, string(f.Code))...)
+		s.log.WarnContext(ctx, "operator call failed", append(attrs, telemetry.KeyCode, string(f.Code))...)
 	default:
-		s.log.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyError, err)...)
+		s.log.WarnContext(ctx, "operator call failed", append(attrs, telemetry.KeyError, err)...)
 	}
 	if err != nil {
 		return err

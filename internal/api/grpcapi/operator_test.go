@@ -112,7 +112,7 @@ func TestAReadOnlyKeyChangesNothing(t *testing.T) {
 		}
 	}
 	a := w.Post("/genbus/v1/operator/routes/video/any/pause", "", "Authorization", "Bearer "+key)
-	if a.Status != http.StatusForbidden || !strings.Contains(a.Body, "viewer only reads") {
+	if a.Status != http.StatusForbidden || !strings.Contains(a.Body, "is read-only, so nothing was changed") {
 		t.Errorf("a route was paused: %d %s", a.Status, a.Body)
 	}
 }
@@ -121,7 +121,7 @@ func TestAReadOnlyKeyChangesNothing(t *testing.T) {
 // told why, unlike an unknown or expired key.
 func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	t.Parallel()
-	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator's"
+	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator key"
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, func(c *config.Config) {
 		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{
 			Name: "past", KeyEnv: "PAST", Key: config.NewSecret(endedKey), NotAfter: time.Now().Add(-time.Hour).Format(time.RFC3339),

@@ -39,7 +39,7 @@ func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	case err := <-runAsync(log, read):
 		return err
 	case <-timer.C:
-		return errcode.New(errcode.InvalidRequest, "the call's message did not arrive whole within %s", within)
+		return errcode.New(errcode.InvalidRequest, "the call's message did not arrive completely within %s", within)
 	}
 }
 
@@ -51,7 +51,7 @@ func runAsync(log *slog.Logger, run func() error) <-chan error {
 		var err error
 		defer func() {
 			if p := recover(); p != nil {
-				log.Error("panic in a part of a gRPC call", telemetry.KeyError, p, "stack", string(debug.Stack()))
+				log.Error("panic in gRPC call", telemetry.KeyError, p, "stack", string(debug.Stack()))
 				err = core.PanicFault()
 			}
 			done <- err

@@ -33,5 +33,5 @@ func send(log *slog.Logger, within time.Duration, run func(sent func(func() erro
 }
 
 func unread(within time.Duration) error {
-	return errcode.New(errcode.SlowReader, "the client read no message for %s, so the stream was ended", within)
+	return errcode.New(errcode.SlowReader, "the client read no message for %s, so the stream ended", within)
 }

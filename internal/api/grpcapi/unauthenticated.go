@@ -37,7 +37,7 @@ func (l *unauthenticatedLimiter) acquire(ctx context.Context) (release func(), e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= unauthenticatedAtOnce || l.from[host] >= unauthenticatedPerHost {
-		return nil, errcode.New(errcode.RateLimited, "too many calls without a key are being read").WithRetryAfter(time.Second)
+		return nil, errcode.New(errcode.RateLimited, "too many calls without a key at once").WithRetryAfter(time.Second)
 	}
 	l.all++
 	l.from[host]++

@@ -73,10 +73,10 @@ func listViolations(m *genbusv1.ListVideoTasksRequest) []errcode.Violation {
 		add("page_size", "must be 0 to 100")
 	}
 	if t := m.GetCreatedAfter(); t != nil && !t.IsValid() {
-		add("created_after", "is no time")
+		add("created_after", "is not a valid time")
 	}
 	if t := m.GetCreatedBefore(); t != nil && !t.IsValid() {
-		add("created_before", "is no time")
+		add("created_before", "is not a valid time")
 	}
 	return out
 }

@@ -236,7 +236,7 @@ func TestWaitersAreToldOfTheShutdown(t *testing.T) {
 	w.Drain(fmt.Errorf("upgrade"))
 	a := <-answers
 	if a.Status != http.StatusServiceUnavailable || a.ErrorCode(t) != "shutting_down" || a.Header.Get("Genbus-Job-Id") != id ||
-		!strings.Contains(a.Body, "goes on") {
+		!strings.Contains(a.Body, "continues") {
 		t.Errorf("%d %v %s", a.Status, a.Header, a.Body)
 	}
 }

@@ -19,7 +19,7 @@ const contentPiece = 128 << 10
 func (h *Handler) getContent(x *exchange) error {
 	query := x.r.URL.Query()
 	if v := query.Get("variant"); v != "" && v != "video" {
-		return errcode.Invalid([]errcode.Violation{{Field: "variant", Description: mustBe("must be video, as upstreams give genbus nothing else", v)}})
+		return errcode.Invalid([]errcode.Violation{{Field: "variant", Description: mustBe("must be video: upstreams return nothing else", v)}})
 	}
 	index, err := number(query.Get("index"), "index", 0, 0, 1<<16)
 	if err != nil {

@@ -67,7 +67,7 @@ func lastVersion(r *http.Request) (uint64, error) {
 	}
 	version, err := strconv.ParseUint(value, 10, 63)
 	if err != nil {
-		return 0, errcode.Invalid([]errcode.Violation{{Field: field, Description: mustBe("must be the id of an event, a version in decimal", value)}})
+		return 0, errcode.Invalid([]errcode.Violation{{Field: field, Description: mustBe("must be an event ID, a decimal version", value)}})
 	}
 	return version, nil
 }

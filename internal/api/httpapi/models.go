@@ -21,7 +21,7 @@ func (h *Handler) getModel(x *exchange) error {
 	models, id := h.publicModels(x), x.r.PathValue("model")
 	i := slices.IndexFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == id })
 	if i < 0 {
-		return errcode.New(errcode.ModelNotFound, "no route lists the model %q; see GET /v1/models", errcode.Clip(id, 128))
+		return errcode.New(errcode.ModelNotFound, "no route serves the model %q; see GET /v1/models", errcode.Clip(id, 128))
 	}
 	return x.json(http.StatusOK, body.ModelJSON(models[i]))
 }

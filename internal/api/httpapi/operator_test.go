@@ -346,7 +346,7 @@ func TestOperatorSettlesOrphansByHTTP(t *testing.T) {
 		code, says string
 	}{
 		{"gone/fail", `{"no_replica_serves_it":true,"page_token":"x"}`, 400, "invalid_page_token", ""},
-		{config.SandboxVideoRoute + "/fail", `{"no_replica_serves_it":true}`, 400, "invalid_request", "is configured"},
+		{config.SandboxVideoRoute + "/fail", `{"no_replica_serves_it":true}`, 400, "invalid_request", "is a configured route"},
 		{"gone/fail", ``, 400, "invalid_request", "no_replica_serves_it"},
 		{"gone/fail", `{"noReplicaServesIt":true}`, 200, "", ""},
 	} {

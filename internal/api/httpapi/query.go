@@ -60,7 +60,7 @@ func (p parameters) wrong(name string, values []string) string {
 	case !utf8.ValidString(name + " " + strings.Join(values, " ")):
 		return "must be UTF-8" // Protobuf carries nothing else
 	case len(p.names) == 0:
-		return "is not known here; this path takes no query parameters"
+		return "is unknown; this path takes no query parameters"
 	case p.request == nil && slices.Contains(p.names, name):
 		return "" // its handler checks the value
 	case p.request == nil:
@@ -89,7 +89,7 @@ func (p parameters) wrong(name string, values []string) string {
 }
 
 func (p parameters) unknown() string {
-	return "is not known here; known are " + strings.Join(p.names, ", ")
+	return "is unknown; use one of " + strings.Join(p.names, ", ")
 }
 
 // fieldNamed finds a field like the gateway: by its name or its JSON name (pageSize).

@@ -84,7 +84,7 @@ func TestQueriesAreKnown(t *testing.T) {
 		if strings.HasSuffix(target, "=done") && !strings.Contains(f.Message, "JOB_STATUS_FAILED") {
 			t.Errorf("%s: %v does not say what is a status", target, f)
 		}
-		if strings.Contains(target, "king=") && !strings.Contains(f.Message, "known are kind") {
+		if strings.Contains(target, "king=") && !strings.Contains(f.Message, "use one of kind") {
 			t.Errorf("%s: %v", target, got)
 		}
 	}
@@ -118,10 +118,10 @@ func TestValuesOfQueriesAreExplained(t *testing.T) {
 		"/genbus/v1/operator/jobs?oldest_first=maybe":                 `oldest_first: must be true or false, not "maybe"`,
 		"/genbus/v1/operator/audit?letter=-1":                         `letter: must be an integer from 0 to 18446744073709551615, not "-1"`,
 		"/genbus/v1/operator/dead-letters/1?without_data=2":           `without_data: must be true or false, not "2"`,
-		"/genbus/v1/videos/video_x/after?after_version=x":             `after_version: must be the id of an event, a version in decimal, not "x"`,
+		"/genbus/v1/videos/video_x/after?after_version=x":             `after_version: must be an event ID, a decimal version, not "x"`,
 		"/v1/videos?limit=abc":                                        `limit: must be an integer from 1 to 100, not "abc"`,
 		"/v1/videos?order=up":                                         `order: must be asc or desc, not "up"`,
-		"/v1/videos/video_x/content?variant=thumbnail":                `variant: must be video, as upstreams give genbus nothing else, not "thumbnail"`,
+		"/v1/videos/video_x/content?variant=thumbnail":                `variant: must be video: upstreams return nothing else, not "thumbnail"`,
 		"/v1/videos/video_x/content?index=" + strings.Repeat("9", 99): `index: must be an integer from 0 to 65536, not "` + strings.Repeat("9", 64),
 	} {
 		got = nil

@@ -54,7 +54,7 @@ func unreadBody(err error, limit int64) error {
 	if errors.As(err, &over) {
 		return tooLarge(limit)
 	}
-	return errcode.New(errcode.InvalidRequest, "the request's body did not arrive whole: %w", err)
+	return errcode.New(errcode.InvalidRequest, "the request body did not arrive completely: %w", err)
 }
 
 func tooLarge(limit int64) error {
@@ -70,5 +70,5 @@ func checkMediaType(value string) error {
 	if err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
 		return nil
 	}
-	return errcode.New(errcode.UnsupportedMedia, "content type %q is not read here; send application/json", errcode.Clip(value, 64))
+	return errcode.New(errcode.UnsupportedMedia, "content type %q is not supported; send application/json", errcode.Clip(value, 64))
 }

@@ -65,11 +65,11 @@ func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 	switch status {
 	case http.StatusNotFound:
 		if r.URL.Path == "/" {
-			return errcode.New(errcode.NotFound, "there is no path /; the paths are described at %s", pathDocs)
+			return errcode.New(errcode.NotFound, "path / not found; see %s for the paths", pathDocs)
 		}
-		return errcode.New(errcode.NotFound, "there is no path %s", errcode.Clip(r.URL.Path, 256))
+		return errcode.New(errcode.NotFound, "path %s not found", errcode.Clip(r.URL.Path, 256))
 	case http.StatusMethodNotAllowed:
-		return errcode.New(errcode.MethodNotAllowed, "%s takes %s, and not this method", errcode.Clip(r.URL.Path, 256), cmp.Or(allow, "other methods"))
+		return errcode.New(errcode.MethodNotAllowed, "%s supports only %s", errcode.Clip(r.URL.Path, 256), cmp.Or(allow, "other methods"))
 	default:
 		return nil
 	}

@@ -60,7 +60,7 @@ func readRules() ([]rule, error) {
 		method, ok := found.(protoreflect.MethodDescriptor)
 		path := cmp.Or(r.Get, r.Post, r.Delete)
 		if !ok || path == "" {
-			return nil, fmt.Errorf("http.yaml: %q is no method of the contract, or its rule has no get, post or delete", r.Selector)
+			return nil, fmt.Errorf("http.yaml: %q is not a contract method, or its rule has no get, post or delete", r.Selector)
 		}
 		request, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
 		if err != nil {

@@ -125,7 +125,7 @@ func (s *sseWriter) arm(now time.Time) {
 }
 
 func lost(err error) error {
-	return errcode.New(errcode.CallerGone, "the client does not read any more: %w", err)
+	return errcode.New(errcode.CallerGone, "the client stopped reading: %w", err)
 }
 
 func (s *sseWriter) writeHeader() {

@@ -99,7 +99,7 @@ func (x *vendorExchange) serve(*exchange) error {
 			return x.list(lister, call)
 		}
 	}
-	return errcode.New(errcode.Internal, "protocol %s read a call that it cannot answer", x.wire.Name)
+	return errcode.New(errcode.Internal, "protocol %s cannot answer the call that it read", x.wire.Name)
 }
 
 func (x *vendorExchange) create(call upstream.Call) error {

@@ -134,7 +134,7 @@ func TestUnmatchedSaysWhatThereIs(t *testing.T) {
 	if a := w.Get("/"); !strings.Contains(a.Body, "/docs") {
 		t.Errorf("/: %s", a.Body)
 	}
-	if a := w.Get("/v1/chat/completions"); !strings.Contains(a.Body, "takes POST") {
+	if a := w.Get("/v1/chat/completions"); !strings.Contains(a.Body, "supports only POST") {
 		t.Errorf("a wrong method: %s", a.Body)
 	}
 }

@@ -83,7 +83,7 @@ func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, er
 		Name: callsName, Version: semver(o.Version), QueueGroup: callsName,
 		Description: "accepts video tasks and chat completions for generative models",
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
-			c.log.Warn("nats calls: asynchronous error", telemetry.KeySubject, e.Subject, telemetry.KeyError, e.Description)
+			c.log.Warn("received asynchronous error in NATS calls", telemetry.KeySubject, e.Subject, telemetry.KeyError, e.Description)
 		},
 	})
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *calls) answer(r micro.Request) {
 	defer span.End()
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("panic in a NATS call", telemetry.KeySubject, r.Subject(), telemetry.KeyError, p, "stack", string(debug.Stack()))
+			c.log.Error("panic in NATS call", telemetry.KeySubject, r.Subject(), telemetry.KeyError, p, "stack", string(debug.Stack()))
 			c.refuse(r, core.PanicFault())
 		}
 	}()
@@ -263,7 +263,7 @@ func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, er
 func (c *calls) refuse(r micro.Request, err error) {
 	f := errcode.From(err)
 	if level, ok := core.LogLevel(c.base, f); ok {
-		c.log.Log(c.base, level, "nats call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+		c.log.Log(c.base, level, "NATS call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
 	header := nats.Header{
 		micro.ErrorCodeHeader: {strconv.Itoa(f.Status())}, micro.ErrorHeader: {oneLine(f.Message)},
@@ -280,7 +280,7 @@ func (c *calls) refuse(r micro.Request, err error) {
 		header[subject.HeaderContentType] = []string{subject.ContentTypeJSON}
 		data = f.Envelope()
 	} else if data, err = proto.Marshal(f.TaskError()); err != nil {
-		c.log.Error("nats call: encode the error", telemetry.KeyError, err)
+		c.log.Error("could not encode error of NATS call", telemetry.KeyError, err)
 	}
 	c.respond(r, data, header)
 }
@@ -293,7 +293,7 @@ func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
 	}
 	err := c.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: data})
 	if err != nil {
-		c.log.Warn("nats call: no answer sent", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
+		c.log.Warn("could not answer NATS call", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
 	}
 }
 

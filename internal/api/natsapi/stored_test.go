@@ -132,13 +132,13 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 			return err
 		},
 	} {
-		if err := call(t.Context()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "NATS only") {
+		if err := call(t.Context()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "only in NATS messages") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, path := range []string{"/genbus/v1/videos", "/genbus/v1/chats"} {
 		a := w.Post(path, `{"stored":{"name":"upload-a","size":"1"}}`)
-		if a.Status != 400 || a.ErrorCode(t) != "invalid_request" || !strings.Contains(a.Body, "send the request as it is") {
+		if a.Status != 400 || a.ErrorCode(t) != "invalid_request" || !strings.Contains(a.Body, "send the request itself") {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 	}

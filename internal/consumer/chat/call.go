@@ -226,7 +226,7 @@ func (j *job) flush(chunks *publisher.ChunkWriter) uint64 {
 	defer cancel()
 	count, err := chunks.Flush(ctx)
 	if err != nil {
-		j.held.Logger().Warn("chunks were not confirmed", telemetry.KeyError, err)
+		j.held.Logger().Warn("could not confirm chunks", telemetry.KeyError, err)
 	}
 	return count
 }

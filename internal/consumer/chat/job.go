@@ -19,7 +19,7 @@ import (
 )
 
 // errNotOurs ends the call of a chat that has ended or that another replica has continued.
-var errNotOurs = errors.New("the chat has ended or is another replica's")
+var errNotOurs = errors.New("the chat has ended or belongs to another replica")
 
 // job is one held chat. Its goroutine lives until the chat ends or is dropped.
 type job struct {
@@ -234,7 +234,7 @@ func (j *job) tooLate(now time.Time) *errcode.Error {
 	deadline := c.GetExecution().GetDeadline()
 	switch {
 	case int(c.GetAttempt()) >= j.maxAttempts && !j.uncalled():
-		return errcode.New(errcode.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", c.GetId(), c.GetAttempt())
+		return errcode.New(errcode.ChatAttemptsExhausted, "job %s was interrupted in all of its %d attempts", c.GetId(), c.GetAttempt())
 	case deadline != nil && now.After(deadline.AsTime()):
 		return errcode.New(errcode.DeadlineExceeded, "job %s did not finish by its deadline", c.GetId())
 	}

@@ -55,7 +55,7 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			h.Logger.Debug("the logs of held jobs could not be checked", "jobs", len(of), telemetry.KeyError, err)
+			h.Logger.Debug("could not check logs of held jobs", "jobs", len(of), telemetry.KeyError, err)
 			return err
 		}
 		for _, i := range behind {

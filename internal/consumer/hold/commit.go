@@ -50,7 +50,7 @@ func (j *Job) persist(ctx context.Context, next func() (task.Event, error), give
 		case err == nil, final(err), j.Record.Phase() != from, giveUp(err):
 			return err
 		}
-		j.Logger().Warn("what is known of a job is not stored yet; this is repeated", telemetry.KeyError, err)
+		j.Logger().Warn("could not persist job state, retrying", telemetry.KeyError, err)
 		if broker.Wait(j.holder.Working, Retry) != nil {
 			return Return()
 		}
@@ -112,7 +112,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 		level = slog.LevelError
 	}
 	if j.holder.Working.Err() == nil {
-		j.Logger().Log(j.Message.ctx, level, "a step of a job failed; it is repeated", telemetry.KeyError, step)
+		j.Logger().Log(j.Message.ctx, level, "could not complete job step, retrying", telemetry.KeyError, step)
 	}
 	return For(Retry)
 }
@@ -123,7 +123,7 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.last().Job)
 	if !ok {
 		j.holder.Metrics.SubmissionHeld(j.Name().Kind)
-		j.Logger().Debug("submission waits for capacity of the log")
+		j.Logger().Debug("delaying submission, log is full")
 	}
 	return release, ok
 }

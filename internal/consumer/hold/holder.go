@@ -105,7 +105,7 @@ func (h *Holder) Discard(ctx context.Context, refs ...*genbusv1.BlobRef) {
 			continue
 		}
 		if err := h.Bodies.Delete(ctx, publisher.BodyOf(ref)); err != nil {
-			h.Logger.Warn("a stored body that no event names stays until it expires", "object", ref.GetName(), telemetry.KeyError, err)
+			h.Logger.Warn("could not delete unreferenced body, left to expire", "object", ref.GetName(), telemetry.KeyError, err)
 		}
 	}
 }

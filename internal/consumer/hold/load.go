@@ -31,7 +31,7 @@ func (j *Job) Load(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read the log: %w", err)
 	case meaning == joblog.Removed:
-		j.Logger().Info("a job was erased before it began")
+		j.Logger().Info("skipped job erased before it began")
 		return ErrNotOurs
 	case meaning == joblog.StaleItem:
 		return j.staleItem()
@@ -48,7 +48,7 @@ func (j *Job) Load(ctx context.Context) error {
 	// because they name its sequence. Otherwise the item is redelivered after AckWait, and taken
 	// then.
 	if !j.holder.Alone && j.Record.begunElsewhere(d) {
-		j.Logger().Info("a job that another replica has begun with came for the first time; it is taken if it comes again")
+		j.Logger().Info("skipped first delivery of job begun by another replica")
 		return ErrNotOurs
 	}
 	j.holder.Metrics.Resumed(j.Name().Kind, task.PhaseWord(j.Record.Phase()))
@@ -63,7 +63,7 @@ func (j *Job) begin(ctx context.Context) error {
 	}
 	current, err := j.holder.Queue.Items.Confirm(ctx, j.Record.last())
 	if err != nil {
-		j.Logger().Warn("it is not known whether a job still has its work item", telemetry.KeyError, err)
+		j.Logger().Warn("could not confirm work item of job", telemetry.KeyError, err)
 		return Return()
 	}
 	return j.adopt(ctx, current)
@@ -151,7 +151,7 @@ func (j *Job) staleItem() error {
 
 // lost ends a job whose log was lost with its first event. The dead letter keeps the request.
 func (j *Job) lost(ctx context.Context) error {
-	f := errcode.New(errcode.LogLost, "the log of job %s is gone, so its upstream was not called", j.Name().ID)
+	f := errcode.New(errcode.LogLost, "job %s was not sent to its upstream because its log is missing", j.Name().ID)
 	if err := j.Request.buryLost(ctx, f); err != nil {
 		return err
 	}
@@ -171,10 +171,10 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	defer cancel()
 	removed, err := j.Request.removed(ctx)
 	if err != nil {
-		return fmt.Errorf("the log of the held job is gone, and its work item cannot be read: %w", err)
+		return fmt.Errorf("the held job's log is missing, and its work item cannot be read: %w", err)
 	}
 	if removed {
-		j.Logger().Info("a held job was erased", telemetry.KeyUpstreamID, j.Record.upstreamID())
+		j.Logger().Info("dropped erased job", telemetry.KeyUpstreamID, j.Record.upstreamID())
 		return ErrNotOurs
 	}
 	if next.Job == nil || !next.Terminal() {
@@ -189,8 +189,8 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 			return Until(again)
 		}
 	}
-	j.Logger().Error("the log of a held job is gone", telemetry.KeyUpstreamID, j.Record.upstreamID())
-	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.Name().ID, j.Record.upstreamID())
+	j.Logger().Error("lost log of held job", telemetry.KeyUpstreamID, j.Record.upstreamID())
+	f := errcode.New(errcode.LogLost, "the log of job %s is missing, and its outcome is unknown; its upstream ID was %q", j.Name().ID, j.Record.upstreamID())
 	if err := j.Request.bury(ctx, j.Record.last().Job, f); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (m *Message) Extend() {
 		return
 	}
 	if err := d.Extend(); err != nil {
-		m.logger().Debug("extend failed", telemetry.KeyError, err)
+		m.logger().Debug("could not extend ack deadline", telemetry.KeyError, err)
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *Message) settle(outcome error) {
 
 func (m *Message) sendSettlement(d Delivery, outcome error) {
 	if err := d.Settle(outcome); err != nil {
-		m.logger().Warn("settle failed; the message will be redelivered", telemetry.KeyError, err)
+		m.logger().Warn("could not settle message, awaiting redelivery", telemetry.KeyError, err)
 	}
 }
 

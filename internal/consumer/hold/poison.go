@@ -14,7 +14,7 @@ const maxDeliveries = 10
 // its holders. It judges each job once, after its log was read.
 func (j *Job) CheckPoison(end func(*errcode.Error) error) error {
 	if n := j.unprogressed(); !j.judged && n > maxDeliveries && !j.Record.last().Terminal() {
-		return end(errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, n))
+		return end(errcode.New(errcode.Poisoned, "job %s was delivered %d times without progress", j.Name().ID, n))
 	}
 	j.judged = true
 	return nil

@@ -69,7 +69,7 @@ func (r *Request) Body(ctx context.Context) (body.Document, error) {
 	}
 	data, err := r.parts.Bodies.Get(ctx, publisher.BodyOf(r.item.GetBodyRef()))
 	if errors.Is(err, broker.ErrBodyLost) && !r.missed.sure(time.Now()).IsZero() {
-		return body.Document{}, fmt.Errorf("not found at first, and looked for again: %s", err.Error()) // not lost yet
+		return body.Document{}, fmt.Errorf("not found at first, found later: %s", err.Error()) // not lost yet
 	}
 	return body.Trusted(data), err
 }
@@ -123,11 +123,11 @@ func (r *Request) workItem(ctx context.Context, job task.Job) (*genbusv1.WorkIte
 		}
 	}
 	if removed, err := r.removed(ctx); err != nil || removed {
-		return nil, errors.Join(errors.New("the work item is gone"), err)
+		return nil, errors.Join(errors.New("the work item is missing"), err)
 	}
 	v, ok := job.(*genbusv1.VideoTask)
 	if !ok {
-		return nil, errors.New("the work item is gone")
+		return nil, errors.New("the work item is missing")
 	}
 	return deadletter.WorkItemFromLog(v), nil
 }

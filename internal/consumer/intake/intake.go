@@ -89,14 +89,14 @@ func (in *Intake) Take(m jetstream.Msg, release func()) {
 		defer release()
 		d, err := hold.NewDelivery(in.Broker.WriteConn(), m)
 		if err != nil {
-			in.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
+			in.Logger.Error("ignored message without delivery metadata", "subject", m.Subject(), telemetry.KeyError, err)
 			return
 		}
 		ctx, cancel := context.WithTimeoutCause(in.Life.Working, Timeout, errors.New("admission timed out"))
 		defer cancel()
 		served, outcome := in.Admit(ctx, m)
 		if err := in.settle(ctx, d, outcome, served); err != nil {
-			in.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), telemetry.KeyError, err)
+			in.Logger.Warn("could not settle message, awaiting redelivery", "subject", m.Subject(), telemetry.KeyError, err)
 		}
 	})
 }
@@ -122,7 +122,7 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 	}
 	f := errcode.From(err)
 	if natsreq.Retryable(f) || f.Code == errcode.InputLost && in.missed.first(meta.Sequence.Stream) {
-		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
+		in.Logger.Debug("returned request to inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
 		return nil, hold.ReturnAfter(waitAgain(f, meta.NumDelivered))
 	}
 	return nil, in.refuse(ctx, m, meta, r.Request, f)
@@ -164,12 +164,12 @@ func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 // followers. An accepted job's ID is left alone.
 func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
 	subj, seq, id := errcode.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
-	in.Logger.Warn("a request was refused", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
+	in.Logger.Warn("refused request", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: errcode.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
 	}
 	if err := in.DeadLetters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
-		in.Logger.Error("a dead letter could not be written", "subject", errcode.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
+		in.Logger.Error("could not write dead letter", "subject", errcode.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
 		return hold.ReturnAfter(10 * time.Second)
 	}
 	if id == "" {
@@ -179,11 +179,11 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	if errors.Is(err, errNoCapacity) {
 		// The dead letter is the record. If the message were returned, it would add a dead letter
 		// each time while the log is full.
-		in.Logger.Warn("a refusal is not recorded", "job_id", id, telemetry.KeyError, err)
+		in.Logger.Warn("skipped recording refusal", "job_id", id, telemetry.KeyError, err)
 		return nil
 	}
 	if err != nil {
-		in.Logger.Warn("a refusal could not be recorded", "job_id", id, telemetry.KeyError, err)
+		in.Logger.Warn("could not record refusal", "job_id", id, telemetry.KeyError, err)
 		return hold.ReturnAfter(10 * time.Second)
 	}
 	return nil

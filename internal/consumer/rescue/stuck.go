@@ -58,13 +58,13 @@ func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *er
 // inlineFault returns the error of an inline chat whose end was not stored. Its events are best
 // effort: its caller may have had the whole reply, or the replica may have died during the chat.
 func inlineFault(c *genbusv1.Chat) *errcode.Error {
-	return errcode.New(errcode.DeadlineExceeded, "the end of inline chat %s was not recorded, and its time is over; its caller may have had the whole reply", c.GetId())
+	return errcode.New(errcode.DeadlineExceeded, "the end of inline chat %s was not recorded before its deadline; its caller may have received the whole reply", c.GetId())
 }
 
 func stuckFault(job task.Job) *errcode.Error {
 	if task.OutcomeUnknown(job) {
-		return errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
+		return errcode.New(errcode.SubmissionUnknown, "upstream %s may have accepted job %s: its deadline has passed, and its work item is missing",
 			job.GetExecution().GetUpstream(), job.GetId())
 	}
-	return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and no replica works on it", job.GetId())
+	return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed, its work item is missing, and no replica works on it", job.GetId())
 }

@@ -191,7 +191,7 @@ func (s *Sweeper) recall() {
 			if err == nil || broker.Wait(ctx, recallAgain) != nil {
 				break
 			}
-			s.parts.Logger.Warn("the log could not be read for deadlines that were forgotten; this is repeated", telemetry.KeyError, err)
+			s.parts.Logger.Warn("could not read deadlines from log, retrying", telemetry.KeyError, err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 	defer cancel()
 	again, err := s.Check(ctx, subject.JobName{Kind: kind, Tenant: d.tenant, ID: d.id}, now)
 	if err != nil {
-		s.parts.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
+		s.parts.Logger.Warn("could not end job at its deadline, retrying", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
 		again = time.Now().Add(hold.Retry)
 	}
 	if again.IsZero() {
@@ -306,7 +306,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.JobName, now time.Time) (
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.parts.Logger.Log(ctx, ended.EndLevel(f.Code == errcode.SubmissionUnknown), "job ended at its deadline", ended.EndAttrs()...)
+	s.parts.Logger.Log(ctx, ended.EndLevel(f.Code == errcode.SubmissionUnknown), "ended job at its deadline", ended.EndAttrs()...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

@@ -146,11 +146,11 @@ func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 		a.failed = a.missing != nil
 	}
 	if err := a.keepLong(ctx, s); err != nil {
-		a.task.held.Logger().Warn("what is too long of a result could not be stored", telemetry.KeyError, err)
+		a.task.held.Logger().Warn("could not store long result", telemetry.KeyError, err)
 		if !errors.Is(err, broker.ErrFull) && !a.archiveOver() {
 			return hold.For(hold.Retry)
 		}
-		a.missing = errcode.New(errcode.ArchiveFailed, "job %s: keep what is too long of its result: %w", a.task.held.Name().ID, err)
+		a.missing = errcode.New(errcode.ArchiveFailed, "job %s: store its long result: %w", a.task.held.Name().ID, err)
 	}
 	e, err := task.Completed(a.task.video(), time.Now(), a.taskResult(s))
 	return a.task.held.End(ctx, e, err)
@@ -203,7 +203,7 @@ func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error
 
 // copyLater schedules the next attempt, after a growing delay. Only a new reason is worth an event.
 func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) error {
-	a.task.held.Logger().Warn("a result could not be copied; it is tried again", telemetry.KeyError, a.missing)
+	a.task.held.Logger().Warn("could not archive result, retrying", telemetry.KeyError, a.missing)
 	news := string(a.missing.Code) != a.task.video().GetArchive().GetError().GetCode()
 	if news {
 		if release, ok := a.task.holder().Log.Capacity.ReserveProgress(ctx, a.task.held.Entry().Event); ok {
@@ -346,7 +346,7 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	}
 	missing := a.missing
 	if all := len(a.result.Videos); missing == nil && len(s.Videos) < all {
-		missing = errcode.New(errcode.ArchiveFailed, "job %s: the upstream names %d results, and the event has room for the first %d", a.task.held.Name().ID, all, len(s.Videos))
+		missing = errcode.New(errcode.ArchiveFailed, "job %s: the upstream returned %d results; the event holds only the first %d", a.task.held.Name().ID, all, len(s.Videos))
 	}
 	if len(a.stored) > 0 || missing != nil {
 		r.Archive = &genbusv1.Archive{Files: a.stored}
@@ -420,7 +420,7 @@ func (a *archiving) discardInherited(ctx context.Context) {
 		current, err = a.task.holder().Log.Get(ctx, a.task.held.Name())
 	}
 	if err != nil {
-		a.task.held.Logger().Warn("copies of earlier holders stay until they expire", telemetry.KeyError, err)
+		a.task.held.Logger().Warn("could not list copies of earlier holders, left to expire", telemetry.KeyError, err)
 		return
 	}
 	if !joblog.SameJob(a.task.held.Entry(), current) {
@@ -468,7 +468,7 @@ func usage(s upstream.VideoState) *genbusv1.Usage {
 
 func failure(s upstream.VideoState) *genbusv1.TaskError {
 	if s.Err == nil {
-		return errcode.New(errcode.UpstreamFailed, "the upstream reports that the task failed, and gives no reason").TaskError()
+		return errcode.New(errcode.UpstreamFailed, "the upstream reported that the task failed and gave no reason").TaskError()
 	}
 	f := routes.Fault(s.Err)
 	f.Code, f.Message = errcode.UpstreamFailed, s.Err.Message

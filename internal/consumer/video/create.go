@@ -80,7 +80,7 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	switch {
 	case err == nil:
 		t.runner.metrics.Submitted(time.Since(t.video().GetCreatedAt().AsTime()))
-		t.held.Logger().Info("video task submitted", "upstream", t.execution().GetUpstream(), telemetry.KeyUpstreamID, sent.UpstreamID)
+		t.held.Logger().Info("submitted video task", "upstream", t.execution().GetUpstream(), telemetry.KeyUpstreamID, sent.UpstreamID)
 		t.schedulePoll(0)
 		return hold.Until(t.pollAt)
 	case t.video().GetUpstreamTaskId() == sent.UpstreamID:
@@ -107,10 +107,10 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 		cancel()
 		if err == nil {
 			t.held.Request.Heard(attempt)
-			t.held.Logger().Warn("an orphaned submission is kept as a dead letter", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID)
+			t.held.Logger().Warn("stored dead letter for orphaned submission", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID)
 			return
 		}
-		t.held.Logger().Error("an orphaned submission could not be kept", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID, telemetry.KeyError, err)
+		t.held.Logger().Error("could not store dead letter for orphaned submission", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID, telemetry.KeyError, err)
 		if broker.Wait(ctx, hold.Retry) != nil {
 			return // only the log line is left
 		}

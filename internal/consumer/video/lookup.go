@@ -53,7 +53,7 @@ func (s *submission) lookUp(ctx context.Context, now bool) (found *upstream.Subm
 	s.lookUps.done++
 	l, found := s.ask(ctx, vendor)
 	t.held.Request.LookedUp(l)
-	t.held.Logger().Info("looked up a task of unknown outcome",
+	t.held.Logger().Info("looked up task of unknown outcome",
 		"upstream", x.GetUpstream(), "own_task_id", x.GetOwnTaskId(), "result", l.GetResult(), telemetry.KeyUpstreamID, l.GetUpstreamTaskId(), "detail", l.GetDetail())
 	return found, s.lookUps.next(schedule)
 }

@@ -97,7 +97,7 @@ func (p *polling) poll(ctx context.Context) error {
 // operator attach the task once the key is configured again.
 func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	t := p.task
-	f := errcode.New(errcode.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
+	f := errcode.New(errcode.UpstreamRemoved, "job %s: upstream %s is no longer configured; its task there is %q",
 		t.held.Name().ID, name, t.video().GetUpstreamTaskId())
 	if err := t.held.Bury(ctx, f); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (p *polling) unfinished(name string) *errcode.Error {
 	if p.failed == nil {
 		return errcode.New(errcode.DeadlineExceeded, "job %s: upstream %s had not finished task %s by the deadline", job, name, id)
 	}
-	return because(errcode.New(errcode.DeadlineExceeded, "job %s: it is not known whether upstream %s finished task %s by the deadline, as its polls fail (%d in a row)",
+	return because(errcode.New(errcode.DeadlineExceeded, "job %s: upstream %s may have finished task %s by the deadline, but polls fail (%d in a row)",
 		job, name, id, p.failures), p.failed)
 }
 
@@ -138,11 +138,11 @@ func (p *polling) afterFailure(err error) error {
 	if e := upstream.AsError(upstream.OpPoll, err); e != nil {
 		failing.LastPollError = e.Outline()
 	} else {
-		failing.LastPollError = "it no longer says that the task has completed"
+		failing.LastPollError = "the upstream no longer reports the task as completed"
 	}
 	p.failing.Store(failing)
 	p.count(telemetry.PollFailed)
-	p.task.held.Logger().Debug("poll failed", logged(err)...)
+	p.task.held.Logger().Debug("could not poll upstream", logged(err)...)
 	p.task.schedulePoll(p.failures)
 	return hold.Until(p.task.pollAt)
 }
@@ -171,7 +171,7 @@ func (p *polling) afterLostResult(ctx context.Context, err error) error {
 		return p.archiving.complete(ctx, *p.archiving.result)
 	case over && late(t.execution(), now):
 		return t.fail(ctx, because(errcode.New(errcode.DeadlineExceeded,
-			"job %s: upstream %s had finished task %s, but says nothing of its result any more",
+			"job %s: upstream %s had finished task %s, but no longer reports its result",
 			t.held.Name().ID, t.execution().GetUpstream(), t.video().GetUpstreamTaskId()), err))
 	default:
 		return p.afterFailure(err)

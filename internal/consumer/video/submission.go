@@ -46,7 +46,7 @@ func (s *submission) submit(ctx context.Context) error {
 		return s.failUnsubmitted(ctx, f)
 	}
 	if t.video().GetProtocol() != t.route.Wire.Name {
-		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "job %s is written in protocol %s, and route %s speaks %s now",
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "job %s has a body in protocol %s, but route %s now speaks %s",
 			t.held.Name().ID, t.video().GetProtocol(), t.route.Name, t.route.Wire.Name))
 	}
 	if wait := x.GetNotBefore(); wait != nil && now.Before(wait.AsTime()) {
@@ -88,7 +88,7 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	case v.GetExpiresAt() != nil && now.After(v.GetExpiresAt().AsTime()):
 		return errcode.New(errcode.Expired, "job %s was not submitted before its expires_at", v.GetId())
 	case deadline != nil && now.After(deadline.AsTime()):
-		return errcode.New(errcode.DeadlineExceeded, "job %s: the upstream refused for now until the deadline of route %s", v.GetId(), s.task.route.Name)
+		return errcode.New(errcode.DeadlineExceeded, "job %s: the upstream refused it temporarily until the deadline of route %s", v.GetId(), s.task.route.Name)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 	t := s.task
 	a := routes.UpstreamKey(t.execution())
 	if !t.route.HasKey(a) {
-		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is no longer configured", a))
 	}
 	return s.submitAgain(ctx, a)
 }

@@ -100,7 +100,7 @@ func (s *submission) resubmit(ctx context.Context) error {
 	// An upstream honours an idempotency key only where it was sent first.
 	a := routes.UpstreamKey(t.execution())
 	if !t.route.HasKey(a) {
-		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
+		return s.endUnknown(ctx, fmt.Errorf("upstream %s is no longer configured", a))
 	}
 	return s.submitAgain(ctx, a)
 }
@@ -115,7 +115,7 @@ func (s *submission) endUnknown(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return hold.Return()
 	}
-	f := because(errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s; it was not submitted again",
+	f := because(errcode.New(errcode.SubmissionUnknown, "upstream %s may have accepted job %s, so it was not submitted again",
 		t.execution().GetUpstream(), t.held.Name().ID), cause)
 	if err := t.held.Bury(ctx, f); err != nil {
 		return err

@@ -43,9 +43,9 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 	begun, err := l.put(ctx, r)
 	switch {
 	case errors.Is(err, broker.ErrFull):
-		return errcode.New(errcode.StorageFull, "nothing was done: the stream of what operators did has no room for the record; raise nats.streams.ops.max_bytes").Because(err)
+		return errcode.New(errcode.StorageFull, "nothing was done: the audit log is full; raise nats.streams.ops.max_bytes").Because(err)
 	case err != nil:
-		return errcode.New(errcode.BrokerUnavailable, "nothing was done, as it could not be recorded: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+		return errcode.New(errcode.BrokerUnavailable, "nothing was done, because the audit log could not record it: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
 	err = do(r)
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
@@ -57,7 +57,7 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // the job was or may have been made
 	}
 	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // the action took effect even if the caller has left
-		l.Logger.WarnContext(ctx, "the outcome of an operator's action is not recorded; its record has none",
+		l.Logger.WarnContext(ctx, "could not record outcome of operator action",
 			telemetry.KeySequence, begun, telemetry.KeyOp, r.GetAction(), telemetry.KeyError, lost)
 	}
 	return err
@@ -189,7 +189,7 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 func (l Log) bounds(ctx context.Context, token string) (first, before uint64, err error) {
 	if token != "" {
 		if before, err = strconv.ParseUint(token, 10, 64); err != nil || before == 0 {
-			return 0, 0, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+			return 0, 0, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 		}
 	}
 	s, err := l.Broker.Stream(ctx, l.Broker.Names().Ops())
@@ -217,7 +217,7 @@ func (l Log) between(ctx context.Context, pattern string, from, before uint64) (
 		}
 		r := &genbusv1.AuditRecord{}
 		if err := proto.Unmarshal(m.Data, r); err != nil {
-			l.Logger.WarnContext(ctx, "an audit record cannot be read", telemetry.KeySequence, m.Seq, telemetry.KeyError, err)
+			l.Logger.WarnContext(ctx, "could not decode audit record", telemetry.KeySequence, m.Seq, telemetry.KeyError, err)
 		} else {
 			out = append(out, &genbusv1.StoredAuditRecord{Sequence: m.Seq, Record: r})
 		}

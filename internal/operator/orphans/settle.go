@@ -92,7 +92,7 @@ func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.Or
 	case errors.Is(err, errUnsure), ctx.Err() != nil, broker.Unavailable(err):
 		return err
 	default:
-		p.Logger.Warn("left a job of an unconfigured route", "subject", orphan.Subject, "error", err)
+		p.Logger.Warn("skipped job of unconfigured route", "subject", orphan.Subject, "error", err)
 		out.Left = append(out.Left, &genbusv1.OrphanLeft{Tenant: n.Tenant, Id: n.ID, Reason: err.Error()})
 	}
 	return nil
@@ -127,7 +127,7 @@ func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *g
 	case isStale(item, current, means):
 		return false, nil
 	case means == joblog.Lost:
-		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
+		f := errcode.New(errcode.LogLost, "job %s was not run because its log is missing", item.GetId())
 		if err := p.DeadLetters.PutJob(ctx, item, nil, f); err != nil {
 			return false, err
 		}
@@ -193,7 +193,7 @@ func orphanFault(current joblog.Entry, item *genbusv1.WorkItem) *errcode.Error {
 	if current.Job != nil && task.OutcomeUnknown(current.Job) {
 		return errcode.New(errcode.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
 	}
-	return errcode.New(errcode.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())
+	return errcode.New(errcode.UpstreamRemoved, "route %s of job %s is no longer configured", item.GetRoute(), item.GetId())
 }
 
 // end commits the end of the job version that was read. It must not end a later version: a replica
@@ -213,7 +213,7 @@ func (p Settler) end(ctx context.Context, item *genbusv1.WorkItem, current joblo
 	if !ended.Terminal() {
 		return errMovedOn
 	}
-	p.Logger.Log(ctx, ended.EndLevel(letter), "ended a job of an unconfigured route", ended.EndAttrs()...)
+	p.Logger.Log(ctx, ended.EndLevel(letter), "ended job of unconfigured route", ended.EndAttrs()...)
 	return p.Log.Finish(ctx, ended)
 }
 

@@ -140,7 +140,7 @@ func (a *Assembler) Reply() ([]byte, error) {
 		return nil, a.budget.err
 	}
 	if a.blocks == 0 {
-		return nil, errors.New("there was no chunk")
+		return nil, errors.New("no chunk arrived")
 	}
 	dst := []byte{'{'}
 	if id := a.top.find("id"); id != nil {

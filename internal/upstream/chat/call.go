@@ -177,7 +177,7 @@ func (cl *call) assemblyFailed(err error) *upstream.Error {
 	if errors.Is(err, errReplyTooLarge) {
 		code = CodeTooLarge
 	}
-	return cl.found(code, "the upstream's stream cannot be put together: "+err.Error(), err)
+	return cl.found(code, "the upstream's stream cannot be assembled: "+err.Error(), err)
 }
 
 type kind int
@@ -256,7 +256,7 @@ func (cl *call) refusal() *upstream.Error {
 func (cl *call) said(body []byte) *upstream.Error {
 	e, readable := cl.client.ep.ResponseError(op, cl.resp, body)
 	if len(body) == 0 || !readable && validJSON(body) {
-		e.Message = "the upstream reports an error and does not say which"
+		e.Message = "the upstream reported an unspecified error"
 	}
 	e.Said = true
 	return judge(e)
@@ -304,7 +304,7 @@ func (cl *call) explain(e *upstream.Error) *upstream.Error {
 	if late, ok := errors.AsType[*timeoutError](cause); ok {
 		e.Code, e.Message, e.Err = late.code, late.text, late
 	} else if cause != nil && cl.parent.Err() != nil {
-		e.Code, e.Message, e.Err = CodeCancelled, "the call was given up: "+cause.Error(), cause
+		e.Code, e.Message, e.Err = CodeCancelled, "the call was abandoned: "+cause.Error(), cause
 	}
 	return judge(e)
 }

@@ -35,7 +35,7 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	big := `{"id":"c1","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 5<<20) + `"}}]}`
 	silent := &upstream.Error{
-		Op: op, Message: "the upstream reports an error and does not say which", HTTPStatus: 200,
+		Op: op, Message: "the upstream reported an unspecified error", HTTPStatus: 200,
 		RequestID: "req-1", Said: true, Written: true, Scope: aboutUpstream,
 	}
 	for name, tc := range map[string]struct {

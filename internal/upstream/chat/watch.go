@@ -77,11 +77,11 @@ func (w *watch) fire() {
 	switch {
 	case w.stopped:
 	case now >= w.limit.total:
-		w.cancel(&timeoutError{CodeTotalTimeout, fmt.Sprintf("the answer of upstream %s was not over within %v", w.upstream, w.limit.total)})
+		w.cancel(&timeoutError{CodeTotalTimeout, fmt.Sprintf("the answer of upstream %s did not finish within %v", w.upstream, w.limit.total)})
 	case w.overdue == 0 || now < w.overdue:
 		w.setTimer(now)
 	case w.begun:
-		w.cancel(&timeoutError{CodeIdleTimeout, fmt.Sprintf("nothing more from upstream %s for %v", w.upstream, w.limit.idle)})
+		w.cancel(&timeoutError{CodeIdleTimeout, fmt.Sprintf("no more data from upstream %s for %v", w.upstream, w.limit.idle)})
 	default:
 		w.cancel(&timeoutError{CodeFirstByteTimeout, fmt.Sprintf("no first byte from upstream %s within %v", w.upstream, w.limit.first)})
 	}

@@ -36,11 +36,11 @@ func TestTimeouts(t *testing.T) {
 	}{
 		"no headers":              {Options{FirstByte: short}, hang(), CodeFirstByteTimeout, "no first byte from upstream test within 60ms", 0, aboutUpstream, 0},
 		"headers, no byte":        {Options{FirstByte: short}, hang(""), CodeFirstByteTimeout, "no first byte from upstream test within 60ms", 200, aboutUpstream, 0},
-		"idle":                    {Options{Idle: short}, hang(data(textChunk)), CodeIdleTimeout, "nothing more from upstream test for 60ms", 200, aboutUpstream, 1},
-		"idle before the block":   {Options{Idle: short}, hang(": hi\n\n"), CodeIdleTimeout, "nothing more from upstream test for 60ms", 200, aboutUpstream, 0},
-		"total":                   {Options{Total: short}, hang(data(textChunk)), CodeTotalTimeout, "the answer of upstream test was not over within 60ms", 200, aboutRequest, 1},
-		"total before the header": {Options{Total: short}, hang(), CodeTotalTimeout, "the answer of upstream test was not over within 60ms", 0, aboutRequest, 0},
-		"idle in a JSON answer":   {Options{Idle: short}, hang(`{"choices":`), CodeIdleTimeout, "nothing more from upstream test for 60ms", 200, aboutUpstream, 0},
+		"idle":                    {Options{Idle: short}, hang(data(textChunk)), CodeIdleTimeout, "no more data from upstream test for 60ms", 200, aboutUpstream, 1},
+		"idle before the block":   {Options{Idle: short}, hang(": hi\n\n"), CodeIdleTimeout, "no more data from upstream test for 60ms", 200, aboutUpstream, 0},
+		"total":                   {Options{Total: short}, hang(data(textChunk)), CodeTotalTimeout, "the answer of upstream test did not finish within 60ms", 200, aboutRequest, 1},
+		"total before the header": {Options{Total: short}, hang(), CodeTotalTimeout, "the answer of upstream test did not finish within 60ms", 0, aboutRequest, 0},
+		"idle in a JSON answer":   {Options{Idle: short}, hang(`{"choices":`), CodeIdleTimeout, "no more data from upstream test for 60ms", 200, aboutUpstream, 0},
 		"idle after the reason":   {Options{Idle: short}, hang(data(finishChunk)), "", "", 0, aboutRequest, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestCancellationKeepsItsCause(t *testing.T) {
 				_, err = s.Next()
 			}
 			e, ok := errors.AsType[*upstream.Error](err)
-			if !ok || e.Code != CodeCancelled || !errors.Is(err, stopping) || !e.Written || e.Said || e.Final || e.Scope != aboutRequest || e.Message != "the call was given up: shutting down" {
+			if !ok || e.Code != CodeCancelled || !errors.Is(err, stopping) || !e.Written || e.Said || e.Final || e.Scope != aboutRequest || e.Message != "the call was abandoned: shutting down" {
 				t.Errorf("error %#v", err)
 			}
 		})

@@ -47,7 +47,7 @@ func (bodies) Check(d body.Document) []body.Violation {
 	if images > maxImages {
 		found = append(found, body.Violation{
 			Field:       "image_urls",
-			Description: "and binary_data_base64 have " + strconv.Itoa(images) + " images together; at most 2 are taken, the first frame and the last",
+			Description: "and binary_data_base64 have " + strconv.Itoa(images) + " images together; the limit is 2, the first and the last frame",
 		})
 	}
 	return found
@@ -103,7 +103,7 @@ func isBase64Images(value []byte) string {
 	}
 	for _, e := range elements(value) {
 		if hasDataPrefix(string(e[1:min(len(e), 1+len(dataPrefix))])) {
-			return "must hold Base64 without the prefix \"data:...;base64,\""
+			return "must be Base64 without the prefix \"data:...;base64,\""
 		}
 	}
 	return ""

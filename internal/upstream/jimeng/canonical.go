@@ -62,7 +62,7 @@ func hash(b []byte) string {
 func canonicalRequest(r *http.Request, names []string, bodyHash string) (string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "", errors.New("the query string cannot be read")
+		return "", errors.New("invalid query string")
 	}
 	path := r.URL.EscapedPath()
 	if path == "" {

@@ -104,7 +104,7 @@ func (c *client) completed(word string, candidates ...string) upstream.VideoStat
 			return s
 		}
 	}
-	return failedState(word, &upstream.Error{Message: "the upstream reports done without a video"})
+	return failedState(word, &upstream.Error{Message: "the upstream reported done without a video"})
 }
 
 // failedState fills in the fields common to all failures reported by a query.

@@ -70,7 +70,7 @@ func isImage(value []byte) string {
 		return wrong
 	}
 	if hasDataPrefix(string(value[1:min(len(value), 1+len(dataPrefix))])) {
-		return `has a "data:" prefix; the vendor takes a URL, or the Base64 text alone`
+		return `has a "data:" prefix; the vendor takes a URL or plain Base64`
 	}
 	return ""
 }
@@ -82,7 +82,7 @@ func hasDataPrefix(image string) bool {
 }
 
 func isDuration(value []byte) string {
-	form := fmt.Sprintf(` that holds a whole number of seconds from %d to %d, such as "5"`, minSeconds, maxSeconds)
+	form := fmt.Sprintf(` with a whole number of seconds from %d to %d, such as "5"`, minSeconds, maxSeconds)
 	if wrong := body.IsString(value); wrong != "" {
 		return wrong + form
 	}

@@ -29,11 +29,11 @@ func TestCheck(t *testing.T) {
 		"empty prompt":     {`{"model_name":"m","prompt":""}`, []string{"prompt is empty; it is required"}},
 		"no JSON":          {`{"a`, []string{" is not valid JSON: it ends too early"}},
 		"data: prefix": {`{"model_name":"m","image":"DATA:image/png;base64,aGk=","image_tail":"data:"}`, []string{
-			`image has a "data:" prefix; the vendor takes a URL, or the Base64 text alone`,
-			`image_tail has a "data:" prefix; the vendor takes a URL, or the Base64 text alone`,
+			`image has a "data:" prefix; the vendor takes a URL or plain Base64`,
+			`image_tail has a "data:" prefix; the vendor takes a URL or plain Base64`,
 		}},
 		"duration as a number": {`{"model_name":"m","prompt":"p","duration":5}`, []string{
-			`duration is a number; it must be a string that holds a whole number of seconds from 3 to 15, such as "5"`}},
+			`duration is a number; it must be a string with a whole number of seconds from 3 to 15, such as "5"`}},
 		"other types": {`{"model_name":1,"prompt":[],"image":1,"cfg_scale":"0.5","mode":1,"aspect_ratio":{},"external_task_id":7}`, []string{
 			"model_name is a number; it must be a string",
 			"prompt is an array; it must be a string",

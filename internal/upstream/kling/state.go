@@ -74,7 +74,7 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	if state.Progression == upstream.Completed {
 		state.Videos = r.videos()
 		if state.Videos == nil {
-			state.Progression, r.reason = upstream.Failed, "the upstream reports success without a video"
+			state.Progression, r.reason = upstream.Failed, "the upstream reported success without a video"
 		}
 	}
 	if state.Progression == upstream.Failed {

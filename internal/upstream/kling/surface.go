@@ -51,7 +51,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case kind != textToVideo && kind != imageToVideo:
-		return upstream.Call{}, errcode.New(errcode.NotFound, "there is no such path; the vendor's are %s%s and %s%s", videosPath, textToVideo, videosPath, imageToVideo)
+		return upstream.Call{}, errcode.New(errcode.NotFound, "path not found; the vendor's paths are %s%s and %s%s", videosPath, textToVideo, videosPath, imageToVideo)
 	case reading && id != "":
 		return readGet(id)
 	case reading:
@@ -59,7 +59,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	case r.Method == http.MethodPost && id == "":
 		return readCreate(base, kind, raw)
 	default:
-		return upstream.Call{}, errcode.New(errcode.MethodNotAllowed, "this path does not take the method; POST creates a task and GET reads one")
+		return upstream.Call{}, errcode.New(errcode.MethodNotAllowed, "this path does not support the method; POST creates a task and GET reads one")
 	}
 }
 
@@ -80,7 +80,7 @@ func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	}
 	wrong := isExternalID(id)
 	if wrong == "" && jobID.MatchString(body.Text(id)) {
-		wrong = "has the form of a task id; choose another one"
+		wrong = "looks like a task ID; choose another one"
 	}
 	if wrong != "" {
 		return upstream.Call{}, invalid(externalMember, "%s", wrong)
@@ -106,7 +106,7 @@ func readGet(id string) (upstream.Call, error) {
 	case isKey(id):
 		return upstream.Call{Op: upstream.GetTask, RequestID: externalPrefix + id}, nil
 	default:
-		return upstream.Call{}, errcode.New(errcode.TaskNotFound, "there is no task with this id; it is neither a task id nor an %s", externalMember)
+		return upstream.Call{}, errcode.New(errcode.TaskNotFound, "task not found; the ID is neither a task ID nor an %s", externalMember)
 	}
 }
 

@@ -97,7 +97,7 @@ func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 			return nil
 		}
 	}
-	return body.Errorf("video.width", "makes no aspect ratio of the vendor with height; they must be as 16:9, 9:16 or 1:1")
+	return body.Errorf("video.width", "and height do not form one of the vendor's aspect ratios 16:9, 9:16 and 1:1")
 }
 
 func setMetadata(o *body.Object, v *genbusv1.VideoGeneration) error {

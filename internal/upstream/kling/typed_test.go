@@ -60,14 +60,14 @@ func TestFromTypedRefuses(t *testing.T) {
 		{&genbusv1.VideoGeneration{Width: proto.Int32(1920)}, "video.height must be an integer above 0, as width; the two make the aspect ratio"},
 		{&genbusv1.VideoGeneration{Height: proto.Int32(1920)}, "video.width must be an integer above 0, as height; the two make the aspect ratio"},
 		{&genbusv1.VideoGeneration{Width: proto.Int32(-16), Height: proto.Int32(-9)}, "video.width must be an integer above 0, as height; the two make the aspect ratio"},
-		{&genbusv1.VideoGeneration{Width: proto.Int32(640), Height: proto.Int32(480)}, "video.width makes no aspect ratio of the vendor with height; they must be as 16:9, 9:16 or 1:1"},
+		{&genbusv1.VideoGeneration{Width: proto.Int32(640), Height: proto.Int32(480)}, "video.width and height do not form one of the vendor's aspect ratios 16:9, 9:16 and 1:1"},
 		{&genbusv1.VideoGeneration{Image: proto.String("data:text/plain,hi")}, "video.image is a data: URL without Base64; the vendor takes a URL or Base64 data"},
 		{&genbusv1.VideoGeneration{Image: proto.String("data:")}, "video.image is a data: URL without Base64; the vendor takes a URL or Base64 data"},
-		{&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}, "video.metadata_json is an array; a JSON object is needed"},
+		{&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}, "video.metadata_json is an array; it must be a JSON object"},
 		{&genbusv1.VideoGeneration{ExtraJson: []byte(`{"a`)}, "video.extra_json is not valid JSON: it ends too early"},
-		{&genbusv1.VideoGeneration{Prompt: "p", MetadataJson: []byte(`{"prompt":"q"}`)}, `video.metadata_json holds "prompt", which is also given elsewhere in the request; give it once`},
-		{&genbusv1.VideoGeneration{Duration: proto.Float64(5), ExtraJson: []byte(`{"duration":"5"}`)}, `video.extra_json holds "duration", which is also given elsewhere in the request; give it once`},
-		{&genbusv1.VideoGeneration{MetadataJson: []byte(`{"mode":"std"}`), ExtraJson: []byte(`{"mode":"pro"}`)}, `video.extra_json holds "mode", which is also given elsewhere in the request; give it once`},
+		{&genbusv1.VideoGeneration{Prompt: "p", MetadataJson: []byte(`{"prompt":"q"}`)}, `video.metadata_json contains "prompt", which is also set elsewhere in the request; set it once`},
+		{&genbusv1.VideoGeneration{Duration: proto.Float64(5), ExtraJson: []byte(`{"duration":"5"}`)}, `video.extra_json contains "duration", which is also set elsewhere in the request; set it once`},
+		{&genbusv1.VideoGeneration{MetadataJson: []byte(`{"mode":"std"}`), ExtraJson: []byte(`{"mode":"pro"}`)}, `video.extra_json contains "mode", which is also set elsewhere in the request; set it once`},
 	}
 	for _, c := range cases {
 		t.Run(c.want, func(t *testing.T) {

@@ -25,8 +25,8 @@ func TestRules(t *testing.T) {
 		{`{"model":"m","prompt":"p","duration":"5","seed":18446744073709551615,"metadata":"{}"}`, nil},
 		{`{}`, []body.Violation{{Field: "model", Description: "is required"}}},
 		{`{"model":"","prompt":["p"]}`, []body.Violation{{Field: "model", Description: "is empty; it is required"}, {Field: "prompt", Description: "is an array; it must be a string"}}},
-		{`{"model":"a\u0007","prompt":" "}`, []body.Violation{{Field: "model", Description: "holds a control character; a model id has none"}}},
-		{`{"model":"` + strings.Repeat("é", 129) + `","prompt":"p"}`, []body.Violation{{Field: "model", Description: "has 258 bytes; a model id has at most 256"}}},
+		{`{"model":"a\u0007","prompt":" "}`, []body.Violation{{Field: "model", Description: "contains a control character, which a model ID must not"}}},
+		{`{"model":"` + strings.Repeat("é", 129) + `","prompt":"p"}`, []body.Violation{{Field: "model", Description: "has 258 bytes; a model ID has at most 256"}}},
 		{`{"model":"m","prompt":"p","image":["u"],"duration":0,"width":0,"height":"720","fps":29.97,"seed":1.5,"n":129,"metadata":[]}`, []body.Violation{
 			{Field: "image", Description: "is an array; it must be a string"},
 			{Field: "duration", Description: "must be a number above 0, in seconds"},
@@ -38,12 +38,12 @@ func TestRules(t *testing.T) {
 			{Field: "metadata", Description: "is an array; it must be an object"},
 		}},
 		{`{"model":"m","prompt":"p","duration":"five","n":0,"seed":"7"}`, []body.Violation{
-			{Field: "duration", Description: "is a string that holds no number; it must be a number above 0, in seconds"},
+			{Field: "duration", Description: "is not a numeric string; it must be a number above 0, in seconds"},
 			{Field: "seed", Description: "is a string; it must be an integer"},
 			{Field: "n", Description: "must be an integer from 1 to 128"},
 		}},
 		{`{"model":"m","prompt":"p","duration":"-5"}`, []body.Violation{{Field: "duration", Description: "must be a number above 0, in seconds"}}},
-		{`{"model":"m","prompt":"p","duration":""}`, []body.Violation{{Field: "duration", Description: "is a string that holds no number; it must be a number above 0, in seconds"}}},
+		{`{"model":"m","prompt":"p","duration":""}`, []body.Violation{{Field: "duration", Description: "is not a numeric string; it must be a number above 0, in seconds"}}},
 		{`{"model":"m","prompt":"p","duration":1e400}`, []body.Violation{{Field: "duration", Description: "must be a number above 0, in seconds"}}},
 		{`{"model":"m","prompt":"p","duration":true}`, []body.Violation{{Field: "duration", Description: "is a boolean; it must be a number above 0, in seconds"}}},
 	} {

@@ -57,7 +57,7 @@ func parseDataURL(s string) (dataURL, error) {
 	if len(head) > 0 && head[0] != "" {
 		media, _, err := mime.ParseMediaType(head[0])
 		if err != nil || !strings.Contains(media, "/") {
-			return dataURL{}, errors.New("is a data: URL whose media type cannot be read; it looks like image/png")
+			return dataURL{}, errors.New("is a data: URL with an invalid media type; write it like image/png")
 		}
 		d.mediaType = media
 	}
@@ -174,7 +174,7 @@ func (d dataURL) decode(w io.Writer) error {
 	}
 	_, err := io.Copy(w, base64.NewDecoder(encoding, strings.NewReader(strings.TrimRight(data, "="))))
 	if _, corrupt := errors.AsType[base64.CorruptInputError](err); corrupt || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("is a data: URL that holds no valid Base64")
+		return errors.New("is a data: URL without valid Base64")
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func readPart(part *multipart.Part) (formPart, error) {
 	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
 	case "", "binary", "8bit", "7bit":
 	default:
-		return formPart{}, body.Errorf(p.field, "is sent in an encoding that forms do not have; send the bytes themselves")
+		return formPart{}, body.Errorf(p.field, "has a transfer encoding that forms do not support; send the raw bytes")
 	}
 	p.setType(part.Header.Get("Content-Type"))
 	if fileName, named := params["filename"]; named {
@@ -80,7 +80,7 @@ func (p *formPart) checkFile() error {
 	case p.isFile && p.field != inputReference:
 		return body.Errorf(p.field, "is a file; only %s can be one", inputReference)
 	case !isFileName(p.fileName):
-		return body.Errorf(p.field, "has a file name of more than %d bytes, or one with control characters", maxFileName)
+		return body.Errorf(p.field, "has a file name longer than %d bytes or with control characters", maxFileName)
 	}
 	return nil
 }
@@ -102,9 +102,9 @@ func split(field string) (name, key string, err error) {
 	key, after, closed := strings.Cut(rest, "]")
 	switch {
 	case len(field) > maxFieldName:
-		err = body.Errorf("", "is a form with a field whose name has %d bytes; at most %d are taken", len(field), maxFieldName)
+		err = body.Errorf("", "is a form with a field name of %d bytes; the limit is %d", len(field), maxFieldName)
 	case !utf8.ValidString(field) || strings.ContainsFunc(field, unicode.IsControl):
-		err = body.Errorf("", "is a form with a field whose name is no plain text")
+		err = body.Errorf("", "is a form with a field name that is not plain text")
 	case !nested && !strings.Contains(name, "]"):
 	case name == "" || !closed || strings.ContainsAny(name+key, "[]") || after != "" && after[0] != '[':
 		err = body.Errorf(field, "has brackets in a wrong place; name[key] is the form of a member")

@@ -57,7 +57,7 @@ func isSize(value []byte) string {
 	}
 	switch n := len(body.Text(value)); {
 	case n == 0:
-		return `is empty; leave it out, or give it such as "1280x720"`
+		return `is empty; omit it, or set it like "1280x720"`
 	case n > maxSize:
 		return fmt.Sprintf(`has %d bytes; a size such as "1280x720" has at most %d`, n, maxSize)
 	}
@@ -86,7 +86,7 @@ func isReference(value []byte) string {
 		}
 	}
 	if !found {
-		return "holds neither image_url nor file_id; give one of them"
+		return "contains neither image_url nor file_id; set one of them"
 	}
 	return wrong
 }
@@ -95,7 +95,7 @@ func isReference(value []byte) string {
 func wrongURL(quoted []byte) string {
 	switch s := body.Text(quoted); {
 	case s == "":
-		return "is empty; leave it out, or fill it in"
+		return "is empty; omit it, or fill it in"
 	case isDataURL(s):
 		return checkDataURL(s)
 	default:

@@ -48,8 +48,8 @@ func TestCheck(t *testing.T) {
 		`{}`: {{Field: "model", Description: "is required"}, {Field: "prompt", Description: "is required"}},
 		`{"model":"m","prompt":"","seconds":"soon","size":"","metadata":[]}`: {
 			{Field: "prompt", Description: "is empty; it is required"},
-			{Field: "seconds", Description: "is a string that holds no number; it must be a number above 0, in seconds"},
-			{Field: "size", Description: `is empty; leave it out, or give it such as "1280x720"`},
+			{Field: "seconds", Description: "is not a numeric string; it must be a number above 0, in seconds"},
+			{Field: "size", Description: `is empty; omit it, or set it like "1280x720"`},
 			{Field: "metadata", Description: "is an array; it must be an object"},
 		},
 		`{"model":"m","prompt":"p","seconds":0,"size":"` + strings.Repeat("x", 33) + `","input_reference":7}`: {
@@ -59,21 +59,21 @@ func TestCheck(t *testing.T) {
 		},
 		`{"model":"m","prompt":"p","size":1280,"input_reference":""}`: {
 			{Field: "size", Description: "is a number; it must be a string"},
-			{Field: "input_reference", Description: "is empty; leave it out, or fill it in"},
+			{Field: "input_reference", Description: "is empty; omit it, or fill it in"},
 		},
 		`{"model":"m","prompt":"p","input_reference":{"url":"https://e.com/a.png"}}`: {
-			{Field: "input_reference", Description: "holds neither image_url nor file_id; give one of them"},
+			{Field: "input_reference", Description: "contains neither image_url nor file_id; set one of them"},
 		},
 		`{"model":"m","prompt":"p","input_reference":{"image_url":["https://e.com/a.png"],"file_id":"file-1"}}`: {
 			{Field: "input_reference", Description: "holds a member image_url that is an array; it must be a string"},
 		},
 		`{"model":"m","prompt":"p","input_reference":{"file_id":""}}`: {
-			{Field: "input_reference", Description: "holds a member file_id that is empty; leave it out, or fill it in"},
+			{Field: "input_reference", Description: "holds a member file_id that is empty; omit it, or fill it in"},
 		},
 		`{"model":"m","prompt":"p","input_reference":{"image_url":"data:image/png;base64,*"}}`: {
-			{Field: "input_reference", Description: "holds a member image_url that is a data: URL that holds no valid Base64"},
+			{Field: "input_reference", Description: "holds a member image_url that is a data: URL without valid Base64"},
 		},
-		`[]`: {{Description: "is an array; a JSON object is needed"}},
+		`[]`: {{Description: "is an array; it must be a JSON object"}},
 	} {
 		if diff := cmp.Diff(want, upstreamtest.Violations(bodies{}, []byte(in))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", in, diff)
@@ -144,14 +144,14 @@ func TestFromTypedRefused(t *testing.T) {
 		{&genbusv1.VideoGeneration{Image: proto.String("aGVsbG8=")}, "video.image is neither a URL nor the Base64 of a PNG, JPEG, WebP or GIF image"},
 		{&genbusv1.VideoGeneration{Image: proto.String("")}, "video.image is neither a URL nor the Base64 of a PNG, JPEG, WebP or GIF image"},
 		{&genbusv1.VideoGeneration{Image: proto.String("a.png")}, "video.image is neither a URL nor the Base64 of a PNG, JPEG, WebP or GIF image"},
-		{&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}, "video.metadata_json is an array; a JSON object is needed"},
+		{&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}, "video.metadata_json is an array; it must be a JSON object"},
 		{&genbusv1.VideoGeneration{ExtraJson: []byte(`{`)}, "video.extra_json is not valid JSON: it ends too early"},
 		{&genbusv1.VideoGeneration{Prompt: "p", ExtraJson: []byte(`{"prompt":null}`)},
-			`video.extra_json holds "prompt", which is also given elsewhere in the request; give it once`},
+			`video.extra_json contains "prompt", which is also set elsewhere in the request; set it once`},
 		{&genbusv1.VideoGeneration{Duration: proto.Float64(5), ExtraJson: []byte(`{"seconds":"5"}`)},
-			`video.extra_json holds "seconds", which is also given elsewhere in the request; give it once`},
+			`video.extra_json contains "seconds", which is also set elsewhere in the request; set it once`},
 		{&genbusv1.VideoGeneration{MetadataJson: []byte(`{}`), ExtraJson: []byte(`{"metadata":{}}`)},
-			`video.extra_json holds "metadata", which is also given elsewhere in the request; give it once`},
+			`video.extra_json contains "metadata", which is also set elsewhere in the request; set it once`},
 	} {
 		_, err := (bodies{}).FromTyped(test.in)
 		if _, ok := errors.AsType[*body.FieldError](err); !ok || err.Error() != test.want {

@@ -173,7 +173,7 @@ func TestRequestUnreadable(t *testing.T) {
 	t.Parallel()
 	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
 	for in, want := range map[string]string{
-		`{"input_reference":"data:image/png;base64,*secret*"}`: "input_reference is a data: URL that holds no valid Base64",
+		`{"input_reference":"data:image/png;base64,*secret*"}`: "input_reference is a data: URL without valid Base64",
 		`{"input_reference":{"image_url":"data:secret"}}`:      "input_reference is a data: URL without a comma before its data",
 	} {
 		sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(in))})

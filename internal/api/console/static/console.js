@@ -100,7 +100,7 @@ function follow(main) {
       sayAgo(main);
       say("live");
     });
-    source.addEventListener("trouble", () => say("cannot be read now; this is how it was", true));
+    source.addEventListener("trouble", () => say("not available, showing the last state", true));
     source.addEventListener("login", () => location.reload());
   }, (connected) => (connected ? say("live") : say("connection lost", true)));
   if (!pause) return;
@@ -257,7 +257,7 @@ async function send() {
     if (task.status === "completed") {
       const content = `/v1/videos/${encodeURIComponent(id)}/content`;
       if (w.key) {
-        at("status").textContent += ". The player sends no key: download the video, or see the page of the job.";
+        at("status").textContent += ". The player sends no key: download the video, or see the job page.";
         continue;
       }
       at("video").src = content;
