@@ -90,7 +90,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	}
 	rows := []string{
 		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
-		cells("message", l.GetError().GetMessage()), cells("to do", toDo(l.GetError().GetCode())), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
+		cells("message", l.GetError().GetMessage()), cells("to do", remedy(l.GetError().GetCode())), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
 		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
 	}
@@ -113,8 +113,8 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 	return p.body(l)
 }
 
-// toDo returns what an operator can do about an error. It is empty for a code of a newer server.
-func toDo(code string) string {
+// remedy returns what an operator can do about an error. It is empty for a code of a newer server.
+func remedy(code string) string {
 	m := errcode.MeaningOf(errcode.Code(code))
 	if string(m.Code) != code {
 		return ""
