@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// foundJob names a job on the command line by any of its ids.
+// foundJob names a job on the command line by any of its IDs.
 type foundJob struct {
 	ID     string `arg:"" help:"Job id, or the upstream's id of its task; with --tenant also the request id."`
 	Tenant string `help:"Tenant of the job."`

@@ -103,9 +103,9 @@ type Meaning struct {
 	Type string
 	// Retry is true if the same request may succeed later.
 	Retry bool
-	// Means says what happened.
+	// Means describes what happened.
 	Means string
-	// Do says what the reader can do about it.
+	// Do describes what the reader can do about it.
 	Do string
 }
 
@@ -195,7 +195,7 @@ var byCode = func() map[Code]Meaning {
 	return m
 }()
 
-// MeaningOf returns the row of a code; the row of Internal for an unknown code.
+// MeaningOf returns the row of a code, or the row of Internal if the code is unknown.
 func MeaningOf(c Code) Meaning {
 	if row, ok := byCode[c]; ok {
 		return row
